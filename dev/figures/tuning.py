@@ -77,7 +77,7 @@ def course() -> str:
     lower.grid(marks, [0, 1, 3, 7], "minutes", "K at the load")
     upper.path(speeds(oracle), GREY, 2)
     upper.path(speeds(ours), BLUE, 1.5)
-    lower.path(k_in_force(ours), BLUE, 1.5)
+    lower.path(active_k(ours), BLUE, 1.5)
     for place, (name, colour) in enumerate((("oracle", GREY), ("tuner", BLUE))):
         upper.write(250 + 130 * place, 30, f"&#9679; {name}", "start", colour)
     return svg([upper, lower], 640, 430)
@@ -95,7 +95,7 @@ def speeds(outcome: Outcome) -> list[tuple[float, float]]:
     ]
 
 
-def k_in_force(outcome: Outcome) -> list[tuple[float, float]]:
+def active_k(outcome: Outcome) -> list[tuple[float, float]]:
     """(minutes, K) as a staircase."""
     points: list[tuple[float, float]] = []
     slice_seconds = float(outcome.run.ends[0])

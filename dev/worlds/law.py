@@ -146,10 +146,10 @@ def _start(pod: Pod, order: Order, form: str) -> None:
     maker, after = blocks_class(), float(pod.replica.machine.par[at.RESTS_AFTER])
     pod.blocks = maker() if maker is not None and form == PLUG_IN else None
     pod.latch = Latch(int(after)) if pod.blocks is not None and after < math.inf else None
-    _put_in_force(pod, order)
+    _activate(pod, order)
 
 
-def _put_in_force(pod: Pod, order: Order) -> None:
+def _activate(pod: Pod, order: Order) -> None:
     pod.dense, pod.version, pod.current = dense(order.table), order.version, order
     if pod.blocks is not None:
         rows = [(t.first, t.last, tuple(t.ks), t.share) for t in order.tries]
@@ -166,7 +166,7 @@ def _serve(pod: Pod, moment: float) -> None:
     """Serve until `moment`; tables come into force as they arrive."""
     for order in [o for o in pod.orders if o.arrives <= moment]:
         _serve_on(pod, order.arrives)
-        _put_in_force(pod, order)
+        _activate(pod, order)
         pod.orders.remove(order)
     _serve_on(pod, moment)
 

@@ -99,7 +99,7 @@ async def adopted(stage: Stage, pod: str) -> dict[int, float]:
     return {int(version): unix(moment) for version, moment in ADOPTED.findall(await stage.log(pod))}
 
 
-async def in_force(stage: Stage, pod: str, version: int, seconds: float = 20.0) -> float:
+async def wait_until_active(stage: Stage, pod: str, version: int, seconds: float = 20.0) -> float:
     """Wait until the engine has the table of that version, or a later one; the moment, unix seconds.
 
     An idle engine looks at no table: keep requests going.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from realengine.counters import Counters
-from realengine.e2e.steps import NAME, Play, Traffic, in_force, next_version, set_schedule, settle, window
+from realengine.e2e.steps import NAME, Play, Traffic, next_version, set_schedule, settle, wait_until_active, window
 from realengine.scene import MAX_NUM_SEQS, Rows
 
 BY_LOAD: Rows = ((1, 2, 4), (3, 6, 2), (7, 12, 1), (13, MAX_NUM_SEQS, 0))
@@ -34,7 +34,7 @@ async def follow(play: Play, table: Rows, *, capped: bool = False) -> None:
     version = await next_version(stage, table)
     client = await play.client()
     async with Traffic(client, 1) as load:
-        moment = await in_force(stage, pod["metadata"]["name"], version)
+        moment = await wait_until_active(stage, pod["metadata"]["name"], version)
         report.check("the operator's table reaches the engine", moment > 0, f"version {version}: {table}")
         for _first, last, k in table:
             await load.set_width(last + 4 if last == MAX_NUM_SEQS else last)

@@ -6,7 +6,7 @@ import json
 
 from realengine.e2e.retunes import schedule
 from realengine.e2e.stage import until
-from realengine.e2e.steps import NAME, Play, Traffic, in_force, next_version, set_schedule, window
+from realengine.e2e.steps import NAME, Play, Traffic, next_version, set_schedule, wait_until_active, window
 
 K = 2
 BAD = {
@@ -26,7 +26,7 @@ async def bad_tables(play: Play) -> None:
     await set_schedule(stage, schedule(K))
     version = await next_version(stage, schedule(K))
     async with Traffic(await play.client(), 3):
-        await in_force(stage, name, version)
+        await wait_until_active(stage, name, version)
         await stage.pause(NAME)
         for what, text in BAD.items():
             before = (await stage.log(name)).count("stays in force")

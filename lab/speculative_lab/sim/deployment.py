@@ -312,7 +312,7 @@ class Deployment:
         whole, value = self._state.whole[0], event.value
         match event.what:
             case "table" if isinstance(value, tuple):
-                self._put_in_force(*value)
+                self._activate(*value)
             case "boot" if isinstance(value, int):
                 self._boot(value)
             case "drift" if isinstance(value, float | int):
@@ -323,9 +323,9 @@ class Deployment:
                 whole.pool_first = whole.pool_next = value.first
                 whole.pool_stop = value.stop
 
-    def _put_in_force(self, table: KTable, version: int, tries: tuple[Trial, ...]) -> None:
+    def _activate(self, table: KTable, version: int, tries: tuple[Trial, ...]) -> None:
         self._state.tables[:], self._version = self.plant.dense(table), version
-        self._plugins.put_in_force(self.plant.rows(table), tries)
+        self._plugins.activate(self.plant.rows(table), tries)
         self._state.whole[0].trying = bool(tries)
 
     def _config(self, off: bool, table: KTable) -> Config:

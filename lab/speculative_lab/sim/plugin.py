@@ -42,7 +42,7 @@ class Plugins:
         """A pod starts: nothing is counted yet."""
         self.blocks[replica] = self._fresh()
 
-    def put_in_force(self, rows: Rows, tries: tuple[Trial, ...]) -> None:
+    def activate(self, rows: Rows, tries: tuple[Trial, ...]) -> None:
         """A new table file has reached every replica."""
         self._rows, self._tries = rows, tries
         for blocks in self.blocks:

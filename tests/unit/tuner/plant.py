@@ -57,7 +57,7 @@ class Plant:
 
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
-        self.in_force: tuple[KTable, tuple[Trial, ...]] | None = None
+        self.active: tuple[KTable, tuple[Trial, ...]] | None = None
         self.compared: dict[tuple[int, int], float] = {}
 
     def length(self, k: int) -> float:
@@ -104,8 +104,8 @@ class Plant:
         self, table: KTable, tries: Sequence[Trial], batch: float, seconds: float
     ) -> tuple[Comparison, ...]:
         """What blocks of steps show that are tried beside those of `table`."""
-        if (table, tries) != self.in_force:
-            self.in_force, self.compared = (table, tuple(tries)), {}
+        if (table, tries) != self.active:
+            self.active, self.compared = (table, tuple(tries)), {}
         here = next((row for row in tries if row.first <= round(batch) <= row.last), None)
         if here is None:
             return ()
