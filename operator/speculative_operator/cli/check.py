@@ -32,7 +32,7 @@ EPILOG = """examples:
   speculative check pair.yaml
   speculative check hf://Qwen/Qwen3-8B hf://RedHatAI/Qwen3-8B-speculator.eagle3 --k 3
   speculative check auto.yaml --catalogue our-pairs.csv
-  speculative check ./llama ./drafter --method draft_model --tensor-parallel-size 4 --json
+  speculative check ./llama ./speculator --method draft_model --tensor-parallel-size 4 --json
 
 exit status: 0 compatible (warnings included), 1 an Error was found, 2 something could not be read or wrong use"""
 

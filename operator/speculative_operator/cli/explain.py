@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments; `main` calls it."""
     parser.add_argument("name", metavar="NAME", help="the SpeculativeDeployment")
     parser.add_argument(
-        "--at", metavar="WHEN", default="", help="the decision that was in force then: 2h (ago), 2026-01-31T12:00:00Z"
+        "--at", metavar="WHEN", default="", help="the decision that held then: 2h (ago), 2026-01-31T12:00:00Z"
     )
     output.add_arguments(parser, "every condition too")
     cluster.add_arguments(parser)

@@ -174,9 +174,9 @@ def _changes(found: Subject, rows: Catalogue, k: int) -> Iterator[tuple[str, Pol
         other = with_entry(spec, entry)
         engine = engine_for(other)
         if not hindrance(other, engine):
-            drafter = tuner_facts(other, None)
-            facts = replace(policy.facts, speculator=drafter.speculator, method=drafter.method)
-            change = f"spec.speculator: {entry.named} ({entry.method.value})"
+            estimated = tuner_facts(other, None)
+            facts = replace(policy.facts, speculator=estimated.speculator, method=estimated.method)
+            change = f"spec.speculator: {entry.title} ({entry.method.value})"
             yield change, policy_of(other, knobs=engine.knobs(other), facts=facts)
     if k and k == max(policy.knobs.ks):
         larger = replace(spec, speculation=replace(spec.speculation, max_speculative_tokens=2 * k))
@@ -215,10 +215,10 @@ def _price(value: float | None) -> str:
 
 
 def _title(spec: DeploymentSpec) -> str:
-    drafter = spec.speculator
-    drafts = drafter.method.value if drafter else "no speculator"
-    if drafter is not None and drafter.source is not None:
-        drafts = f"{drafter.source.location} ({drafts})"
+    speculator = spec.speculator
+    drafts = speculator.method.value if speculator else "no speculator"
+    if speculator is not None and speculator.source is not None:
+        drafts = f"{speculator.source.location} ({drafts})"
     machine = f"{spec.accelerator.per_replica} x {spec.accelerator.product or 'an unnamed accelerator'}"
     return f"{spec.verifier.source.location} with {drafts}, {spec.engine.type} {spec.engine.version}, {machine}"
 

@@ -80,7 +80,7 @@ def speculator_shape(verifier: ModelShape, method: Method, k: int) -> ModelShape
         return _shape(verifier, "mtp", 1, layer + head, active + head, verifier.bytes_per_parameter)
     if method in (Method.DFLASH, Method.DSPARK):
         weights = BLOCK_LAYERS * _DENSE_LAYER * h * h + head
-        return _shape(verifier, "block drafter", BLOCK_LAYERS, weights, weights, 2.0)
+        return _shape(verifier, "block speculator", BLOCK_LAYERS, weights, weights, 2.0)
     if method is Method.MEDUSA:
         weights = max(k, 1) * (h * h + head)
         return _shape(verifier, "heads", 0, weights, weights, 2.0)

@@ -64,7 +64,7 @@ class Figure(StrEnum):
     """Drafts verified, none of them filler, hence the acceptance rate."""
     STEP_TIME = "step time"
     """Time between tokens of a request."""
-    ACTIVE_K = "K in force"
+    ACTIVE_K = "active K"
     """The K of a step, as the engine or the payload tells it."""
 
 

@@ -109,7 +109,7 @@ CELLS: tuple[Cell, ...] = (
     _refusal_row(Method.DRAFT_MODEL, _PARALLEL, Variant.PARALLEL),
     _refusal_row(
         Method.DRAFT_MODEL,
-        "SGLang compares token ids, so verifier and drafter need one vocabulary; use engine.type: vLLM",
+        "SGLang compares token ids, so verifier and speculator need one vocabulary; use engine.type: vLLM",
         Variant.HETEROGENEOUS,
     ),
 )

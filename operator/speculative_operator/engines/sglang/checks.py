@@ -116,7 +116,7 @@ def _greedy_on_amd(spec: DeploymentSpec) -> Iterator[Notice]:
         "the answer of temperature 0 whatever they ask for; use eagle, mtp or engine.type: vLLM"
     )
     if method is Method.EAGLE3:
-        message += f", or give {SAMPLING_FLAG} in engine.args where the drafter has the verifier's whole vocabulary"
+        message += f", or give {SAMPLING_FLAG} in engine.args where the speculator has the verifier's whole vocabulary"
     yield Notice(Reason.LOSSY, message)
 
 

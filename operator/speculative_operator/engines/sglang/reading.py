@@ -186,7 +186,7 @@ def _widths(piece: Cut, passes: float) -> tuple[float, ...]:
     if not any(found):
         return ()
     if passes < _LOG_INTERVAL:
-        raise UnreadableError(Reason.COLLECTING, f"{passes:g} decode passes: the K in force is told every 40")
+        raise UnreadableError(Reason.COLLECTING, f"{passes:g} decode passes: the active K is told every 40")
     return found
 
 

@@ -103,7 +103,7 @@ def _speculator(spec: DeploymentSpec, speculator: Speculator, offer: Offer, vers
     yield from _own_name(speculator, spec.verifier.source.uri)
     size, whole = speculator.tensor_parallel_size, spec.verifier.tensor_parallel_size
     if size is not None and size != whole:
-        why = f"{offer.engine} runs the drafter on the verifier's {whole} accelerators; remove it"
+        why = f"{offer.engine} runs the speculator on the verifier's {whole} accelerators; remove it"
         yield refuse_field("speculator.tensorParallelSize", why, size)
 
 

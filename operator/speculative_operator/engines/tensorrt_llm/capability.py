@@ -42,7 +42,7 @@ _CANDIDATE = re.compile(r"v?1\.3\.0[.-]?rc(\d+).*")
 _SEEN = frozenset({Figure.ACCEPTED, Figure.PER_POSITION, Figure.DRAFTED, Figure.STEP_TIME})
 _ARGS = "TensorRT-LLM tensorrt_llm/llmapi/llm_args.py"
 _SCHEDULE = f"{_ARGS} and NVIDIA/TensorRT-LLM#10860, #12262"
-_FLOOR = "K is 1 at least: after steps without drafts the drafter's cache is stale (NVIDIA/TensorRT-LLM#16888)."
+_FLOOR = "K is 1 at least: after steps without drafts the speculator's cache is stale (NVIDIA/TensorRT-LLM#16888)."
 
 
 def _row(
@@ -99,7 +99,7 @@ CELLS: tuple[Cell, ...] = (
     _refusal_row(Method.MEDUSA, _HEADS),
     _refusal_row(
         Method.DRAFT_MODEL,
-        "TensorRT-LLM compares token ids, so verifier and drafter need one vocabulary; use engine.type: vLLM",
+        "TensorRT-LLM compares token ids, so verifier and speculator need one vocabulary; use engine.type: vLLM",
         Variant.HETEROGENEOUS,
     ),
 )

@@ -100,7 +100,7 @@ FORMS: tuple[Form, ...] = (
         (0, 31, 0),
         follows=False,
         passes_at_zero=math.inf,
-        note="The drafter has no CUDA graphs.",
+        note="The speculator has no CUDA graphs.",
     ),
     Form(
         Method.DRAFT_MODEL,
