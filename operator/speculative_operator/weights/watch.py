@@ -45,11 +45,6 @@ class Meter:
             self._bytes -= count
 
     @property
-    def fetched(self) -> int:
-        """Bytes that came from the source in this run."""
-        return self._fetched
-
-    @property
     def bytes_left(self) -> int:
         return self._total - self._bytes
 
