@@ -53,8 +53,8 @@ def unreachable(error: requests.ConnectionError) -> str:
     if isinstance(error, requests.exceptions.ProxyError):
         return f"the proxy cannot be reached ({_innermost(error)}): correct the chart's prometheus.proxy"
     return (
-        f"{_innermost(error)}: correct the address, or let the operator's pod reach it (chart: prometheus.url); after a "
-        "minute the operator reads up to 32 pods itself"
+        f"{_innermost(error)}: correct the address, or let the operator's pod reach it (chart: prometheus.url); "
+        "after a minute the operator reads up to 32 pods itself"
     )
 
 
