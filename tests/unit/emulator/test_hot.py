@@ -269,8 +269,8 @@ class TestOff:
     def test_a_trial_while_off_tells_what_drafts_will_bring(
         self, requests: int, mounted: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """At high load the drafter catches up for longer than a block lasts. With 48 requests a comparison that counts
-        these steps has K = 1 14 % slower than off, where it is 12 % faster in steps without prompts."""
+        """At high load the drafter catches up for longer than a block lasts. A comparison that counts these steps has
+        K = 1 10 and 14 % slower than off, where it is 12 and 7 % faster in steps without prompts."""
         monkeypatch.setenv("SPECULATIVE_OFF_STEPS", "64")
         tries = {"steps": 8, "rows": [[1, 256, [1], 0.2]]}
         speeds = {}
