@@ -68,10 +68,7 @@ def leaves(kind: Any, path: str = "", told: tuple[str, ...] = ()) -> Iterator[tu
     hints = get_type_hints(kind)
     for one in fields(kind):
         below = f"{path}.{one.name}" if path else one.name
-        if below in {
-            *upgrade.NOT_OF_PODS,
-            "engine.version",
-        }:  # what goes without saying is another one with each release
+        if upgrade.is_not_of_pods(one) or below == "engine.version":  # what goes without saying changes with releases
             continue
         plain = one.default if one.default_factory is MISSING else one.default_factory()
         hashed = (*told, upgrade.FORMER_NAMES.get(below, one.name))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from speculative_operator.domain.edits import NOT_OF_PODS
 from speculative_operator.domain.inference_service import InferenceServiceSettings
 from speculative_operator.domain.names import CACHE_FOLDER, KSERVE_PORT, SERVING_PORT
 from speculative_operator.domain.route import Route
@@ -183,14 +184,14 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
-    mode: Mode = Mode.AUTO
-    num_speculative_tokens: int | None = None
+    mode: Mode = field(default=Mode.AUTO, metadata=NOT_OF_PODS)
+    num_speculative_tokens: int | None = field(default=None, metadata=NOT_OF_PODS)
     max_speculative_tokens: int = 8
-    schedule: KTable | None = None
-    off_policy: OffPolicy = OffPolicy.SOFT
-    per_request: PerRequest = PerRequest.NEVER
-    workload: Workload = Workload.MIXED
-    objective: Objective = field(default_factory=Objective)
+    schedule: KTable | None = field(default=None, metadata=NOT_OF_PODS)
+    off_policy: OffPolicy = field(default=OffPolicy.SOFT, metadata=NOT_OF_PODS)
+    per_request: PerRequest = field(default=PerRequest.NEVER, metadata=NOT_OF_PODS)
+    workload: Workload = field(default=Workload.MIXED, metadata=NOT_OF_PODS)
+    objective: Objective = field(default_factory=Objective, metadata=NOT_OF_PODS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,7 @@ class EngineSettings:
     startup_seconds: int = 0
     """Least startup budget in seconds, from measured starts; 0: the engine's adapter estimates it. No field of the
     wire."""
-    version_named: bool = False
+    version_named: bool = field(default=False, metadata=NOT_OF_PODS)
     """True where the user named the version, even if it is the default too. No field of the wire."""
 
 
@@ -217,7 +218,7 @@ class AcceleratorRequest:
     resource: str = "nvidia.com/gpu"
     product: str = ""
     per_replica: int = 1
-    hourly_cost: float | None = None
+    hourly_cost: float | None = field(default=None, metadata=NOT_OF_PODS)
 
     @property
     def vendor(self) -> Vendor:
@@ -268,10 +269,10 @@ class Cache:
     of many models, belong to nobody and are never deleted."""
 
     claim: str = ""
-    size: str = ""
+    size: str = field(default="", metadata=NOT_OF_PODS)
     """Size of the claim that the operator makes where it does not exist; empty: the claim must exist."""
-    storage_class: str = ""
-    access_mode: AccessMode = AccessMode.READ_WRITE_MANY
+    storage_class: str = field(default="", metadata=NOT_OF_PODS)
+    access_mode: AccessMode = field(default=AccessMode.READ_WRITE_MANY, metadata=NOT_OF_PODS)
     node_path: str = ""
     empty_dir: EmptyDir | None = None
     collect: bool = False
@@ -301,7 +302,7 @@ class Cache:
 @dataclass(frozen=True, slots=True)
 class Weights:
     secret_name: str = ""
-    check: Check = Check.AUTO
+    check: Check = field(default=Check.AUTO, metadata=NOT_OF_PODS)
     cache: Cache | None = None
     """None: the engine fetches the weights itself."""
     hub_endpoint: str = ""
@@ -311,11 +312,11 @@ class Weights:
     ca_config_map: str = ""
     env: tuple[Mapping[str, Any], ...] = ()
     """Kubernetes EnvVar objects of the Jobs, as given."""
-    repin: str = ""
+    repin: str = field(default="", metadata=NOT_OF_PODS)
     """Value of the annotation that has branches and tags resolved anew."""
-    bytes: int = 0
+    bytes: int = field(default=0, metadata=NOT_OF_PODS)
     """Size of both models together, where their files were read; else 0. No field of the wire."""
-    verifier_bytes: int = 0
+    verifier_bytes: int = field(default=0, metadata=NOT_OF_PODS)
     """Size of the verifier alone, likewise."""
 
 
@@ -341,9 +342,8 @@ class DailyWindow:
 
     def holds(self, now: float) -> bool:
         """True where `now` (unix seconds) lies within the window."""
-        minute = int(now // 60) % 1440
-        begun, not_ended = self.begin <= minute, minute < self.end
-        return begun and not_ended if self.begin < self.end else begun or not_ended
+        length = (self.end - self.begin) % 1440 or 1440
+        return (int(now // 60) - self.begin) % 1440 < length
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,31 +352,31 @@ class DeploymentSpec:
 
     name: str
     namespace: str
-    uid: str
-    generation: int
+    uid: str = field(metadata=NOT_OF_PODS)
+    generation: int = field(metadata=NOT_OF_PODS)
     verifier: Verifier
     speculator: Speculator | None = None
     speculation: Speculation = field(default_factory=Speculation)
     engine: EngineSettings = field(default_factory=EngineSettings)
     accelerator: AcceleratorRequest = field(default_factory=AcceleratorRequest)
-    replicas: int = 1
+    replicas: int = field(default=1, metadata=NOT_OF_PODS)
     weights: Weights = field(default_factory=Weights)
-    rollout_strategy: RolloutStrategy = RolloutStrategy.AUTO
-    rollout_tuning: Tuning = Tuning.KEEP_CAPACITY
-    rollout_window: DailyWindow | None = None
+    rollout_strategy: RolloutStrategy = field(default=RolloutStrategy.AUTO, metadata=NOT_OF_PODS)
+    rollout_tuning: Tuning = field(default=Tuning.KEEP_CAPACITY, metadata=NOT_OF_PODS)
+    rollout_window: DailyWindow | None = field(default=None, metadata=NOT_OF_PODS)
     """When the tuner may interrupt serving, where it may at all; None: at any time."""
-    target: Target = Target.DEPLOYMENT
+    target: Target = field(default=Target.DEPLOYMENT, metadata=NOT_OF_PODS)
     nodes: int = 1
     """Pods of one replica, which share its accelerators evenly."""
     inference_service: InferenceServiceSettings = field(default_factory=InferenceServiceSettings)
-    route: Route | None = None
+    route: Route | None = field(default=None, metadata=NOT_OF_PODS)
     template: Mapping[str, Any] = field(default_factory=dict)
-    paused: bool = False
+    paused: bool = field(default=False, metadata=NOT_OF_PODS)
     adopt: str = ""
     """Value of the annotation that has pods made as this release of the operator makes them."""
-    accept: str = ""
+    accept: str = field(default="", metadata=NOT_OF_PODS)
     """Value of the annotation that accepts a rollout which the operator has proposed."""
-    auto_speculator: bool = False
+    auto_speculator: bool = field(default=False, metadata=NOT_OF_PODS)
     """The speculator is picked from the catalogue: `speculator` is then None until it was."""
 
     @property

@@ -16,6 +16,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.decision import Policy
+from speculative_operator.domain.edits import NOT_OF_PODS
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reading import mapping, text
 from speculative_operator.domain.reasons import Reason
@@ -32,23 +33,6 @@ from speculative_operator.reconcile.world import World
 from speculative_operator.render.hashing import digest
 from speculative_operator.render.labels import pair_hash
 
-NOT_OF_PODS = frozenset(
-    {
-        *("uid", "generation", "replicas", "paused", "accept", "accelerator.hourly_cost"),
-        *("rollout_strategy", "rollout_tuning", "rollout_window"),
-        *(f"speculation.{name}" for name in ("mode", "num_speculative_tokens", "schedule", "off_policy")),
-        *("speculation.workload", "speculation.objective", "speculation.per_request", "engine.version_named"),
-        *(f"weights.{name}" for name in ("check", "repin", "bytes", "verifier_bytes")),
-        *(
-            f"{cache}.{name}"
-            for cache in ("weights.cache", "engine.compile_cache")
-            for name in ("size", "storage_class", "access_mode")
-        ),
-        *("auto_speculator", "target", "route"),
-    }
-)
-"""Fields that may be edited without replacing pods, or replace them only through the pair, the table or the prepared
-K."""
 FORMER_NAMES: Mapping[str, str] = {}
 """Path of a field that was renamed -> the name that it had before. The hash keeps that name, for pods that run bear it;
 tests/golden/test_made_of.py fails for a field that is renamed without."""
@@ -152,13 +136,13 @@ def _applies(planned: Plan) -> list[ApplyChild]:
 
 
 def _content_of(value: Any, path: str) -> Any:
-    """`value` as JSON, without fields that have their default and fields in `NOT_OF_PODS`."""
+    """`value` as JSON, without fields that have their default and fields marked `NOT_OF_PODS`."""
     if is_dataclass(value) and not isinstance(value, type):
         told = {}
         for one in fields(value):
             below = f"{path}.{one.name}" if path else one.name
             inner, default = getattr(value, one.name), _default(one, value)
-            if below in NOT_OF_PODS or inner == default or (below == _COLLECT and getattr(value, "claim", "")):
+            if is_not_of_pods(one) or inner == default or (below == _COLLECT and getattr(value, "claim", "")):
                 continue
             said = _content_of(inner, below)
             # What is there with nothing but defaults in it was asked for, where otherwise it would not be there.
@@ -170,6 +154,11 @@ def _content_of(value: Any, path: str) -> Any:
     if isinstance(value, Enum):
         return value.value
     return [_content_of(one, path) for one in value] if isinstance(value, list | tuple) else value
+
+
+def is_not_of_pods(field: Field[Any]) -> bool:
+    """True for a field that is marked `NOT_OF_PODS`."""
+    return field.metadata == NOT_OF_PODS
 
 
 def _default(field: Field[Any], owner: Any) -> Any:
