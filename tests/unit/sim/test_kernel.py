@@ -23,7 +23,7 @@ from speculative_operator.domain.table import KTable
 ROOT = Path(__file__).resolve().parents[3]
 
 TINY = """
-from speculative_operator.domain.table import KTable, Try
+from speculative_operator.domain.table import KTable, Trial
 from speculative_lab.sim.deployment import Deployment
 from speculative_lab.sim.drafts import Drafts
 from tests.unit.sim.rigs import knobs, plant, steady
@@ -32,7 +32,7 @@ own = plant(noise=0.05, kv_tokens=2500, restart_seconds=1.0, knobs=knobs(max_bat
 load = steady([(0.0, 3), (1.0, 10)], drafts=Drafts(0.7, 0.8, 0.2, 0.4, 0.7), drift=((1.5, 0.5),))
 table = KTable.from_rows([[1, 2, 5], [3, 8, 2]])
 run = Deployment(own, load, 2, 11, table, log_steps=4000, telemetry=PLUGIN)
-run.set_table(table, 0.0, 1, (Try(1, 8, (1, 3), 0.4),))
+run.set_table(table, 0.0, 1, (Trial(1, 8, (1, 3), 0.4),))
 run.advance(2.0)
 run.restart(1)
 run.advance(4.0)
