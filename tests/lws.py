@@ -120,6 +120,8 @@ class Controller:
         )
         self._namespace = namespace
         self._made: dict[str, Json] = {}
+        self._members: dict[str, set[str]] = {}
+        """Pods of each leader's group that were ever seen; by uids. One may end between two looks."""
         self.recreated: list[str] = []
         """Leaders whose groups were recreated."""
 
@@ -146,7 +148,10 @@ class Controller:
         name = leader["metadata"]["name"]
         group = [one for one in pods if one is leader or _owner(one) == name]
         restarts = (one.get("restartCount", 0) for pod in group for one in pod["status"].get("containerStatuses", []))
-        if any(restarts) or any("deletionTimestamp" in one["metadata"] for one in group):
+        present = {one["metadata"]["uid"] for one in group}
+        members = self._members.setdefault(leader["metadata"]["uid"], set())
+        members |= present
+        if any(restarts) or members - present or any("deletionTimestamp" in one["metadata"] for one in group):
             self.recreated.append(name)
             self._core.delete_namespaced_pod(name, self._namespace)
             return
