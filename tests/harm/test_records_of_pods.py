@@ -29,7 +29,7 @@ PATHS = sorted((STORED / "0.1.0").glob("*.json"))
 DEPLOYMENT = ("Deployment", "demo")
 
 
-def borne(cluster: Cluster) -> dict[str, str]:
+def annotations_of(cluster: Cluster) -> dict[str, str]:
     found: dict[str, str] = cluster.children[DEPLOYMENT]["metadata"]["annotations"]
     return found
 
@@ -124,11 +124,11 @@ def test_a_record_that_is_none_replaces_no_pod_and_is_written_anew(
     spoil: Callable[[str], str | None], *, restarted: bool
 ) -> None:
     cluster = serving(spec=PAIRED)
-    pods, text = deepcopy(template(cluster.children[DEPLOYMENT])), borne(cluster)[names.ANNOTATION_RESOLVED]
+    pods, text = deepcopy(template(cluster.children[DEPLOYMENT])), annotations_of(cluster)[names.ANNOTATION_RESOLVED]
     spoiled = spoil(text)
-    del borne(cluster)[names.ANNOTATION_RESOLVED]
+    del annotations_of(cluster)[names.ANNOTATION_RESOLVED]
     if spoiled is not None:
-        borne(cluster)[names.ANNOTATION_RESOLVED] = spoiled
+        annotations_of(cluster)[names.ANNOTATION_RESOLVED] = spoiled
     assert not is_recorded(cluster)
     if restarted:
         restart(cluster)
@@ -136,7 +136,7 @@ def test_a_record_that_is_none_replaces_no_pod_and_is_written_anew(
     cluster.settle(12)
     assert cluster.templates == made
     assert template(cluster.children[DEPLOYMENT]) == pods
-    assert borne(cluster)[names.ANNOTATION_RESOLVED] == text
+    assert annotations_of(cluster)[names.ANNOTATION_RESOLVED] == text
     assert cluster.look().actions == ()
 
 
@@ -148,7 +148,7 @@ class Stripped(Cluster):
     def carry_out(self, action: Action) -> None:
         super().carry_out(action)
         if DEPLOYMENT in self.children:
-            borne(self).pop(self.name, None)
+            annotations_of(self).pop(self.name, None)
 
 
 def writes(name: str) -> list[int]:
@@ -156,7 +156,7 @@ def writes(name: str) -> list[int]:
     made = cluster.templates
     other = Stripped(**{one: getattr(cluster, one) for one in cluster.__dataclass_fields__})
     other.name = name
-    borne(other).pop(name)
+    annotations_of(other).pop(name)
     counts = [len(other.tick().actions) for _ in range(4)]
     assert other.templates == made
     return counts

@@ -71,14 +71,15 @@ def desired_children(
     deployment = world.deployment
     config = config_name(world, spec, own)
     given = replace(_input(world, engine, in_force, spec, deployment), made_of=made_of, table_config=config)
-    plain, seconds = _keep_inputs(world, engine, given)
+    record = resolved.read(deployment, world.spec.uid)
+    plain, seconds = _keep_inputs(world, engine, given, record)
     manifests = rendering.render_again(plain, world.memo)
     template = startup.template_key(find_deployment(manifests))
     inp = with_budget(plain, engine, seconds)
     if inp is not plain:
         manifests = rendering.render_again(inp, world.memo)
     if deployment is not None:
-        manifests = _keep_strategy(world, inp, manifests)
+        manifests = _keep_strategy(world, inp, manifests, record)
     wanted = (ReadBy(config, in_force.version, own | {""}),) if inp.live else ()
     others = tuple(ReadBy(one.config, one.version, frozenset({one.pair}), reason_of(one.reason)) for one in leaving)
     return Desired(
@@ -123,19 +124,20 @@ def _strategy(world: World, in_force: InForce, owned: bool) -> Mapping[str, Any]
     return strategy.choose(world.spec, world.room, owns_replicas=owned)
 
 
-def _keep_inputs(world: World, engine: Engine, given: RenderInput) -> tuple[RenderInput, int]:
+def _keep_inputs(
+    world: World, engine: Engine, given: RenderInput, record: resolved.Resolved | None
+) -> tuple[RenderInput, int]:
     """`given` with the size of weights and the helping image that running pods were made of, and the startup budget
     of these in seconds, as long as nothing else changes: what was learned since, and a new release of the operator, are
     no reason to replace them. Else with a budget by the measured starts."""
-    found = resolved.read(world.deployment, world.spec.uid)
-    if world.deployment is not None and found is None:
+    if world.deployment is not None and record is None:
         return formerly.keep_inputs(world, engine, given)
     plain = given
-    if found is not None:
-        sized = with_size(given, engine, found.bytes)
-        before = with_helper(sized, found.job_image)
-        if _template_of(with_budget(before, engine, found.startup_seconds), world.memo) == found.template:
-            return before, found.startup_seconds
+    if record is not None:
+        sized = with_size(given, engine, record.bytes)
+        before = with_helper(sized, record.job_image)
+        if _template_of(with_budget(before, engine, record.startup_seconds), world.memo) == record.template:
+            return before, record.startup_seconds
         same = text(world.deployment, "metadata", "annotations", names.ANNOTATION_MADE_OF) == given.made_of
         plain = sized if same else given
     return plain, startup.budget(startup.starts(world.status), plain.spec.weights.bytes)
@@ -148,19 +150,21 @@ def _template_of(inp: RenderInput, memo: Memo) -> str:
 
 
 def _keep_strategy(
-    world: World, inp: RenderInput, manifests: tuple[Mapping[str, Any], ...]
+    world: World,
+    inp: RenderInput,
+    manifests: tuple[Mapping[str, Any], ...],
+    record: resolved.Resolved | None,
 ) -> tuple[Mapping[str, Any], ...]:
     """`manifests` with the strategy last applied, while nothing else changed.
 
     The operator looks for room only when pods are about to be replaced, and only then does the choice matter.
     """
     applied = text(world.deployment, "metadata", "annotations", names.ANNOTATION_HASH)
-    found = resolved.read(world.deployment, world.spec.uid)
     possible = strategy.possible(inp.spec)
-    if found is None:
+    if record is None:
         return formerly.keep_strategy(world, inp, manifests, applied, possible)
-    if found.strategy not in possible:
+    if record.strategy not in possible:
         return manifests
-    before = rendering.render_again(replace(inp, strategy=found.strategy), world.memo)
+    before = rendering.render_again(replace(inp, strategy=record.strategy), world.memo)
     made = text(find_deployment(before), "metadata", "annotations", names.ANNOTATION_HASH)
     return before if made == applied else manifests

@@ -54,7 +54,7 @@ def unreachable(error: requests.ConnectionError) -> str:
         return f"the proxy cannot be reached ({_innermost(error)}): correct the chart's prometheus.proxy"
     return (
         f"{_innermost(error)}: correct the address, or let the operator's pod reach it (chart: prometheus.url); "
-        "after a minute the operator reads up to 32 pods itself"
+        f"after a minute the operator reads up to 32 pods itself, unless {PREFIX}READ_PODS is false"
     )
 
 
