@@ -15,7 +15,8 @@ from tests.unit.reconcile.paired import PAIRED, serving
 from tests.unit.reconcile.worlds import SPEC, Cluster, settled, template
 
 from speculative_operator.domain import names
-from speculative_operator.domain.spec import EngineSettings, Weights
+from speculative_operator.domain.resolved import ResolvedWeights
+from speculative_operator.domain.spec import EngineSettings
 from speculative_operator.reconcile.quantities import quantity
 from speculative_operator.render.targets import target_of
 
@@ -58,15 +59,15 @@ def test_the_disk_that_a_download_fills_is_asked_for() -> None:
     assert asked >= 16_381_470_720
 
 
-SIZED = replace(SPEC, weights=Weights(bytes=16 * 1024**3))
+SIZED = replace(SPEC, weights=ResolvedWeights(bytes=16 * 1024**3))
 
 
 @pytest.mark.parametrize("learned", [0, 200 * 1024**3], ids=["forgotten", "learned"])
 @pytest.mark.parametrize("size", [0, 16 * 1024**3], ids=["unknown", "known"])
 def test_a_size_that_is_learned_later_replaces_no_pod(size: int, learned: int) -> None:
-    cluster = settled(spec=replace(SPEC, weights=Weights(bytes=size)))
+    cluster = settled(spec=replace(SPEC, weights=ResolvedWeights(bytes=size)))
     made, before = cluster.templates, deepcopy(resources(cluster))
-    cluster.spec = replace(cluster.spec, weights=Weights(bytes=learned))
+    cluster.spec = replace(cluster.spec, weights=ResolvedWeights(bytes=learned))
     cluster.settle()
     assert (cluster.templates, resources(cluster)) == (made, before)
 
@@ -74,7 +75,7 @@ def test_a_size_that_is_learned_later_replaces_no_pod(size: int, learned: int) -
 def test_nor_does_it_with_an_edit_that_pods_do_not_feel() -> None:
     cluster = settled(spec=SIZED)
     made = cluster.templates
-    cluster.edit(weights=Weights(bytes=200 * 1024**3), adopt="now", replicas=3)
+    cluster.edit(weights=ResolvedWeights(bytes=200 * 1024**3), adopt="now", replicas=3)
     cluster.settle()
     assert cluster.templates == made
 
@@ -82,7 +83,7 @@ def test_nor_does_it_with_an_edit_that_pods_do_not_feel() -> None:
 def test_the_next_edit_that_makes_other_pods_brings_it() -> None:
     cluster = settled(spec=SIZED)
     made = cluster.templates
-    cluster.edit(weights=Weights(bytes=200 * 1024**3), engine=EngineSettings(args=("--seed=1",)))
+    cluster.edit(weights=ResolvedWeights(bytes=200 * 1024**3), engine=EngineSettings(args=("--seed=1",)))
     cluster.settle()
     assert cluster.templates == made + 1
     assert resources(cluster)["requests"]["memory"] == "54Gi"
@@ -91,7 +92,7 @@ def test_the_next_edit_that_makes_other_pods_brings_it() -> None:
 def test_requests_that_somebody_changed_are_put_back() -> None:
     cluster = settled(spec=SIZED)
     before = deepcopy(resources(cluster))
-    cluster.spec = replace(cluster.spec, weights=Weights(bytes=200 * 1024**3))
+    cluster.spec = replace(cluster.spec, weights=ResolvedWeights(bytes=200 * 1024**3))
     resources(cluster)["requests"]["memory"] = "1Mi"
     cluster.settle()
     assert resources(cluster) == before

@@ -1,18 +1,24 @@
-"""The object as the operator reads it: `api.to_domain()` makes it, everything inward uses it."""
+"""What a user asks for: the spec of one object, as `api.to_domain()` reads it. The operator fills in no field of it.
+
+What it finds out is in `domain.resolved`; properties of the same names here say what holds until something is found.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
-from speculative_operator.domain.edits import NOT_OF_PODS
 from speculative_operator.domain.inference_service import InferenceServiceSettings
 from speculative_operator.domain.names import CACHE_FOLDER, KSERVE_PORT, SERVING_PORT
 from speculative_operator.domain.route import Route
 from speculative_operator.domain.table import KTable
 from speculative_operator.domain.vendor import Vendor, vendor_of
+
+NOT_OF_PODS: Mapping[str, bool] = {"of_pods": False}
+"""Metadata of a field that may be edited without replacing pods, or replaces them only through the pair, the table or
+the prepared K."""
 
 
 class Method(StrEnum):
@@ -110,11 +116,10 @@ class Scheme(StrEnum):
     S3 = "s3"
     PVC = "pvc"
     POD = "pod"
-    """A folder that each pod fills before its engine starts: what engines are told, never what a user writes."""
+    """A folder that each pod fills before its engine starts: in resolved specs, never in what a user writes."""
 
 
-SOURCES = tuple(scheme for scheme in Scheme if scheme is not Scheme.POD)
-"""Schemes that a spec may name."""
+SOURCES = tuple(scheme for scheme in Scheme if scheme is not Scheme.POD)  # that a user may name
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +130,7 @@ class ModelSource:
     location: str
     revision: str = ""
     content: str = ""
-    """What the files were found to be, where no revision says it. No field of the wire."""
+    """Hash over the files, where no revision says what they are. Users name none: it is a version, as a pin is."""
 
     @property
     def uri(self) -> str:
@@ -134,10 +139,9 @@ class ModelSource:
 
 @dataclass(frozen=True, slots=True)
 class LoraLimits:
-    """Adapters that requests may name."""
+    """Adapters that requests may name: at most so many in one batch, each of at most this rank."""
 
     max_adapters: int = 1
-    """Adapters in one batch."""
     max_rank: int = 16
 
 
@@ -201,16 +205,19 @@ class EngineSettings:
     image: str = ""
     args: tuple[str, ...] = ()
     env: tuple[Mapping[str, Any], ...] = ()
-    """Kubernetes EnvVar objects, as given."""
-    live: bool = True
-    """False where pods were found not to re-read their table: K then changes by a rollout. No field of the wire."""
-    compile_cache: Cache | None = None
-    """Where compiled code is kept between pods; None: every pod compiles."""
-    startup_seconds: int = 0
-    """Least startup budget in seconds, from measured starts; 0: the engine's adapter estimates it. No field of the
-    wire."""
+    compile_cache: Cache | None = None  # for compiled code; None: every pod compiles
     version_named: bool = field(default=False, metadata=NOT_OF_PODS)
-    """True where the user named the version, even if it is the default too. No field of the wire."""
+    """True where the user named the version, even if it is the default too."""
+
+    @property
+    def live(self) -> bool:
+        """True: pods count as re-reading their table until they were found not to."""
+        return True
+
+    @property
+    def startup_seconds(self) -> int:
+        """0: no start was measured, so the engine's adapter estimates the startup budget."""
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,14 +248,12 @@ class AccessMode(StrEnum):
 
 
 class Medium(StrEnum):
-    """Medium of an emptyDir other than the node's disk."""
-
     MEMORY = "Memory"
 
 
 @dataclass(frozen=True, slots=True)
 class EmptyDir:
-    """A folder that is made with a pod and goes with it."""
+    """A folder that is made with a pod and goes with it, on the node's disk unless `medium` says otherwise."""
 
     size_limit: str
     medium: Medium | None = None
@@ -256,17 +261,13 @@ class EmptyDir:
 
 EMPTY_DIR = "emptyDir"
 """How `Cache.place` names one: no claim has a capital letter, no folder of a node begins with another than `/`."""
-
-
 NODE_RESERVE_PERCENT = 20
-"""Per cent of a node's disk to stay free: kubelets evict pods below 15 % free on the disk of images and 10 % on that of
-pods, by default."""
+"""Per cent of a node's disk to stay free: by default kubelets evict pods below 15 % (images) and 10 % (pods)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """Where weights are kept: exactly one of claim, node_path and empty_dir. A claim and a folder of a node hold those
-    of many models, belong to nobody and are never deleted."""
+    """Where weights are kept: exactly one of claim, node_path and empty_dir. The first two are never deleted."""
 
     claim: str = ""
     size: str = field(default="", metadata=NOT_OF_PODS)
@@ -275,12 +276,14 @@ class Cache:
     access_mode: AccessMode = field(default=AccessMode.READ_WRITE_MANY, metadata=NOT_OF_PODS)
     node_path: str = ""
     empty_dir: EmptyDir | None = None
-    collect: bool = False
-    """Versions that nobody has used for long may be removed."""
+    collect: bool = False  # versions that nobody has used for long may be removed
     reserve_percent: int = NODE_RESERVE_PERCENT
     """Per cent of the disk of `node_path` that stays free."""
-    brought: tuple[tuple[str, ModelSource], ...] = ()
-    """Folder within the cache -> the version that each pod brings there itself. No field of the wire."""
+
+    @property
+    def brought(self) -> tuple[tuple[str, ModelSource], ...]:
+        """Empty: which versions pods bring into the cache is known once they are pinned."""
+        return ()
 
     @property
     def in_pods(self) -> bool:
@@ -289,8 +292,7 @@ class Cache:
 
     @property
     def place(self) -> str:
-        """What tells this cache from another in status and in the hash of a pair: the claim, the folder of the node, or
-        EMPTY_DIR."""
+        """The name of this cache in status and in the hash of a pair: the claim, the node's folder, or EMPTY_DIR."""
         return self.claim or self.node_path or EMPTY_DIR
 
     @property
@@ -303,8 +305,7 @@ class Cache:
 class Weights:
     secret_name: str = ""
     check: Check = field(default=Check.AUTO, metadata=NOT_OF_PODS)
-    cache: Cache | None = None
-    """None: the engine fetches the weights itself."""
+    cache: Cache | None = None  # None: the engine fetches the weights itself
     hub_endpoint: str = ""
     s3_endpoint: str = ""
     proxy: str = ""
@@ -314,10 +315,11 @@ class Weights:
     """Kubernetes EnvVar objects of the Jobs, as given."""
     repin: str = field(default="", metadata=NOT_OF_PODS)
     """Value of the annotation that has branches and tags resolved anew."""
-    bytes: int = field(default=0, metadata=NOT_OF_PODS)
-    """Size of both models together, where their files were read; else 0. No field of the wire."""
-    verifier_bytes: int = field(default=0, metadata=NOT_OF_PODS)
-    """Size of the verifier alone, likewise."""
+
+    @property
+    def bytes(self) -> int:
+        """0: the size of the models is known once their files were read."""
+        return 0
 
 
 class RolloutStrategy(StrEnum):
@@ -366,8 +368,7 @@ class DeploymentSpec:
     rollout_window: DailyWindow | None = field(default=None, metadata=NOT_OF_PODS)
     """When the tuner may interrupt serving, where it may at all; None: at any time."""
     target: Target = field(default=Target.DEPLOYMENT, metadata=NOT_OF_PODS)
-    nodes: int = 1
-    """Pods of one replica, which share its accelerators evenly."""
+    nodes: int = 1  # pods of one replica, which share its accelerators evenly
     inference_service: InferenceServiceSettings = field(default_factory=InferenceServiceSettings)
     route: Route | None = field(default=None, metadata=NOT_OF_PODS)
     template: Mapping[str, Any] = field(default_factory=dict)
@@ -388,11 +389,10 @@ class DeploymentSpec:
         """Port of the engine's HTTP server."""
         return KSERVE_PORT if self.target is Target.INFERENCE_SERVICE else SERVING_PORT
 
-    def without_speculator(self) -> DeploymentSpec:
+    def without_speculator(self) -> Self:
         """The spec with mode Disabled, from which pods are made while the tuner has them run without a speculator.
         The same pods, labels included, so that a user who then sets mode Disabled replaces none."""
-        weights = replace(self.weights, bytes=self.weights.verifier_bytes)
-        return replace(self, speculation=replace(self.speculation, mode=Mode.DISABLED), weights=weights)
+        return replace(self, speculation=replace(self.speculation, mode=Mode.DISABLED))
 
     @property
     def speculates(self) -> bool:

@@ -14,10 +14,11 @@ from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.memo import digest
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.reading import mapping, text
+from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import Cache, Check
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import jobs
-from speculative_operator.reconcile.effective import Effective, as_written, pin_models
+from speculative_operator.reconcile.effective import PairedSpec, pin_models, unpinned
 from speculative_operator.reconcile.records import Record, blank, read, wanted_of
 from speculative_operator.reconcile.running import running_pair, running_spec
 from speculative_operator.reconcile.stages import Stages
@@ -29,7 +30,7 @@ from speculative_operator.render.labels import pair_hash
 class Pairing:
     """The specs that a reconcile may make pods of, and what the status says of the pair."""
 
-    choices: tuple[Effective, ...]
+    choices: tuple[PairedSpec, ...]
     """The last choice is the one that the spec asks for; an earlier one is used as long as it replaces no pod and the
     last one would. Empty: no pods may be made, and the running ones are not known well enough to be rendered again."""
     stages: Stages | None = None
@@ -56,11 +57,11 @@ def compares(world: World) -> bool:
     return able.check_pairs and bool(able.job_image) and world.spec.weights.check is Check.AUTO
 
 
-def unread_pairing(world: World) -> Pairing:
+def unread_pairing(world: World, spec: ResolvedSpec) -> Pairing:
     """The pairing where no Job reads models: pods are made of the spec as written. Running pods keep their versions
     until they are replaced for another reason."""
     actions = tuple(action for purpose in Purpose for action in jobs.leftover(world, purpose))
-    spec, current, plain = world.spec, trusted_record(world), as_written(world.spec)
+    current, plain = trusted_record(world), unpinned(spec)
     # Another value of `repin` asks for nothing here: no Job could look up a version.
     wanted = replace(wanted_of(spec), repin=current.repin)
     same = current.covers(wanted)
@@ -68,13 +69,13 @@ def unread_pairing(world: World) -> Pairing:
     known = current.known if same and current.cache in homes(cache) else None
     kept = pin_models(spec, known, current.cache) if known is not None else None
     if kept is None or not is_of(kept, pair):
-        kept = from_template(world, current)
+        kept = from_template(world, spec, current)
     if is_of(plain, pair) or (kept is None and not (pair and cache is not None and not current.hash)):
         return Pairing((plain,), actions=actions)
     if kept is None:
         # The image of Jobs was taken away, and of which folders of the cache pods live is not known.
         return Pairing((), actions=actions)
-    hashes = frozenset({pair_hash(spec), pair_hash(kept.told)})
+    hashes = frozenset({pair_hash(spec), pair_hash(kept.pinned)})
     return Pairing((kept, plain), record=current if same else blank(wanted, spec), actions=actions, same=hashes)
 
 
@@ -83,19 +84,20 @@ def homes(cache: Cache | None) -> tuple[str, ...]:
     return (cache.home, cache.place) if cache is not None else ("",)
 
 
-def is_of(effective: Effective, pair: str) -> bool:
-    return pair in (pair_hash(effective.told), pair_hash(effective.told.without_speculator()))
+def is_of(choice: PairedSpec, pair: str) -> bool:
+    """True where `pair` is the hash of `choice`, with its speculator or without."""
+    return pair in (pair_hash(choice.pinned), pair_hash(choice.pinned.without_speculator()))
 
 
-def from_template(world: World, current: Record, place: str = "") -> Effective | None:
+def from_template(world: World, spec: ResolvedSpec, current: Record, place: str = "") -> PairedSpec | None:
     """The spec at the versions that the pods run, as their template names them, where the status has lost or never had
     these versions. None where pods have other sources or revisions than the spec, or load from elsewhere than the cache
     at `place` (empty: no cache)."""
-    found = running_spec(world, place)
-    same = current.covers(replace(wanted_of(world.spec), repin=current.repin))
+    found = running_spec(world, spec, place)
+    same = current.covers(replace(wanted_of(spec), repin=current.repin))
     if found is None or ((current.asked or current.hash) and not same):
         return None
-    return found if not current.hash or current.hash in (running_pair(world), pair_hash(found.told)) else None
+    return found if not current.hash or current.hash in (running_pair(world), pair_hash(found.pinned)) else None
 
 
 def record(world: World, name: str) -> Record:

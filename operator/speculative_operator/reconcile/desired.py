@@ -10,10 +10,11 @@ from speculative_operator.domain import names
 from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.reading import mapping, text
 from speculative_operator.domain.reasons import Reason, reason_of
-from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.engines.base import Engine
 from speculative_operator.reconcile import formerly, own_rollouts, rendering, route, startup, strategy
 from speculative_operator.reconcile.rendering import (
+    ResolvedInput,
     container_table,
     find_deployment,
     with_budget,
@@ -24,7 +25,7 @@ from speculative_operator.reconcile.rollout import has_other_scaler
 from speculative_operator.reconcile.tables import Leaving, config_name
 from speculative_operator.reconcile.truth import InForce
 from speculative_operator.reconcile.world import World
-from speculative_operator.render import RenderInput, resolved, table_config
+from speculative_operator.render import resolved, table_config
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +60,16 @@ class Desired:
 
 def desired_children(
     world: World,
+    spec: ResolvedSpec,
     engine: Engine,
     in_force: InForce,
     made_of: str,
     own: frozenset[str] = frozenset(),
     leaving: tuple[Leaving, ...] = (),
 ) -> Desired:
-    """Every child of the object, with the active table. `made_of` becomes an annotation of the Deployment, `own` are
-    the labels of its pods, `leaving` the tables of pods of former pairs. Raises RenderError."""
-    spec = world.spec.without_speculator() if in_force.hard_off else world.spec
+    """Every child of the object, with pods of `spec` and the active table. `made_of` becomes an annotation of the
+    Deployment, `own` are the labels of its pods, `leaving` the tables of pods of former pairs. Raises RenderError."""
+    spec = spec.without_speculator() if in_force.hard_off else spec
     deployment = world.deployment
     config = config_name(world, spec, own)
     given = replace(_input(world, engine, in_force, spec, deployment), made_of=made_of, table_config=config)
@@ -93,10 +95,10 @@ def _leaving_tables(world: World, leaving: tuple[Leaving, ...]) -> Iterator[Mapp
 
 
 def _input(
-    world: World, engine: Engine, in_force: InForce, spec: DeploymentSpec, deployment: Mapping[str, Any] | None
-) -> RenderInput:
+    world: World, engine: Engine, in_force: InForce, spec: ResolvedSpec, deployment: Mapping[str, Any] | None
+) -> ResolvedInput:
     owned = not has_other_scaler(deployment)
-    return RenderInput(
+    return ResolvedInput(
         spec=spec,
         container=engine.container(spec, container_table(spec, in_force.table)),
         table=None if in_force.hard_off else in_force.table,
@@ -125,8 +127,8 @@ def _strategy(world: World, in_force: InForce, owned: bool) -> Mapping[str, Any]
 
 
 def _keep_inputs(
-    world: World, engine: Engine, given: RenderInput, record: resolved.Resolved | None
-) -> tuple[RenderInput, int]:
+    world: World, engine: Engine, given: ResolvedInput, record: resolved.Resolved | None
+) -> tuple[ResolvedInput, int]:
     """`given` with the size of weights and the helping image that running pods were made of, and the startup budget
     of these in seconds, as long as nothing else changes: what was learned since, and a new release of the operator, are
     no reason to replace them. Else with a budget by the measured starts."""
@@ -143,7 +145,7 @@ def _keep_inputs(
     return plain, startup.budget(startup.starts(world.status), plain.spec.weights.bytes)
 
 
-def _template_of(inp: RenderInput, memo: Memo) -> str:
+def _template_of(inp: ResolvedInput, memo: Memo) -> str:
     """Hash of the pod template that is rendered from `inp`."""
     made = find_deployment(rendering.render_again(inp, memo))
     return text(made, "metadata", "annotations", names.ANNOTATION_TEMPLATE)
@@ -151,7 +153,7 @@ def _template_of(inp: RenderInput, memo: Memo) -> str:
 
 def _keep_strategy(
     world: World,
-    inp: RenderInput,
+    inp: ResolvedInput,
     manifests: tuple[Mapping[str, Any], ...],
     record: resolved.Resolved | None,
 ) -> tuple[Mapping[str, Any], ...]:

@@ -1,4 +1,4 @@
-"""The spec with each model at the version that was found for it: what pods are made of. Used by `pairing`.
+"""Resolves the spec of an object: each model at the version that was found for it. Used by `pairing`.
 
 hf://     the commit as revision
 oci://    the digest in place of the tag
@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from speculative_operator.domain import names
 from speculative_operator.domain.artifact import Pin
-from speculative_operator.domain.spec import EMPTY_DIR, SOURCES, Cache, DeploymentSpec, EmptyDir, ModelSource, Scheme
+from speculative_operator.domain.resolved import ResolvedCache, ResolvedSpec
+from speculative_operator.domain.spec import EMPTY_DIR, SOURCES, EmptyDir, ModelSource, Scheme
 from speculative_operator.reconcile.records import Known
 
 FOLDER = "models"
@@ -25,18 +26,18 @@ VERSION_FOLDER = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Effective:
-    """One spec in two forms."""
+class PairedSpec:
+    """One resolved spec in two forms."""
 
-    named: DeploymentSpec
-    """Models by the names that the user gave: for whatever knows models by name."""
-    told: DeploymentSpec
+    by_name: ResolvedSpec
+    """Models by the names that the user or the catalogue gave: for whatever knows models by name."""
+    pinned: ResolvedSpec
     """Models as the engine is told of them: for whatever ends up in a manifest."""
 
 
-def as_written(spec: DeploymentSpec) -> Effective:
+def unpinned(spec: ResolvedSpec) -> PairedSpec:
     """The spec without pins: the engine resolves branches and tags when a pod starts."""
-    return Effective(spec, spec)
+    return PairedSpec(spec, spec)
 
 
 def in_pods(place: str) -> bool:
@@ -44,7 +45,7 @@ def in_pods(place: str) -> bool:
     return place.startswith("/") or place.partition("/")[0] == EMPTY_DIR
 
 
-def pin_models(spec: DeploymentSpec, known: Known, home: str) -> Effective:
+def pin_models(spec: ResolvedSpec, known: Known, home: str) -> PairedSpec:
     """`spec` at the versions of `known`, from the cache with this `home` (`Cache.home`; empty: none).
 
     An earlier release put versions into the root of a claim, where they are used until another Job fetches. Weights
@@ -54,21 +55,21 @@ def pin_models(spec: DeploymentSpec, known: Known, home: str) -> Effective:
     if in_pods(place):
         home = f"{place}/{names.CACHE_FOLDER}"
     verifier, speculator = spec.verifier.source, spec.speculator
-    told = replace(spec, verifier=replace(spec.verifier, source=_pin_source(verifier, known.verifier.pin, home)))
+    pinned = replace(spec, verifier=replace(spec.verifier, source=_pin_source(verifier, known.verifier.pin, home)))
     if speculator is not None and speculator.source is not None:
         facts = known.verifier if speculator.source.uri == verifier.uri else known.speculator
         # In mode Disabled nothing was read of a speculator, and nothing of it reaches a pod.
         source = _pin_source(speculator.source, facts.pin, home) if facts is not None else speculator.source
-        told = replace(told, speculator=replace(speculator, source=source))
+        pinned = replace(pinned, speculator=replace(speculator, source=source))
     models = known.models if spec.speculates else (known.verifier,)
     size = sum(facts.weights.bytes for facts in models)
-    weights = replace(told.weights, bytes=size, verifier_bytes=known.verifier.weights.bytes)
+    weights = replace(pinned.weights, bytes=size, verifier_bytes=known.verifier.weights.bytes)
     if in_pods(place):
         weights = replace(weights, cache=_with_brought(spec.weights.cache, place, tuple(facts.pin for facts in models)))
-    return Effective(spec, replace(told, weights=weights))
+    return PairedSpec(spec, replace(pinned, weights=weights))
 
 
-def former_pair(spec: DeploymentSpec, known: Known, asked: tuple[tuple[str, str], ...], home: str) -> Effective | None:
+def former_pair(spec: ResolvedSpec, known: Known, asked: tuple[tuple[str, str], ...], home: str) -> PairedSpec | None:
     """`spec` with the pair of `known` in place of its own; None where it is not known how that pair drafts."""
     if not known.adopted or not asked:
         return None
@@ -87,11 +88,11 @@ def untagged(source: ModelSource) -> str:
     return head if head and "/" not in tag else name
 
 
-def _with_brought(cache: Cache | None, place: str, pins: tuple[Pin, ...]) -> Cache:
+def _with_brought(cache: ResolvedCache | None, place: str, pins: tuple[Pin, ...]) -> ResolvedCache:
     """The cache with the folders that each pod fetches into it. Where pods use a cache that the spec no longer names,
     only its place is known: enough to tell which pair they run."""
     if cache is None or cache.place != place:
-        cache = Cache(empty_dir=EmptyDir("")) if place == EMPTY_DIR else Cache(node_path=place)
+        cache = ResolvedCache(empty_dir=EmptyDir("")) if place == EMPTY_DIR else ResolvedCache(node_path=place)
     brought = {f"{names.CACHE_FOLDER}/{FOLDER}/{pin.key}": pin.source for pin in pins if pin.scheme is not Scheme.PVC}
     return replace(cache, brought=tuple(brought.items()))
 

@@ -18,6 +18,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reading import at, mapping, mappings, parse_json, text
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine, EngineContainer, Notice
@@ -66,8 +67,9 @@ def without_live_tables(engine: Engine, version: str) -> Engine:
     refusals: what pods report never stops an object from being served.
     """
 
-    def as_found(spec: DeploymentSpec) -> DeploymentSpec:
-        written = replace(spec, engine=replace(spec.engine, live=False))
+    def as_found(spec: DeploymentSpec) -> ResolvedSpec:
+        written = resolve(spec)
+        written = replace(written, engine=replace(written.engine, live=False))
         found = replace(written, engine=replace(written.engine, version=version))
         return written if not version or engine.refusals(found) else found
 

@@ -21,6 +21,7 @@ from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.jobs import JobSeen, Purpose
 from speculative_operator.domain.reading import mappings, text
 from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import Cache, Scheme
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import jobs, verdicts
@@ -35,7 +36,7 @@ from speculative_operator.reconcile.choices import (
     trusted_record,
     unread_pairing,
 )
-from speculative_operator.reconcile.effective import Effective, as_written, former_pair, pin_models
+from speculative_operator.reconcile.effective import PairedSpec, former_pair, pin_models, unpinned
 from speculative_operator.reconcile.formats import timestamp
 from speculative_operator.reconcile.records import (
     Failure,
@@ -75,29 +76,28 @@ _OWN_WAYS = frozenset({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HOME", "HF_
 """Environment variables by which an engine finds models where no Job looks."""
 
 
-def pairing_of(world: World, now: float) -> Pairing:
-    """The pairing of one object; `now` in unix seconds. Raises RenderError."""
+def pairing_of(world: World, spec: ResolvedSpec, now: float) -> Pairing:
+    """The pairing of one object, whose speculator is picked in `spec`; `now` in unix seconds. Raises RenderError."""
     checks = compares(world)
     if not checks and not (world.capabilities.job_image and world.spec.weights.cache is not None):
-        return unread_pairing(world)
-    return _Way(world, now, checks=checks).pairing()
+        return unread_pairing(world, spec)
+    return _Way(world, spec, now, checks=checks).pairing()
 
 
 class _Way:
     """The way of one pair through one reconcile, step by step."""
 
-    def __init__(self, world: World, now: float, *, checks: bool) -> None:
-        self._world, self._now, self._checks = world, now, checks
-        self._spec = world.spec
-        self._wanted = wanted_of(world.spec)
-        self._cache = world.spec.weights.cache
+    def __init__(self, world: World, spec: ResolvedSpec, now: float, *, checks: bool) -> None:
+        self._world, self._spec, self._now, self._checks = world, spec, now, checks
+        self._wanted = wanted_of(spec)
+        self._cache = spec.weights.cache
         self._place = self._cache.place if self._cache is not None else ""
         self._homes = homes(self._cache)
         self._running = running_pair(world)
         self._current = trusted_record(world)
         coming = record(world, "nextPair")
         held = (one for one in (self._current, coming) if one.covers(self._wanted))
-        self._record = next(held, None) or blank(self._wanted, world.spec)
+        self._record = next(held, None) or blank(self._wanted, spec)
         self._mine = self._record is self._current
         self._coming: Record | None = None
         """The record of the versions that were asked for, while running pods keep theirs."""
@@ -250,7 +250,7 @@ class _Way:
 
     def _pairs(self, known: Known) -> set[str]:
         """Hashes of the pair of `known`, with its speculator and without."""
-        target = pin_models(self._spec, known, self._homes[0]).told
+        target = pin_models(self._spec, known, self._homes[0]).pinned
         return {pair_hash(target), pair_hash(target.without_speculator())}
 
     def _fetch_by_pods(self, cache: Cache, known: Known, ready: Stages) -> Stages:
@@ -260,7 +260,7 @@ class _Way:
             failure = Failure(Reason.CACHE_FULL, short, self._now, "")
             return replace(ready, stage=Stage.NOT_FETCHED, failure=failure)
         self._record = replace(self._record, cache=cache.home, failure=None)
-        target = pin_models(self._spec, known, cache.home).told
+        target = pin_models(self._spec, known, cache.home).pinned
         if target.weights.cache is None or not target.weights.cache.brought:
             return replace(ready, place="")
         before = next((one for one in mappings(self._world.status, "conditions")
@@ -276,30 +276,28 @@ class _Way:
 
     def _unread(self, job: JobSeen | None) -> Pairing:
         self._actions += jobs.leftover(self._world, Purpose.FETCH)
-        failure = self._record.failure
+        failure, plain = self._record.failure, unpinned(self._spec)
         if failure is None:
             stages = Stages(Stage.READING, self._place, job=job)
             # The pods that run are of what the spec says: nobody waits for a look at it.
-            goes_on = not self._place and self._runs(as_written(self._spec))
+            goes_on = not self._place and self._runs(plain)
         else:
             stages = Stages(Stage.UNREAD, self._place, failure=failure)
             goes_on = not self._place and not self._final(failure)
-        left = (
-            as_written(self._spec) if self._runs(as_written(self._spec)) else from_template(self._world, self._current)
-        )
+        left = plain if self._runs(plain) else from_template(self._world, self._spec, self._current)
         # Pods of which nobody knows whether they are of the spec's sources are no pods to be replaced unread.
         if not goes_on or (left is None and self._running and not self._current.hash):
             return self._hold(stages)
-        choice = left if left is not None else as_written(self._spec)
-        lost = failure is not None and choice.told is not self._spec
+        choice = left if left is not None else plain
+        lost = failure is not None and choice.pinned is not self._spec
         record, coming = (self._current, self._record) if lost and self._asked_anew else (self._record, None)
-        record = replace(record, hash=pair_hash(choice.told), verdict="")
+        record = replace(record, hash=pair_hash(choice.pinned), verdict="")
         notices = (not_known_notice(failure),) if failure is not None and lost else ()
         return self._finish(Pairing((choice,), replace(stages, goes_on=True), record, coming, notices=notices))
 
     def _ready(self, known: Known, stages: Stages, found: Judged | None) -> Pairing:
         spec, drafter = self._spec, self._spec.speculator
-        target, plain = pin_models(spec, known, self._record.cache), as_written(spec)
+        target, plain = pin_models(spec, known, self._record.cache), unpinned(spec)
         record = following(self._record, None if self._mine else self._current)
         if not known.adopted or known.drafter != drafter:
             record = replace(record, facts=pack(replace(known, drafter=drafter, adopted=True)))
@@ -313,7 +311,7 @@ class _Way:
         )
         return self._finish(pairing)
 
-    def _run_on(self, plain: Effective, target: Effective) -> tuple[Effective, ...]:
+    def _run_on(self, plain: PairedSpec, target: PairedSpec) -> tuple[PairedSpec, ...]:
         """The spec that running pods were made of before their pair was read, or whose versions the status has lost: no
         reason to replace them. Empty where there is none."""
         if not self._running or self._runs(target):
@@ -321,7 +319,7 @@ class _Way:
         if not self._place and self._runs(plain):
             return (plain,)
         known = bool(self._current.hash) and self._asked_anew
-        left = from_template(self._world, self._current, self._place) if not known else None
+        left = from_template(self._world, self._spec, self._current, self._place) if not known else None
         return (left,) if left is not None else ()
 
     def _notices(self, record: Record) -> tuple[Notice, ...]:
@@ -338,7 +336,8 @@ class _Way:
         if known is not None:
             kept = former_pair(self._spec, known, self._current.asked, self._current.cache)
         if kept is None or not self._runs(kept):
-            kept = as_written(self._spec) if self._runs(as_written(self._spec)) else None
+            plain = unpinned(self._spec)
+            kept = plain if self._runs(plain) else None
         current = self._record if self._mine else self._current
         coming = self._coming if self._mine else self._record
         choices = (kept,) if kept is not None else ()
@@ -348,14 +347,14 @@ class _Way:
         known = self._record.known
         hashes = {pair_hash(self._spec)}
         if known is not None:
-            hashes.add(pair_hash(pin_models(self._spec, known, self._homes[0]).told))
-            hashes.add(pair_hash(pin_models(self._spec, known, "").told))
+            hashes.add(pair_hash(pin_models(self._spec, known, self._homes[0]).pinned))
+            hashes.add(pair_hash(pin_models(self._spec, known, "").pinned))
         conditions = pairing.stages.conditions(self._spec) if pairing.stages is not None else ()
         return replace(pairing, conditions=conditions, actions=tuple(self._actions), same=frozenset(hashes))
 
-    def _runs(self, effective: Effective) -> bool:
+    def _runs(self, choice: PairedSpec) -> bool:
         """True where the pods' template was made of this pair, with its speculator or without."""
-        return is_of(effective, self._running)
+        return is_of(choice, self._running)
 
 
 def _facts(result: Mapping[str, Any] | None, wanted: Wanted) -> tuple[ModelFacts, ModelFacts | None] | None:

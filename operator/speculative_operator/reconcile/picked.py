@@ -10,6 +10,7 @@ from typing import Any
 
 from speculative_operator.domain.reading import at, mapping, mappings, seconds_of, text, whole
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import SOURCES, DeploymentSpec, Method, Speculator
 from speculative_operator.engines.base import Notice
 from speculative_operator.engines.picking import speculator, with_speculator
@@ -83,9 +84,9 @@ class Pick:
         """The picked speculator as a spec would name it; None where nothing was picked."""
         return speculator(self.method, self.uri, one_pass=self.one_pass) if self.method is not None else None
 
-    def drawn(self, spec: DeploymentSpec) -> DeploymentSpec:
-        """`spec` with the picked speculator."""
-        return with_speculator(spec, self.drafter, self.k)
+    def fill(self, spec: DeploymentSpec) -> ResolvedSpec:
+        """`spec` with the picked speculator in place of `auto`."""
+        return resolve(with_speculator(spec, self.drafter, self.k))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.jobs import Phase, Purpose
 from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode
 from speculative_operator.engines.base import Notice
 from speculative_operator.engines.picking import Key, choose, hindrance, key_of, with_entry
@@ -25,7 +26,7 @@ from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import REMEDY, Choice, Match
 from speculative_operator.reconcile import jobs, records, verdicts
 from speculative_operator.reconcile.choices import Pairing, compares, record
-from speculative_operator.reconcile.effective import as_written
+from speculative_operator.reconcile.effective import unpinned
 from speculative_operator.reconcile.pairing import pairing_of
 from speculative_operator.reconcile.picked import (
     LONGEST_WHY,
@@ -51,7 +52,7 @@ class Picking:
     """The speculator that the operator picked for one object, as far as one reconcile has come with it."""
 
     asked: World
-    """The object as it is: its spec has no speculator."""
+    """The object as it is: the spec of its user has no speculator."""
     pick: Pick | None
     """`status.picked`; None while nothing can be said: nothing is known by name and the model card is to be read, or
     drafts are off or the object paused before anything was picked."""
@@ -62,11 +63,11 @@ class Picking:
     """The pairing with the pick, where the pair check was asked already; else None."""
 
     @property
-    def world(self) -> World:
-        """The object with the pick in its spec."""
+    def spec(self) -> ResolvedSpec:
+        """The spec with the pick in place of `auto`."""
         if self.pick is None or self.pick.verifier != self.asked.spec.verifier.source.uri:
-            return self.asked
-        return replace(self.asked, spec=self.pick.drawn(self.asked.spec))
+            return resolve(self.asked.spec)
+        return self.pick.fill(self.asked.spec)
 
     @property
     def free(self) -> bool:
@@ -96,10 +97,10 @@ def pass_over_misfits(picking: Picking, now: float) -> Picking:
     were made with stays, whatever the check finds."""
     while picking.free and picking.pick is not None and picking.pick.method is not None:
         try:
-            pairing = pairing_of(picking.world, now)
+            pairing = pairing_of(picking.asked, picking.spec, now)
         except RenderError:
             return picking
-        why = _misfit(picking.world, pairing)
+        why = _misfit(picking, pairing)
         if not why:
             return replace(picking, pairing=pairing)
         pick, card = picking.pick, _card(picking.asked, picking.pick)
@@ -115,10 +116,10 @@ def settle(picking: Picking, pairing: Pairing, now: float) -> tuple[Picking, Pai
     A pick that could not be read may belong to another model than the catalogue says, or lie where engines cannot reach
     it: until a Job has read it, pods are made of the verifier alone.
     """
-    spec, stages, pick = picking.world.spec, pairing.stages, picking.pick
+    spec, stages, pick = picking.spec, pairing.stages, picking.pick
     pairing = _alone_while_unread(picking, pairing)
     reading = stages is not None and stages.stage is Stage.READING
-    if not pairing.choices or pairing.frozen or reading or pairing.choices[-1].named.speculator != spec.speculator:
+    if not pairing.choices or pairing.frozen or reading or pairing.choices[-1].by_name.speculator != spec.speculator:
         return picking, pairing
     if pick is None and picking.open:
         pick = pick_of(_choose(picking.asked, None), spec, Basis.NAME, now)
@@ -166,7 +167,7 @@ def _pick_of_pods(world: World, card: tuple[str, ...] | None, now: float) -> Pic
         return None
     spec, cache = world.spec, world.spec.weights.cache
     for _, entry in world.catalogue.entries_for(spec.verifier.source.uri, card or ()):
-        pick = with_entry(spec, entry)
+        pick = resolve(with_entry(spec, entry))
         if running_versions(world, pick) or (cache is not None and running_versions(world, pick, cache.place)):
             return pick_of(_choose(world, card, only=key_of(entry)), spec, _basis(card), now)
     return None
@@ -182,7 +183,7 @@ def _keep(world: World, held: Pick, card: tuple[str, ...] | None, now: float) ->
     spec = world.spec
     if held.method is None:
         return held
-    why = hindrance(held.drawn(spec), engine_for(spec)) if held.generation != spec.generation else ""
+    why = hindrance(held.fill(spec), engine_for(spec)) if held.generation != spec.generation else ""
     if why:
         choice = _choose(world, card, held.passed_over)
         instead = replace(choice, reason=f"{choice.reason}; instead of {held.named}: {why}")
@@ -247,8 +248,8 @@ def _card(world: World, held: Pick | None) -> tuple[str, ...] | None:
 def _just_read(world: World, held: Pick | None) -> tuple[str, ...] | None:
     """The same from a Job that has just ended, before the pair check takes over its result: otherwise pods would first
     be made of the verifier alone."""
-    specs = (world.spec, held.drawn(world.spec) if held is not None else world.spec)
-    ours = {jobs.inspection(replace(world, spec=spec), records.wanted_of(spec)).wanted for spec in specs}
+    specs = (world.spec, held.fill(world.spec) if held is not None else world.spec)
+    ours = {jobs.inspection(world, records.wanted_of(spec)).wanted for spec in specs}
     for seen in world.jobs:
         if seen.purpose is Purpose.INSPECT and seen.phase is Phase.SUCCEEDED and seen.wanted in ours:
             try:
@@ -261,9 +262,9 @@ def _just_read(world: World, held: Pick | None) -> tuple[str, ...] | None:
 # -- what does not do
 
 
-def _misfit(world: World, pairing: Pairing) -> str:
+def _misfit(picking: Picking, pairing: Pairing) -> str:
     """Why the pick cannot be served though the verifier could; empty where nothing says so."""
-    stages, spec = pairing.stages, world.spec
+    world, spec, stages = picking.asked, picking.spec, pairing.stages
     if stages is None or stages.goes_on:
         return ""
     if stages.stage is Stage.MISMATCH and stages.judged is not None and stages.known is not None:
@@ -280,14 +281,14 @@ def _misfit(world: World, pairing: Pairing) -> str:
 def _alone_while_unread(picking: Picking, pairing: Pairing) -> Pairing:
     """The pairing with pods of the verifier alone in place of pods with a pick that nobody has read; pods of another
     pair stay."""
-    world, stages, spec = picking.world, pairing.stages, picking.world.spec
+    world, spec, stages = picking.asked, picking.spec, pairing.stages
     if stages is None or not stages.goes_on or spec.speculator is None or not spec.speculates:
         return pairing
-    alone, pair = as_written(replace(spec, speculator=None)), running_pair(world)
+    alone, pair = unpinned(replace(spec, speculator=None)), running_pair(world)
     if pair == pair_hash(spec):
         return pairing
     conditions = tuple(_unread(one, picking.pick) for one in pairing.conditions)
-    if pair in ("", pair_hash(alone.told)):
+    if pair in ("", pair_hash(alone.pinned)):
         return replace(pairing, choices=(alone,), conditions=conditions, facts=None)
     current = record(world, "pair")
     apart = bool(current.verifier) and current.asked != (pairing.record.asked if pairing.record is not None else ())

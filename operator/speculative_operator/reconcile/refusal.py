@@ -14,6 +14,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.reading import mapping, mappings, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, DeploymentSpec, Scheme
 from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.matrix.refusing import METHOD
@@ -56,23 +57,22 @@ def _unfetched(spec: DeploymentSpec) -> list[Condition]:
     return [Condition(ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_SOURCE, f"{uri} {message}") for uri in uris]
 
 
-def without_unknown_method(world: World) -> tuple[World, tuple[Notice, ...]]:
-    """`world` with mode Disabled and a notice, where the engine's release is older than the method, as in the images of
-    a platform; else `world` as it is. Also as it is where pods speculate: they stay until the spec can be served."""
-    spec = world.spec
+def without_unknown_method(world: World, spec: ResolvedSpec) -> tuple[ResolvedSpec, tuple[Notice, ...]]:
+    """`spec` with mode Disabled and a notice, where the engine's release is older than the method, as in the images of
+    a platform; else `spec` as it is. Also as it is where pods speculate: they stay until the spec can be served."""
     if not spec.speculates:
-        return world, ()
+        return spec, ()
     engine, without = engine_for(spec), spec.without_speculator()
     refused = engine.refusals(spec)
     newer = replace(spec, engine=replace(spec.engine, version=DEFAULT_VERSIONS[spec.engine.type]))
     only_older = {one.field for one in refused} == {METHOD} and not _refuses_method(engine, newer)
     if not only_older or engine.refusals(without):
-        return world, ()
+        return spec, ()
     label = text(world.deployment, "spec", "template", "metadata", "labels", names.LABEL_PAIR)
     if world.deployment is not None and label != label_of(without):
-        return world, ()
+        return spec, ()
     message = f"pods serve without a speculator: {refused[0].message}"
-    return replace(world, spec=without), (Notice(refused[0].reason, message),)
+    return without, (Notice(refused[0].reason, message),)
 
 
 def _refuses_method(engine: Engine, spec: DeploymentSpec) -> bool:

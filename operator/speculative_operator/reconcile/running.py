@@ -14,9 +14,10 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.reading import mapping, text
-from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
+from speculative_operator.domain.resolved import ResolvedSpec
+from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.reconcile import formerly
-from speculative_operator.reconcile.effective import VERSION_FOLDER, Effective, in_pods, untagged
+from speculative_operator.reconcile.effective import VERSION_FOLDER, PairedSpec, in_pods, untagged
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import resolved
 from speculative_operator.render.labels import pair_hash
@@ -38,26 +39,26 @@ def folders(template: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(found.rpartition("/")[2] for found in VERSION_FOLDER.findall(json.dumps(parts, default=str)))
 
 
-def running_spec(world: World, place: str = "") -> Effective | None:
-    """The spec at the versions that running pods were made of, from the cache at `place` (empty: none); None where
+def running_spec(world: World, spec: ResolvedSpec, place: str = "") -> PairedSpec | None:
+    """`spec` at the versions that running pods were made of, from the cache at `place` (empty: none); None where
     they are of another pair, or nothing tells."""
-    drawn = running_versions(world, world.spec, place)
+    drawn = running_versions(world, spec, place)
     if drawn is not None:
-        return Effective(world.spec, drawn)
+        return PairedSpec(spec, drawn)
     # Pods say nothing of a speculator that was taken away.
-    alone = (_with(world.spec, one, None) for one in _models(world, world.spec.verifier.source, place))
+    alone = (_with(spec, one, None) for one in _models(world, spec.verifier.source, place))
     pair = running_pair(world)
-    return next((Effective(world.spec, one) for one in alone if pair_hash(one.without_speculator()) == pair), None)
+    return next((PairedSpec(spec, one) for one in alone if pair_hash(one.without_speculator()) == pair), None)
 
 
-def running_versions(world: World, spec: DeploymentSpec, place: str = "") -> DeploymentSpec | None:
-    """Another `spec` of the object at the versions of verifier and speculator that running pods were made of; None
+def running_versions(world: World, spec: ResolvedSpec, place: str = "") -> ResolvedSpec | None:
+    """`spec` at the versions of verifier and speculator that running pods were made of; None
     where they are of another pair, or nothing tells."""
     pair = running_pair(world)
-    return next((told for told in _versions(world, spec, place) if pair_hash(told) == pair), None) if pair else None
+    return next((one for one in _versions(world, spec, place) if pair_hash(one) == pair), None) if pair else None
 
 
-def _versions(world: World, spec: DeploymentSpec, place: str) -> Iterator[DeploymentSpec]:
+def _versions(world: World, spec: ResolvedSpec, place: str) -> Iterator[ResolvedSpec]:
     speculator = spec.speculator if spec.speculates else None
     for verifier in _models(world, spec.verifier.source, place):
         if speculator is None or speculator.source is None:
@@ -67,14 +68,14 @@ def _versions(world: World, spec: DeploymentSpec, place: str) -> Iterator[Deploy
             yield _with(spec, verifier, model)
 
 
-def _with(spec: DeploymentSpec, verifier: Model, speculator: Model | None) -> DeploymentSpec:
-    told, brought = replace(spec, verifier=replace(spec.verifier, source=verifier.told)), verifier.brought
+def _with(spec: ResolvedSpec, verifier: Model, speculator: Model | None) -> ResolvedSpec:
+    pinned, brought = replace(spec, verifier=replace(spec.verifier, source=verifier.told)), verifier.brought
     if speculator is not None and spec.speculator is not None:
-        told = replace(told, speculator=replace(spec.speculator, source=speculator.told))
+        pinned = replace(pinned, speculator=replace(spec.speculator, source=speculator.told))
         brought = tuple(dict((*brought, *speculator.brought)).items())
     if spec.weights.cache is None or not brought:
-        return told
-    return replace(told, weights=replace(spec.weights, cache=replace(spec.weights.cache, brought=brought)))
+        return pinned
+    return replace(pinned, weights=replace(spec.weights, cache=replace(spec.weights.cache, brought=brought)))
 
 
 def _models(world: World, source: ModelSource, place: str) -> Iterator[Model]:

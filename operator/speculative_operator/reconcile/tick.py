@@ -21,6 +21,7 @@ from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reading import at, mapping, mappings, text, whole
 from speculative_operator.domain.reasons import Reason, reason_of
+from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import OffPolicy, RolloutStrategy
 from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.registry import engine_for
@@ -37,7 +38,7 @@ from speculative_operator.reconcile import (
 from speculative_operator.reconcile.caps import unused_notices
 from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, restore_memory
 from speculative_operator.reconcile.desired import Desired, desired_children
-from speculative_operator.reconcile.effective import Effective
+from speculative_operator.reconcile.effective import PairedSpec
 from speculative_operator.reconcile.events import events
 from speculative_operator.reconcile.figures import estimate_of
 from speculative_operator.reconcile.found import engine_as_found, engine_as_made, without_live_tables
@@ -79,10 +80,10 @@ def _walk(world: World, memory: Memory | None, observation: Observation | None, 
     picking = picking_of(world, now)
     if picking is not None:
         picking = pass_over_misfits(picking, now)
-        world = picking.world
+    spec = picking.spec if picking is not None else resolve(world.spec)
     look = Look(read_pods(world.pods), read_rollout(world.deployment, world.spec.replicas), observation)
     engine = engine_as_found(engine_for(world.spec), world.spec, world.status)
-    turn = Turn(world, look, engine, memory, now, picking)
+    turn = Turn(world, spec, look, engine, memory, now, picking)
     for step in (_refuse, _pause, _pair, _hold):
         result = step(turn)
         if isinstance(result, Outcome):
@@ -95,8 +96,8 @@ def _refuse(turn: Turn) -> Outcome | Turn:
     """Leaves pods as they are where the spec cannot be served."""
     refused = _refusals(turn)
     if refused and turn.picking is None:
-        world, notices = without_unknown_method(turn.world)
-        turn = replace(turn, world=world, notices=notices)
+        spec, notices = without_unknown_method(turn.world, turn.spec)
+        turn = replace(turn, spec=spec, notices=notices)
         refused = _refusals(turn) if notices else refused
     return stay(turn, (*refused, *turn.world.problems), actions=follow_route(turn.world)) if refused else turn
 
@@ -104,7 +105,7 @@ def _refuse(turn: Turn) -> Outcome | Turn:
 def _refusals(turn: Turn) -> tuple[Condition, ...]:
     world = turn.world
     return (
-        *targets.refusals(world), *refusals(world.spec, turn.engine, jobs=bool(world.capabilities.job_image)),
+        *targets.refusals(world), *refusals(turn.spec, turn.engine, jobs=bool(world.capabilities.job_image)),
         *privileges.refusals(world),
     )  # fmt: skip
 
@@ -114,9 +115,9 @@ def _pause(turn: Turn) -> Outcome | Turn:
     world = turn.world
     if not world.spec.paused:
         return turn
-    policy = policy_of(world.spec, knobs=turn.engine.knobs(world.spec), facts=tuner_facts(world.spec, None))
-    held = restore_memory(world, turn.memory, policy, table_in_force(world, policy), turn.now)
-    return stay(replace(turn, memory=held), world.problems)
+    policy = policy_of(turn.spec, knobs=turn.engine.knobs(turn.spec), facts=tuner_facts(turn.spec, None))
+    memory = restore_memory(world, turn.memory, policy, table_in_force(world, turn.spec, policy), turn.now)
+    return stay(replace(turn, memory=memory), world.problems)
 
 
 def _pair(turn: Turn) -> Outcome | Turn:
@@ -124,7 +125,7 @@ def _pair(turn: Turn) -> Outcome | Turn:
     world, picking = turn.world, turn.picking
     try:
         pairing = picking.pairing if picking is not None else None
-        pairing = pairing if pairing is not None else pairing_of(world, turn.now)
+        pairing = pairing if pairing is not None else pairing_of(world, turn.spec, turn.now)
     except RenderError as error:
         return stay(turn, (unrendered(error), *world.problems))
     if picking is not None:
@@ -141,7 +142,7 @@ def _hold(turn: Turn) -> Outcome | Turn:
     if pairing.choices and (not pairing.frozen or _rereads_table(turn)):
         return turn
     actions = (*pairing.actions, *follow_route(turn.world))
-    return stay(turn, turn.world.problems, pair_view(turn.world, pairing, None), actions)
+    return stay(turn, turn.world.problems, pair_view(pairing, None), actions)
 
 
 def _reconcile_choices(turn: Turn) -> Outcome:
@@ -156,62 +157,61 @@ def _reconcile_choices(turn: Turn) -> Outcome:
     return wanted
 
 
-def _reconcile_choice(turn: Turn, choice: Effective) -> tuple[Outcome, bool]:
+def _reconcile_choice(turn: Turn, choice: PairedSpec) -> tuple[Outcome, bool]:
     """The outcome with pods made of `choice`, and whether it would replace any."""
-    older = engine_as_made(turn.engine, choice.named, turn.world.deployment)
+    older = engine_as_made(turn.engine, choice.by_name, turn.world.deployment)
     if older is None or _asks_for_others(replace(turn, engine=older), choice):
         return _reconcile_with(turn, choice)
     return _reconcile_with(replace(turn, engine=older), choice, as_made=True)
 
 
-def _asks_for_others(turn: Turn, choice: Effective) -> bool:
+def _asks_for_others(turn: Turn, choice: PairedSpec) -> bool:
     """True where a user asks for other pods than those that run. The tuner's rollouts, the way back from them and
     repairs do not count: the check runs as if nothing was observed, with the active table."""
-    world = replace(turn.world, spec=choice.told)
-    policy = _policy(turn, choice)
-    asked = upgrade.made_of(choice, policy, table_in_force(world, policy, turn.pairing.same))
+    world, policy = turn.world, _policy(turn, choice)
+    asked = upgrade.made_of(choice, policy, table_in_force(world, choice.pinned, policy, turn.pairing.same))
     if not upgrade.asks_for_others(world, asked):
         return False
     quiet = replace(turn, look=replace(turn.look, observation=None))
     return upgrade.asks_anew(world) or _reconcile_with(quiet, choice)[1]
 
 
-def _reconcile_with(turn: Turn, choice: Effective, *, as_made: bool = False) -> tuple[Outcome, bool]:
+def _reconcile_with(turn: Turn, choice: PairedSpec, *, as_made: bool = False) -> tuple[Outcome, bool]:
     """One reconcile with pods that the engine of `turn` makes of `choice`, and whether it would replace any. `as_made`:
     that engine is the one of pods that run, and others could change K live."""
-    world, engine, pairing = replace(turn.world, spec=choice.told), turn.engine, turn.pairing
-    unused_cache = unused_cache_notices(choice.named, world)
-    claims = () if pairing.frozen or unused_cache else claim(world, world.spec.engine.compile_cache)
+    world, spec, engine, pairing = turn.world, choice.pinned, turn.engine, turn.pairing
+    unused_cache = unused_cache_notices(choice.by_name, world)
+    claims = () if pairing.frozen or unused_cache else claim(world, spec.engine.compile_cache)
     policy = _policy(turn, choice)
-    unused = (*unused_notices(choice.named, policy.knobs), *unused_cache)
-    in_force = table_in_force(world, policy, pairing.same)
+    unused = (*unused_notices(choice.by_name, policy.knobs), *unused_cache)
+    in_force = table_in_force(world, spec, policy, pairing.same)
     held = restore_memory(world, turn.memory, policy, in_force, turn.now)
-    own = _labels(world, in_force, pairing.same)
+    own = _labels(spec, in_force, pairing.same)
     observation = tables.of_pods(turn.look.observation, turn.look.pods, own)
     permission = permission_of(world, turn.look.rollout, policy, in_force, turn.now)
     verdict = consider(held, observation, policy, in_force, Serving(turn.look.rollout, permission), turn.now)
     leaving, memories = _decide_for_leaving(world, turn, policy, own)
-    own_notices = own_rollouts.notices(choice.named, verdict.own)
-    decided = _view(world, turn.look, policy, verdict)
+    own_notices = own_rollouts.notices(choice.by_name, verdict.own)
+    decided = _view(spec, turn.look, policy, verdict)
     made_of = _made_of(turn, choice, policy, verdict.in_force)
     try:
-        desired = desired_children(world, engine, verdict.in_force, made_of, own, leaving)
+        desired = desired_children(world, spec, engine, verdict.in_force, made_of, own, leaving)
         planned = _plan(world, turn.look, engine, verdict, policy.knobs.actuator, desired)
     except RenderError as error:
-        problems, pair = (unrendered(error), *world.problems), pair_view(turn.world, pairing, choice)
+        problems, pair = (unrendered(error), *world.problems), pair_view(pairing, choice)
         return stay(replace(turn, memory=held), problems, pair, pairing.actions), False
-    starts = _startup_status(world, desired, planned)
-    waiting: tuple[Notice, ...] = (upgrade.live_notice(choice.named),) if as_made else ()
+    starts = _startup_status(world, spec, desired, planned)
+    waiting: tuple[Notice, ...] = (upgrade.live_notice(choice.by_name),) if as_made else ()
     if pairing.frozen:
         planned = keep_pods(turn.world, planned, repairs=False)
     elif upgrade.waits(turn.world, planned, turn.look.rollout, made_of):
         waiting, planned = (upgrade.notice(turn.world, planned),), keep_pods(turn.world, planned, repairs=True)
     repairs = () if pairing.frozen else repairs_of_group(world, desired.manifests, planned.actions)
-    actions = (*pairing.actions, *claims, *targets.of_objects(world.spec, planned.actions), *repairs)
+    actions = (*pairing.actions, *claims, *targets.of_objects(spec, planned.actions), *repairs)
     others = turn.look.rollout.exists and replaces(world, (*planned.actions, *planned.held))
     late = first_outlasted(turn.look.pods)
     notices = (
-        *turn.notices, *engine.notices(choice.named), *unused, *pairing.notices, *waiting, *privileges.notices(world),
+        *turn.notices, *engine.notices(choice.by_name), *unused, *pairing.notices, *waiting, *privileges.notices(world),
         *own_notices, *scaling_notices(world.deployment), *targets.notices(world.spec, turn.look.rollout),
         *route.notices(world),
         *((startup.late_notice(late.name, late.outlasted),) if late is not None else ()),
@@ -219,7 +219,7 @@ def _reconcile_with(turn: Turn, choice: Effective, *, as_made: bool = False) -> 
     view = replace(
         decided, rollout=_rollout_with(world, turn.look.rollout, planned), notices=notices, startup=starts,
         problems=(*planned.problems, *route.problems(world), *world.problems), leaving=leaving, of_pair=observation,
-        pairing=pair_view(turn.world, pairing, choice), pick=picked_view(turn),
+        pairing=pair_view(pairing, choice), pick=picked_view(turn),
     )  # fmt: skip
     status = make_status(view, world.status, verdict.memory, turn.now)
     happened = events(world.status, status, actions)
@@ -230,7 +230,7 @@ def _reconcile_with(turn: Turn, choice: Effective, *, as_made: bool = False) -> 
     return Outcome(actions, status, happened, verdict.memory, tried_anew, room_for, memories, figures), others
 
 
-def _made_of(turn: Turn, choice: Effective, policy: Policy, in_force: InForce) -> str:
+def _made_of(turn: Turn, choice: PairedSpec, policy: Policy, in_force: InForce) -> str:
     """The hash of what pods are made of (`upgrade.made_of`); as an earlier release computed it, where the Deployment
     bears that one."""
     asked = upgrade.made_of(choice, policy, in_force)
@@ -239,24 +239,24 @@ def _made_of(turn: Turn, choice: Effective, policy: Policy, in_force: InForce) -
     return next((one for one in chain((asked,), former) if not upgrade.asks_for_others(turn.world, one)), asked)
 
 
-def _former_knobs(turn: Turn, choice: Effective, in_force: InForce) -> Iterator[KnobSpace]:
+def _former_knobs(turn: Turn, choice: PairedSpec, in_force: InForce) -> Iterator[KnobSpace]:
     """The knob spaces that pods may have had under an earlier release, though no user asked for another engine: that of
     another default release, and for pods without a speculator the one without live tables."""
-    engine, of_pods = choice.named.engine, upgrade.release_of_pods(turn.world)
+    engine, of_pods = choice.by_name.engine, upgrade.release_of_pods(turn.world)
     if not engine.version_named and of_pods not in ("", engine.version):
-        yield turn.engine.knobs(replace(choice.named, engine=replace(engine, version=of_pods)))
+        yield turn.engine.knobs(replace(choice.by_name, engine=replace(engine, version=of_pods)))
     if in_force.hard_off:
-        yield without_live_tables(turn.engine, "").knobs(choice.named)
+        yield without_live_tables(turn.engine, "").knobs(choice.by_name)
 
 
-def _policy(turn: Turn, choice: Effective) -> Policy:
+def _policy(turn: Turn, choice: PairedSpec) -> Policy:
     """The tuner's policy for pods that the engine of `turn` makes of `choice`."""
     pairing = turn.pairing
     policy = policy_of(
-        choice.named,
-        knobs=turn.engine.knobs(choice.named),
-        facts=tuner_facts(choice.named, pairing.facts),
-        start_seconds=startup.expected_seconds(startup.starts(turn.world.status), choice.named.weights.bytes),
+        choice.by_name,
+        knobs=turn.engine.knobs(choice.by_name),
+        facts=tuner_facts(choice.by_name, pairing.facts),
+        start_seconds=startup.expected_seconds(startup.starts(turn.world.status), choice.by_name.weights.bytes),
     )
     if pairing.frozen:
         policy = replace(policy, off_policy=min(policy.off_policy, OffPolicy.SOFT, key=list(OffPolicy).index))
@@ -274,16 +274,16 @@ def _rereads_table(turn: Turn) -> bool:
     block = mapping(turn.world.status, "speculation")
     template = mapping(turn.world.deployment, "spec", "template")
     table = turn.world.children.get(("ConfigMap", configs_of(template).get(TABLE_VOLUME, "")))
-    live = turn.engine.knobs(turn.pairing.choices[-1].named).actuator is Actuator.LIVE
+    live = turn.engine.knobs(turn.pairing.choices[-1].by_name).actuator is Actuator.LIVE
     read = text(block, "actuator") == Actuator.LIVE.value and at(block, "hardOff") is not True
     return live and read and table is not None and turn.world.owns(table)
 
 
-def _labels(world: World, in_force: InForce, same: frozenset[str]) -> frozenset[str]:
+def _labels(spec: ResolvedSpec, in_force: InForce, same: frozenset[str]) -> frozenset[str]:
     """Labels of the pods that the active table is for."""
     if in_force.hard_off:
-        return frozenset({tables.label_of(world.spec.without_speculator())})
-    return same | {tables.label_of(world.spec)}
+        return frozenset({tables.label_of(spec.without_speculator())})
+    return same | {tables.label_of(spec)}
 
 
 def _decide_for_leaving(
@@ -306,9 +306,8 @@ def _decide_for_leaving(
     return tuple(found), memories
 
 
-def _startup_status(world: World, desired: Desired, planned: Plan) -> dict[str, Any]:
+def _startup_status(world: World, spec: ResolvedSpec, desired: Desired, planned: Plan) -> dict[str, Any]:
     """`status.startup` with the measured starts; key and budget are those of the template that pods were made of."""
-    spec = world.spec
     known = startup.collect_starts(world.status, world.pods, pair_hash(spec), spec.weights.bytes)
     seconds, template = desired.startup_seconds, desired.template
     if rolls(world, (*planned.actions, *planned.held)):
@@ -345,9 +344,9 @@ def _rollout_with(world: World, rollout: Rollout, planned: Plan) -> Rollout:
     return replace(rollout, complete=False, updated=0, stalled="")
 
 
-def _view(world: World, look: Look, policy: Policy, verdict: Verdict) -> View:
+def _view(spec: ResolvedSpec, look: Look, policy: Policy, verdict: Verdict) -> View:
     return View(
-        spec=world.spec,
+        spec=spec,
         rollout=look.rollout,
         pods=look.pods,
         in_force=verdict.in_force,

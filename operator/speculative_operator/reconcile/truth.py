@@ -15,6 +15,7 @@ from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reading import at, items, mapping, parse_json, text, whole
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.reconcile import tables
@@ -90,7 +91,7 @@ class _Change:
     rows_version: int = 0
 
 
-def table_in_force(world: World, policy: Policy, same: Collection[str] = ()) -> InForce:
+def table_in_force(world: World, spec: ResolvedSpec, policy: Policy, same: Collection[str] = ()) -> InForce:
     """The table of the last reconcile, made to fit the spec as it is now.
 
     A new pair, and a table that the engine can no longer express, start from the prior again; in mode Static the spec
@@ -99,8 +100,8 @@ def table_in_force(world: World, policy: Policy, same: Collection[str] = ()) -> 
     the tuner, for the pair that it was found for. While the object is paused nothing changes, whatever the spec says.
     `same`: other hashes that stand for this pair, such as before its versions were pinned.
     """
-    spec, own = world.spec, {tables.label_of(world.spec), *same}
-    last = _last(world, policy, own)
+    own = {tables.label_of(spec), *same}
+    last = _last(world, spec, policy, own)
     table, version = last.table, last.version
     if spec.paused:
         return InForce(table, version, hard_off=last.hard_off, per_request=last.per_request)
@@ -141,7 +142,7 @@ def _wanted_table(table: KTable | None, policy: Policy, fresh: bool) -> KTable:
     return fitted
 
 
-def _last(world: World, policy: Policy, own: Collection[str]) -> _Change:
+def _last(world: World, spec: ResolvedSpec, policy: Policy, own: Collection[str]) -> _Change:
     """The last change that reached the cluster. Its table is None where none was active."""
     table = tables.table_of(items(world.status, "speculation", "table"))
     version = max(0, whole(world.status, "speculation", "tableVersion"))
@@ -150,7 +151,7 @@ def _last(world: World, policy: Policy, own: Collection[str]) -> _Change:
     capped = table is not None and at(world.status, "speculation", "perRequest") is True
     rows_version = whole(world.status, "speculation", "rowsVersion")
     last = _Change(table, version, hard_off, capped, rows_version=rows_version if 0 < rows_version < version else 0)
-    last = _from_config(world, _without_trial(world, last), own)
+    last = _from_config(world, spec, _without_trial(world, last), own)
     return _from_deployment(world, last.version, policy) or last
 
 
@@ -163,17 +164,17 @@ def _without_trial(world: World, last: _Change) -> _Change:
     return replace(last, table=base, version=last.version + 1, rows_version=0)
 
 
-def _from_config(world: World, last: _Change, own: Collection[str]) -> _Change:
+def _from_config(world: World, spec: ResolvedSpec, last: _Change, own: Collection[str]) -> _Change:
     """`last`, or the table in the ConfigMap that pods of this pair read, if it is newer and exactly as it was rendered;
     with its trials. Where pods are of another pair, their ConfigMap says nothing of the table of this one."""
     template = mapping(world.deployment, "spec", "template")
     label = text(template, "metadata", "labels", names.LABEL_PAIR)
     if world.deployment is not None and label not in own:
         # Without a drafter, and without a pod left that has one: then it can only be there for their return.
-        off = label == tables.label_of(world.spec.without_speculator())
+        off = label == tables.label_of(spec.without_speculator())
         if not off or any(pod.pair in own and not pod.terminating for pod in read_pods(world.pods)):
             return last
-    config = tables.config_name(world, world.spec, own)
+    config = tables.config_name(world, spec, own)
     claim = tables.claim_in(world, config, last.version)
     if claim is None:
         tries = tables.tries_in(world, config, last.version, last.table) if last.table and not last.hard_off else ()

@@ -10,9 +10,10 @@ from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.reconcile.choices import Pairing
-from speculative_operator.reconcile.effective import Effective
+from speculative_operator.reconcile.effective import PairedSpec
 from speculative_operator.reconcile.events import events
 from speculative_operator.reconcile.picked import PickView
 from speculative_operator.reconcile.picking import Picking, pick_view
@@ -42,26 +43,28 @@ class Turn:
     """One reconcile of one object, as far as it has come."""
 
     world: World
+    spec: ResolvedSpec
+    """The spec with the pick in place of `auto`; versions are resolved by `pairing`."""
     look: Look
     engine: Engine
     memory: Memory | None
     now: float
     picking: Picking | None = None
-    """Where the operator picks the speculator: the pick, which is in the spec of `world`."""
+    """Where the operator picks the speculator: the pick, which is in `spec`."""
     pairing: Pairing = field(default_factory=lambda: Pairing(()))
     """The pairing of the object, once it is known."""
     notices: tuple[Notice, ...] = ()
     """Notices about the spec, before all others."""
 
 
-def pair_view(world: World, pairing: Pairing, choice: Effective | None) -> PairView | None:
+def pair_view(pairing: Pairing, choice: PairedSpec | None) -> PairView | None:
     """What the status says of the pair; None where it is neither checked nor recorded. The hash is that of `choice`,
     once pods are made of it."""
     record = pairing.record
     if pairing.stages is None and record is None:
         return None
     if record is not None and choice is not None and not pairing.frozen:
-        record = replace(record, hash=pair_hash(choice.told))
+        record = replace(record, hash=pair_hash(choice.pinned))
     blocks = {
         "pair": to_status(record) if record is not None else {},
         "nextPair": to_status(pairing.coming) if pairing.coming is not None else {},
@@ -87,7 +90,7 @@ def stay(
     of them. `actions` are those of Jobs and of the route."""
     world, look = turn.world, turn.look
     view = View(
-        spec=world.spec,
+        spec=turn.spec,
         rollout=look.rollout,
         pods=look.pods,
         in_force=InForce(None, 0),

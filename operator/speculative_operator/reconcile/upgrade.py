@@ -16,15 +16,14 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.edits import NOT_OF_PODS
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reading import mapping, text
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DEFAULT_VERSIONS, DeploymentSpec, EngineSettings, OffPolicy
+from speculative_operator.domain.spec import DEFAULT_VERSIONS, NOT_OF_PODS, DeploymentSpec, EngineSettings, OffPolicy
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import startup
 from speculative_operator.reconcile.drift import first_difference, first_surplus
-from speculative_operator.reconcile.effective import Effective
+from speculative_operator.reconcile.effective import PairedSpec
 from speculative_operator.reconcile.plan import Plan, replaces
 from speculative_operator.reconcile.pods import configs_of, read_pods
 from speculative_operator.reconcile.rollout import Rollout
@@ -42,7 +41,7 @@ _COLLECT = "weights.cache.collect"
 """A Job collects in a claim; in a folder of the node the pod does."""
 
 
-def made_of(choice: Effective, policy: Policy, in_force: InForce) -> str:
+def made_of(choice: PairedSpec, policy: Policy, in_force: InForce) -> str:
     """Sixteen hexadecimal digits that change with what is asked of pods, and not with how a release makes them.
 
     Values that nobody set count for nothing, so that another release's fields and defaults make no difference.
@@ -52,9 +51,9 @@ def made_of(choice: Effective, policy: Policy, in_force: InForce) -> str:
     table = None if live or in_force.table is None else [in_force.table.rows(), in_force.per_request]
     # One K may be asked for as such or as a table of one row: the engine is told of it in other words.
     prepared: list[Any] = [actuator.value, list(policy.knobs.ks)]
-    if choice.named.speculation.off_policy is OffPolicy.LIVE and policy.knobs.rests:
+    if choice.by_name.speculation.off_policy is OffPolicy.LIVE and policy.knobs.rests:
         prepared.append("rests")
-    parts = [_content_of(choice.named, ""), pair_hash(choice.told), prepared, in_force.hard_off, table]
+    parts = [_content_of(choice.by_name, ""), pair_hash(choice.pinned), prepared, in_force.hard_off, table]
     return digest(parts, 16)
 
 

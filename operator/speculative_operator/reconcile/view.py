@@ -10,7 +10,7 @@ from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.decision import Decision
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
-from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.picked import PickView
@@ -37,7 +37,7 @@ class PairView:
 class View:
     """Everything that status and events may speak of."""
 
-    spec: DeploymentSpec
+    spec: ResolvedSpec
     rollout: Rollout
     pods: tuple[Pod, ...]
     in_force: InForce

@@ -10,6 +10,7 @@ from tests.unit.reconcile.paired import Paired, serving, with_cache
 from tests.unit.reconcile.worlds import SPEC, template
 
 from speculative_operator.domain.actions import ApplyChild
+from speculative_operator.domain.resolved import ResolvedEngine
 from speculative_operator.domain.spec import AcceleratorRequest, Cache, DeploymentSpec, EngineSettings, EngineType
 from speculative_operator.render import Capabilities
 
@@ -73,7 +74,7 @@ def test_whatever_changes_what_is_compiled_changes_the_key(other: dict[str, Any]
 def test_replicas_and_measured_budgets_do_not() -> None:
     cluster = kept()
     before = key(cluster)
-    cluster.edit(replicas=5, engine=replace(KEPT, startup_seconds=9000))
+    cluster.edit(replicas=5, engine=ResolvedEngine(compile_cache=KEPT.compile_cache, startup_seconds=9000))
     cluster.settle()
     assert key(cluster) == before
 

@@ -148,7 +148,6 @@ SPECULATIONS = tuple(
 )  # fmt: skip
 ELSEWHERE = {
     *("name", "namespace", "uid", "paused"),  # no edits of a running object, or none that reaches pods
-    *("engine.live", "engine.startup_seconds", "weights.bytes", "weights.verifier_bytes"),  # never what a user says
     *("engine.type", "speculator.method", "weights.cache"),  # each is below
     *("speculation.num_speculative_tokens", "speculation.max_speculative_tokens"),
     *("speculation.schedule", "speculation.off_policy", "speculation.per_request"),

@@ -429,6 +429,7 @@ def test_a_pair_on_its_way_leaves_pods_as_they_are_and_rolls_once() -> None:
 
 
 def test_hard_off_brings_the_verifier_alone_and_mode_off_then_replaces_none() -> None:
+    from speculative_operator.domain.resolved import resolve
     from speculative_operator.reconcile.effective import pin_models
     from speculative_operator.reconcile.records import Known
     from speculative_operator.render.bringing import bringing
@@ -436,15 +437,15 @@ def test_hard_off_brings_the_verifier_alone_and_mode_off_then_replaces_none() ->
 
     one = Paired()
     known = Known(one.facts(VERIFIER), one.facts(EAGLE))
-    spec = cached(NODE)
+    spec = resolve(cached(NODE))
 
     def containers(told_: Any) -> Any:
         found = bringing(RenderInput(told_, container=None, table=None, table_version=0, capabilities=LOOKING))  # type: ignore[arg-type]
         assert found is not None
         return found.containers
 
-    hard = pin_models(spec, known, NODE.place).told.without_speculator()
-    off = pin_models(replace(spec, speculation=replace(spec.speculation, mode=Mode.DISABLED)), known, NODE.place).told
+    hard = pin_models(spec, known, NODE.place).pinned.without_speculator()
+    off = pin_models(replace(spec, speculation=replace(spec.speculation, mode=Mode.DISABLED)), known, NODE.place).pinned
     assert containers(hard) == containers(off)
     assert "--speculator" not in containers(off)[0]["args"]
     assert SIZES[VERIFIER] == off.weights.bytes

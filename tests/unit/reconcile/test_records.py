@@ -12,6 +12,7 @@ from tests.unit.reconcile.worlds import NOW, OFF
 from speculative_operator.api.status import Pair
 from speculative_operator.domain.artifact import ModelFacts, Pin, WeightFacts
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import Method, Mode, ModelSource, Scheme, Speculator, Weights
 from speculative_operator.reconcile.effective import former_pair, pin_models
 from speculative_operator.reconcile.formats import duration, size
@@ -158,13 +159,13 @@ def pin(scheme: Scheme, location: str, resolved: str) -> ModelFacts:
     ],
 )  # fmt: skip
 def test_what_engines_are_told(source: ModelSource, found: ModelFacts, claim: str, told: ModelSource) -> None:
-    spec = replace(PAIRED, verifier=replace(PAIRED.verifier, source=source), speculator=None)
-    effective = pin_models(spec, Known(found, None), claim)
-    assert effective.told.verifier.source == told
-    assert effective.named == spec
-    assert effective.told.weights.bytes == 30
+    spec = resolve(replace(PAIRED, verifier=replace(PAIRED.verifier, source=source), speculator=None))
+    choice = pin_models(spec, Known(found, None), claim)
+    assert choice.pinned.verifier.source == told
+    assert choice.by_name == spec
+    assert choice.pinned.weights.bytes == 30
     other = replace(found, pin=replace(found.pin, resolved="sha256:2"))
-    assert pair_hash(pin_models(spec, Known(other, None), claim).told) != pair_hash(effective.told)
+    assert pair_hash(pin_models(spec, Known(other, None), claim).pinned) != pair_hash(choice.pinned)
 
 
 def test_a_pair_that_runs_is_known_with_the_way_it_drafts() -> None:
@@ -172,10 +173,10 @@ def test_a_pair_that_runs_is_known_with_the_way_it_drafts() -> None:
     known = record.known
     assert known is not None
     other = replace(PAIRED, speculator=Speculator(Method.NGRAM), weights=Weights(repin="x"))
-    held = former_pair(other, known, record.asked, "")
+    held = former_pair(resolve(other), known, record.asked, "")
     assert held is not None
-    assert pair_hash(held.told) == pair_hash(pin_models(PAIRED, KNOWN, "").told)
-    assert former_pair(other, KNOWN, record.asked, "") is None, "no pod was made of it yet"
+    assert pair_hash(held.pinned) == pair_hash(pin_models(resolve(PAIRED), KNOWN, "").pinned)
+    assert former_pair(resolve(other), KNOWN, record.asked, "") is None, "no pod was made of it yet"
 
 
 @pytest.mark.parametrize(
@@ -198,6 +199,7 @@ def test_durations(seconds: float, text: str) -> None:
 def test_a_drafter_that_was_removed_leaves_the_pods_of_mode_off(place: str) -> None:
     """A user who sets mode Disabled then replaces none, however large the drafter is: a start's budget is by bytes."""
     spec = replace(PAIRED, speculation=replace(PAIRED.speculation, mode=Mode.DISABLED))
-    removed, off = pin_models(PAIRED, KNOWN, place).told.without_speculator(), pin_models(spec, KNOWN, place).told
+    drafting, off = (pin_models(resolve(one), KNOWN, place).pinned for one in (PAIRED, spec))
+    removed = drafting.without_speculator()
     assert removed == off
-    assert 0 < removed.weights.bytes < pin_models(PAIRED, KNOWN, place).told.weights.bytes
+    assert 0 < removed.weights.bytes < drafting.weights.bytes

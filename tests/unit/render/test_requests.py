@@ -9,7 +9,8 @@ import pytest
 from tests.unit.render.test_manifests import CONTAINER, INPUT, SPEC, deployment, engine
 
 from speculative_operator.domain import names
-from speculative_operator.domain.spec import AcceleratorRequest, Scheme, Weights
+from speculative_operator.domain.resolved import ResolvedWeights
+from speculative_operator.domain.spec import AcceleratorRequest, Scheme
 from speculative_operator.reconcile.quantities import quantity
 from speculative_operator.render import RenderInput
 from speculative_operator.render.requests import requests
@@ -26,7 +27,7 @@ def of(
         SPEC,
         verifier=replace(SPEC.verifier, source=source),
         accelerator=AcceleratorRequest(resource, per_replica=per_replica),
-        weights=Weights(bytes=size),
+        weights=ResolvedWeights(bytes=size),
         **more,
     )
     return replace(INPUT, spec=spec, container=replace(CONTAINER, shared_memory=per_replica > 1))
