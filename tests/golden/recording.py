@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from tests.unit.reconcile.choosing import Choosing
 from tests.unit.reconcile.paired import DRAFT, EAGLE, VERIFIER, Paired, advance
-from tests.unit.reconcile.scripted import Tuner, in_force
+from tests.unit.reconcile.scripted import Tuner, active_table
 from tests.unit.reconcile.worlds import Cluster, observed, served
 
 from speculative_operator.api.convert import to_domain
@@ -118,7 +118,7 @@ def script(*, remove: bool = False, room: Room = Room.FREE) -> Callable[[Cluster
             cluster.room = room
             cluster.tick(observed(cluster))
             if remove:
-                tuner.remove(in_force(cluster))
+                tuner.remove(active_table(cluster))
             else:
                 tuner.wishes.append({"table": KTable.constant(1, 64), "reason": Reason.FASTER, "changed": True})
             cluster.tick(observed(cluster))

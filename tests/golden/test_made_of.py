@@ -20,10 +20,10 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile import upgrade
+from speculative_operator.reconcile.active_table import ActiveTable
 from speculative_operator.reconcile.deciding import policy_of
 from speculative_operator.reconcile.effective import unpinned
 from speculative_operator.reconcile.found import engine_as_made
-from speculative_operator.reconcile.truth import InForce
 from speculative_operator.reconcile.verdicts import tuner_facts
 from speculative_operator.render.hashing import digest, manifest_hash
 from speculative_operator.render.labels import pair_hash
@@ -48,8 +48,8 @@ def made_of(name: str) -> tuple[str, str]:
     older = engine_as_made(case.engine, case.spec, {}) if one.get("madeWith") == "Table" else None
     knobs = (older or case.engine).knobs(case.spec)
     policy = policy_of(case.spec, knobs=knobs, facts=tuner_facts(case.spec, None))
-    in_force = InForce(None if knobs.actuator is Actuator.NONE else case.table, version=3)
-    return upgrade.made_of(unpinned(resolve(case.spec)), policy, in_force), pair_hash(case.spec)
+    active = ActiveTable(None if knobs.actuator is Actuator.NONE else case.table, version=3)
+    return upgrade.made_of(unpinned(resolve(case.spec)), policy, active), pair_hash(case.spec)
 
 
 @pytest.mark.parametrize("name", OBJECTS)

@@ -17,7 +17,7 @@ import pytest
 from tests.unit.reconcile import worlds
 from tests.unit.reconcile.paired import LOOKING, PAIRED, Paired, advance
 from tests.unit.reconcile.releases import install
-from tests.unit.reconcile.scripted import HARD, Tuner, in_force
+from tests.unit.reconcile.scripted import HARD, Tuner, active_table
 from tests.unit.reconcile.worlds import Cluster, observed, template
 
 from speculative_operator.domain import names
@@ -225,7 +225,7 @@ class TestOwnRollouts:
     def test_pods_without_their_drafter_stay_without(self, monkeypatch: pytest.MonkeyPatch) -> None:
         cluster, tuner = self.tuned(monkeypatch, of_0_31(HARD))
         with release_before():
-            tuner.remove(in_force(cluster))
+            tuner.remove(active_table(cluster))
             cluster.tick(observed(cluster))
             cluster.settle()
         assert cluster.status["speculation"]["hardOff"] is True
@@ -238,7 +238,7 @@ class TestOwnRollouts:
     def test_pods_without_their_drafter_are_not_made_anew_for_a_flag(self, monkeypatch: pytest.MonkeyPatch) -> None:
         cluster, tuner = self.tuned(monkeypatch, of_0_31(HARD))
         with release_before():
-            tuner.remove(in_force(cluster))
+            tuner.remove(active_table(cluster))
             cluster.tick(observed(cluster))
             cluster.settle()
         before = cluster.templates

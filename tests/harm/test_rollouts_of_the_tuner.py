@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.scripted import HARD, Tuner, drafts, in_force
+from tests.unit.reconcile.scripted import HARD, Tuner, active_table, drafts
 from tests.unit.reconcile.worlds import Cluster, observed, settled, template
 
 from speculative_operator.api.convert import to_domain
@@ -160,7 +160,7 @@ def test_serving_is_interrupted_only_within_the_hours_that_the_spec_names(
 
 def test_the_drafter_is_not_removed_where_a_pod_would_have_to_go_first(tuner: Tuner) -> None:
     cluster = settled(spec=HARD, room=None)
-    tuner.remove(in_force(cluster))
+    tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     assert (cluster.templates, drafts(cluster)) == (1, True)
     value = proposed(cluster)
@@ -172,7 +172,7 @@ def test_the_drafter_is_not_removed_where_a_pod_would_have_to_go_first(tuner: Tu
     assert (cluster.templates, drafts(cluster)) == (2, False)
     cluster.roll()
     cluster.settle()
-    tuner.bring_back(in_force(cluster))
+    tuner.bring_back(active_table(cluster))
     cluster.tick(observed(cluster))
     assert (cluster.templates, drafts(cluster)) == (2, False), "nor does it come back so"
     cluster.annotate(accept=proposed(cluster))
@@ -183,11 +183,11 @@ def test_the_drafter_is_not_removed_where_a_pod_would_have_to_go_first(tuner: Tu
 
 def test_a_spare_that_is_gone_between_two_steps_of_a_rollout_costs_no_pod(tuner: Tuner) -> None:
     cluster = settled(spec=replace(HARD, replicas=1))
-    tuner.remove(in_force(cluster))
+    tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     cluster.roll()
     cluster.settle()
-    tuner.bring_back(in_force(cluster))
+    tuner.bring_back(active_table(cluster))
     cluster.tick(observed(cluster))
     cluster.room = Room.TAKEN
     cluster.tick()
@@ -211,7 +211,7 @@ def test_a_rollout_of_our_own_that_stalls_goes_back_and_is_not_tried_again_that_
     tuner: Tuner, spec: DeploymentSpec
 ) -> None:
     cluster = settled(spec=spec)
-    before, table = template(cluster.children["Deployment", "demo"]), in_force(cluster)
+    before, table = template(cluster.children["Deployment", "demo"]), active_table(cluster)
 
     def ask() -> None:
         if spec.speculation.off_policy is OffPolicy.HARD:

@@ -68,7 +68,7 @@ WINGS = {
         "records", "effective", "revisions", "rendering", "formerly", "running", "verdicts", "jobs", "arrival",
         "stages", "choices", "pairing", "picked", "picking",
     },
-    "table": {"tables", "caps", "truth", "own_rollouts", "deciding"},
+    "table": {"tables", "caps", "active_table", "own_rollouts", "deciding"},
     "children": {"strategy", "desired", "plan", "upgrade", "privileges"},
     "report": {
         "view", "engine_report", "conditions", "figures", "history", "tuning", "status", "events", "refusal", "turn",

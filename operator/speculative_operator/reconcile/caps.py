@@ -1,7 +1,7 @@
 """Whether pods may withhold the drafts of single requests (`spec.speculation.perRequest`), and the warnings where this
 setting or `offPolicy: Live` has no effect.
 
-Used by `truth`, which lets the table file say so, and by `tick` for the warnings.
+Used by `active_table`, which lets the table file say so, and by `tick` for the warnings.
 """
 
 from __future__ import annotations

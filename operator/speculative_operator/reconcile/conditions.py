@@ -13,7 +13,7 @@ from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.reading import mappings, text
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.reconcile.formats import LONGEST_MESSAGE, timestamp
-from speculative_operator.reconcile.pods import first_outlasted, first_trouble
+from speculative_operator.reconcile.pods import first_ended_by_probe, first_trouble
 from speculative_operator.reconcile.view import View
 
 _WEIGHTS = Condition(
@@ -75,7 +75,7 @@ def _hindrance(view: View) -> tuple[Reason, str] | None:
     if rollout.stalled:
         return Reason.ROLLOUT_STALLED, rollout.stalled
     if rollout.ready < rollout.wanted:
-        return Reason.START_TIMED_OUT if first_outlasted(view.pods) else Reason.PODS_NOT_READY, _count(view)
+        return Reason.START_TIMED_OUT if first_ended_by_probe(view.pods) else Reason.PODS_NOT_READY, _count(view)
     return None if rollout.complete else (Reason.ROLLING_OUT, _count_of_updated(view))
 
 

@@ -17,6 +17,7 @@ from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
 from speculative_operator.domain.table import KTable
+from speculative_operator.reconcile.active_table import ActiveTable, may_hard_off
 from speculative_operator.reconcile.own_rollouts import (
     OwnRollouts,
     Permission,
@@ -28,7 +29,6 @@ from speculative_operator.reconcile.own_rollouts import (
     takes_rollout,
 )
 from speculative_operator.reconcile.rollout import Rollout
-from speculative_operator.reconcile.truth import InForce, may_hard_off
 from speculative_operator.reconcile.world import World
 from speculative_operator.tuner import Memory, decide
 from speculative_operator.tuner.allowed import fit_trials
@@ -58,7 +58,7 @@ class Verdict:
 
     memory: Memory | None
     decision: Decision | None
-    in_force: InForce
+    active: ActiveTable
     changed: bool = False
     """True when this reconcile carries out the decision."""
     own: OwnRollouts = field(default_factory=OwnRollouts)
@@ -82,25 +82,27 @@ def policy_of(spec: DeploymentSpec, **known: Any) -> Policy:
     )
 
 
-def restore_memory(world: World, memory: Memory | None, policy: Policy, in_force: InForce, now: float) -> Memory | None:
+def restore_memory(
+    world: World, memory: Memory | None, policy: Policy, active: ActiveTable, now: float
+) -> Memory | None:
     """The tuner's memory, consistent with the active table: kept, restored from the status after a restart, or fresh.
     None where pods have no table."""
-    table = in_force.table
+    table = active.table
     if table is None:
         return None
-    if in_force.fresh:
+    if active.fresh:
         return Memory.fresh(table, now)
     if memory is None:
         stored = mapping(world.status, "memory")
         memory = Memory.from_status(stored, policy) if stored else Memory.fresh(table, now)
-    return _at_one(memory, in_force)
+    return _at_one(memory, active)
 
 
 def consider(
     memory: Memory | None,
     observation: Observation | None,
     policy: Policy,
-    in_force: InForce,
+    active: ActiveTable,
     serving: Serving,
     now: float,
 ) -> Verdict:
@@ -112,19 +114,19 @@ def consider(
     speculator, would mix with theirs.
     """
     permission = serving.permission
-    quiet = Verdict(memory, None, in_force, own=permission.known)
-    if memory is None or in_force.why is not None:
+    quiet = Verdict(memory, None, active, own=permission.known)
+    if memory is None or active.why is not None:
         return quiet
     if observation is not None and serving.rollout.complete:
         memory = replace(memory, speed=memory.speed.after(observation.windows.values()))
         quiet = replace(quiet, memory=memory, asks_room=asks_back(memory, permission))
-    order = find_order(memory, permission, in_force, serving.rollout)
+    order = find_order(memory, permission, active, serving.rollout)
     if order is not None:
-        return _put_in_force(_note_change(memory, order, now), order, quiet, policy, serving, now)
+        return _activate(_note_change(memory, order, now), order, quiet, policy, serving, now)
     waits = policy.knobs.actuator is not Actuator.LIVE and not serving.rollout.complete
     if observation is None or waits or _unread(observation, policy):
         return quiet
-    return _ask(quiet, memory, replace(observation, table_version=in_force.least_version), policy, serving, now)
+    return _ask(quiet, memory, replace(observation, table_version=active.least_version), policy, serving, now)
 
 
 def _unread(observation: Observation, policy: Policy) -> bool:
@@ -138,46 +140,44 @@ def _ask(
     quiet: Verdict, memory: Memory, observation: Observation, policy: Policy, serving: Serving, now: float
 ) -> Verdict:
     """The verdict with the tuner's decision; `quiet` is the verdict without it."""
-    in_force, permission = quiet.in_force, serving.permission
+    active, permission = quiet.active, serving.permission
     after, decision = decide(memory, observation, policy, now)
-    may = _obey(decision, observation, policy, in_force, serving.rollout) and _has_rested(policy, serving.rollout, now)
-    if may and permission.hindrance and takes_rollout(decision, policy, in_force):
-        known = propose(permission.known, decision, in_force, permission.hindrance, now)
+    may = _obey(decision, observation, policy, active, serving.rollout) and _has_rested(policy, serving.rollout, now)
+    if may and permission.hindrance and takes_rollout(decision, policy, active):
+        known = propose(permission.known, decision, active, permission.hindrance, now)
         quiet = replace(quiet, own=known, asks_room=quiet.asks_room or permission.asks)
-        if policy.knobs.actuator is not Actuator.LIVE or in_force.hard_off:
+        if policy.knobs.actuator is not Actuator.LIVE or active.hard_off:
             after = replace(memory, **{name: getattr(after, name) for name in _SEEN})
-            return replace(quiet, memory=after, decision=hold_back(decision, in_force, permission.hindrance))
+            return replace(quiet, memory=after, decision=hold_back(decision, active, permission.hindrance))
         # The table of pods that keep their speculator goes on following the load.
         policy = replace(policy, off_policy=OffPolicy.SOFT)
         after, decision = decide(memory, observation, policy, now)
-        may = _obey(decision, observation, policy, in_force, serving.rollout)
+        may = _obey(decision, observation, policy, active, serving.rollout)
     if may:
-        return _put_in_force(after, decision, quiet, policy, serving, now)
+        return _activate(after, decision, quiet, policy, serving, now)
     if decision.changed and policy.mode is not Mode.RECOMMEND:
         # What was not done starts no waiting time and spends no allowance; what was seen stays seen.
         after = replace(memory, **{name: getattr(after, name) for name in _SEEN})
-    elif decision.valid and decision.table == in_force.table and not in_force.hard_off:
-        tries = fit_trials(decision.tries, decision.table, policy)
-        in_force = in_force if tries == in_force.tries else in_force.with_tries(tries)
-    return replace(quiet, memory=_at_one(after, in_force), decision=decision, in_force=in_force)
+    elif decision.valid and decision.table == active.table and not active.hard_off:
+        trials = fit_trials(decision.tries, decision.table, policy)
+        active = active if trials == active.trials else active.with_trials(trials)
+    return replace(quiet, memory=_at_one(after, active), decision=decision, active=active)
 
 
-def _put_in_force(
-    after: Memory, decision: Decision, was: Verdict, policy: Policy, serving: Serving, now: float
-) -> Verdict:
+def _activate(after: Memory, decision: Decision, was: Verdict, policy: Policy, serving: Serving, now: float) -> Verdict:
     """The verdict that carries out `decision`: `was` is the verdict without it, `after` the memory with it."""
-    last, memory = was.in_force, was.memory
-    tries = () if decision.hard_off else fit_trials(decision.tries, decision.table, policy)
-    changed = InForce(
+    last, memory = was.active, was.memory
+    trials = () if decision.hard_off else fit_trials(decision.tries, decision.table, policy)
+    changed = ActiveTable(
         decision.table, last.version + 1, before=None if last.hard_off else last.table, hard_off=decision.hard_off,
-        per_request=last.per_request, tries=tries,
+        per_request=last.per_request, trials=trials,
         undone=decision.reason is Reason.ROLLOUT_UNDONE and bool(serving.rollout.stalled),
     )  # fmt: skip
     own = was.own
     if takes_rollout(decision, policy, last) and memory is not None:
         own = note_rollout(serving.permission, decision, memory.speed, last, now)
         after = replace(after, speed=Speed())
-    return replace(was, memory=_at_one(after, changed), decision=decision, in_force=changed, changed=True, own=own)
+    return replace(was, memory=_at_one(after, changed), decision=decision, active=changed, changed=True, own=own)
 
 
 def _note_change(memory: Memory, order: Decision, now: float) -> Memory:
@@ -190,20 +190,20 @@ def proposal(verdict: Verdict, policy: Policy) -> KTable | None:
     """The table that the tuner proposes: in mode Recommend, or by a rollout that waits for approval. None without a
     proposal."""
     decision, waits = verdict.decision, verdict.own.proposal
-    if waits is not None and waits.hard_off == verdict.in_force.hard_off:
+    if waits is not None and waits.hard_off == verdict.active.hard_off:
         return waits.table
     if policy.mode is not Mode.RECOMMEND or decision is None or not decision.valid:
         return None
-    return decision.table if decision.table != verdict.in_force.table else None
+    return decision.table if decision.table != verdict.active.table else None
 
 
-def _obey(decision: Decision, observation: Observation, policy: Policy, in_force: InForce, rollout: Rollout) -> bool:
+def _obey(decision: Decision, observation: Observation, policy: Policy, active: ActiveTable, rollout: Rollout) -> bool:
     """True where the decision is carried out: only in mode Auto, only on evidence, and only within what the engine can
     do."""
     return (
         policy.mode is Mode.AUTO
         and lawful(decision, observation, policy)
-        and _is_new(decision, policy, in_force, rollout)
+        and _is_new(decision, policy, active, rollout)
     )
 
 
@@ -214,22 +214,22 @@ def _has_rested(policy: Policy, rollout: Rollout, now: float) -> bool:
     return policy.knobs.actuator is Actuator.LIVE or ended is None or not 0.0 <= now - ended < ROLLOUT_DWELL
 
 
-def _is_new(decision: Decision, policy: Policy, in_force: InForce, rollout: Rollout) -> bool:
+def _is_new(decision: Decision, policy: Policy, active: ActiveTable, rollout: Rollout) -> bool:
     """True for another table for pods with a speculator, and for the removal or return of the speculator, which begins
     only when no other rollout is under way, the removal only where the spec allows it. False for another table for pods
     without a speculator: it would merely wait."""
-    if decision.hard_off == in_force.hard_off:
-        return not in_force.hard_off and decision.table != in_force.table
+    if decision.hard_off == active.hard_off:
+        return not active.hard_off and decision.table != active.table
     return rollout.exists and rollout.complete and (may_hard_off(policy) or not decision.hard_off)
 
 
-def _at_one(memory: Memory, in_force: InForce) -> Memory:
-    """`memory` with the table, the trials and the hard off of `in_force`."""
+def _at_one(memory: Memory, active: ActiveTable) -> Memory:
+    """`memory` with the table, the trials and the hard off of `active`."""
     change: dict[str, Any] = {}
-    if in_force.table is not None and memory.table != in_force.table:
-        change["table"] = in_force.table
-    if memory.tries != in_force.tries:
-        change["tries"] = in_force.tries
-    if memory.hard_off is not in_force.hard_off:
-        change["hard_off"] = in_force.hard_off
+    if active.table is not None and memory.table != active.table:
+        change["table"] = active.table
+    if memory.tries != active.trials:
+        change["tries"] = active.trials
+    if memory.hard_off is not active.hard_off:
+        change["hard_off"] = active.hard_off
     return replace(memory, **change) if change else memory

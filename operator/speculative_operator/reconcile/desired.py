@@ -13,6 +13,7 @@ from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.engines.base import Engine
 from speculative_operator.reconcile import formerly, own_rollouts, rendering, route, startup, strategy
+from speculative_operator.reconcile.active_table import ActiveTable
 from speculative_operator.reconcile.rendering import (
     ResolvedInput,
     container_table,
@@ -23,7 +24,6 @@ from speculative_operator.reconcile.rendering import (
 )
 from speculative_operator.reconcile.rollout import has_other_scaler
 from speculative_operator.reconcile.tables import Leaving, config_name
-from speculative_operator.reconcile.truth import InForce
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import resolved, table_config
 
@@ -62,17 +62,17 @@ def desired_children(
     world: World,
     spec: ResolvedSpec,
     engine: Engine,
-    in_force: InForce,
+    active: ActiveTable,
     made_of: str,
     own: frozenset[str] = frozenset(),
     leaving: tuple[Leaving, ...] = (),
 ) -> Desired:
     """Every child of the object, with pods of `spec` and the active table. `made_of` becomes an annotation of the
     Deployment, `own` are the labels of its pods, `leaving` the tables of pods of former pairs. Raises RenderError."""
-    spec = spec.without_speculator() if in_force.hard_off else spec
+    spec = spec.without_speculator() if active.hard_off else spec
     deployment = world.deployment
     config = config_name(world, spec, own)
-    given = replace(_input(world, engine, in_force, spec, deployment), made_of=made_of, table_config=config)
+    given = replace(_input(world, engine, active, spec, deployment), made_of=made_of, table_config=config)
     record = resolved.read(deployment, world.spec.uid)
     plain, seconds = _keep_inputs(world, engine, given, record)
     manifests = rendering.render_again(plain, world.memo)
@@ -82,7 +82,7 @@ def desired_children(
         manifests = rendering.render_again(inp, world.memo)
     if deployment is not None:
         manifests = _keep_strategy(world, inp, manifests, record)
-    wanted = (ReadBy(config, in_force.version, own | {""}),) if inp.live else ()
+    wanted = (ReadBy(config, active.version, own | {""}),) if inp.live else ()
     others = tuple(ReadBy(one.config, one.version, frozenset({one.pair}), reason_of(one.reason)) for one in leaving)
     return Desired(
         (*_leaving_tables(world, leaving), *manifests), inp.container.startup_seconds, template, (*wanted, *others)
@@ -95,32 +95,32 @@ def _leaving_tables(world: World, leaving: tuple[Leaving, ...]) -> Iterator[Mapp
 
 
 def _input(
-    world: World, engine: Engine, in_force: InForce, spec: ResolvedSpec, deployment: Mapping[str, Any] | None
+    world: World, engine: Engine, active: ActiveTable, spec: ResolvedSpec, deployment: Mapping[str, Any] | None
 ) -> ResolvedInput:
     owned = not has_other_scaler(deployment)
     return ResolvedInput(
         spec=spec,
-        container=engine.container(spec, container_table(spec, in_force.table)),
-        table=None if in_force.hard_off else in_force.table,
-        table_version=in_force.version,
+        container=engine.container(spec, container_table(spec, active.table)),
+        table=None if active.hard_off else active.table,
+        table_version=active.version,
         capabilities=world.capabilities,
-        strategy=_strategy(world, in_force, owned),
+        strategy=_strategy(world, active, owned),
         owns_replicas=owned,
-        waiting=in_force.table if in_force.hard_off else None,
-        per_request=in_force.per_request,
-        tries=in_force.tries,
+        waiting=active.table if active.hard_off else None,
+        per_request=active.per_request,
+        tries=active.trials,
         canary=route.canary(world),
     )
 
 
-def _strategy(world: World, in_force: InForce, owned: bool) -> Mapping[str, Any]:
+def _strategy(world: World, active: ActiveTable, owned: bool) -> Mapping[str, Any]:
     """The Deployment's `spec.strategy`. A stalled rollout goes back by the strategy with which it went: Recreate would
     end its serving pods at once."""
-    if in_force.undone:
+    if active.undone:
         found = mapping(world.deployment, "spec", "strategy")
         return next((one for one in strategy.EVERY if one == found), strategy.NEW_FIRST)
     last = own_rollouts.read(world.status).last
-    ours = last is not None and (last.version, last.generation) == (in_force.version, world.spec.generation)
+    ours = last is not None and (last.version, last.generation) == (active.version, world.spec.generation)
     if ours and last is not None and last.keeps_capacity:
         return strategy.NEW_FIRST
     return strategy.choose(world.spec, world.room, owns_replicas=owned)

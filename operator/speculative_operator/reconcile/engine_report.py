@@ -93,7 +93,7 @@ def table_since(view: View, old: Mapping[str, Any], now: float) -> float:
     """Unix seconds at which the version of the active table became active; `now` where it is new."""
     block = mapping(old, "speculation")
     known = seconds_of(text(block, "tableSince"))
-    return known if known is not None and at(block, "tableVersion") == view.in_force.version else now
+    return known if known is not None and at(block, "tableVersion") == view.active.version else now
 
 
 def behind(view: View, old: Mapping[str, Any], now: float) -> str:
@@ -101,18 +101,18 @@ def behind(view: View, old: Mapping[str, Any], now: float) -> str:
 
     Only pods that made steps for a minute after the table became active count: an idle engine reads no table.
     """
-    in_force, observation = view.in_force, view.of_pair
-    if observation is None or view.actuator is not Actuator.LIVE or in_force.table is None or in_force.hard_off:
+    active, observation = view.active, view.of_pair
+    if observation is None or view.actuator is not Actuator.LIVE or active.table is None or active.hard_off:
         return ""
     since = table_since(view, old, now)
     for pod, window in sorted(observation.windows.items()):
         if window.steps <= 0 or window.live is None or window.start < since or window.end - since < CERTAIN_SECONDS:
             continue
         if window.live is False:
-            return f"{pod} does not re-read its table, so table {in_force.version} is not active in it"
-        if (window.table_version or 0) < in_force.least_version:
+            return f"{pod} does not re-read its table, so table {active.version} is not active in it"
+        if (window.table_version or 0) < active.least_version:
             has = f"table {window.table_version}" if window.table_version else "the table from its start"
-            return f"{pod} serves with {has} and has not activated table {in_force.version}"
+            return f"{pod} serves with {has} and has not activated table {active.version}"
     return ""
 
 

@@ -16,9 +16,9 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Mode
 from speculative_operator.domain.table import Trial
 from speculative_operator.reconcile import formats
+from speculative_operator.reconcile.active_table import ON_TRIAL
 from speculative_operator.reconcile.engine_report import table_since
 from speculative_operator.reconcile.formats import timestamp
-from speculative_operator.reconcile.truth import ON_TRIAL
 from speculative_operator.reconcile.view import View
 
 FIGURES = (
@@ -33,27 +33,27 @@ LONGEST_TRIES = 1000
 def speculation_status(view: View, old: Mapping[str, Any], now: float) -> dict[str, Any]:
     """The block `status.speculation`, without unknown figures."""
     before = mapping(old, "speculation")
-    table, speculator = view.in_force.table, view.spec.speculator
+    table, speculator = view.active.table, view.spec.speculator
     block: dict[str, Any] = {
         "method": speculator.method.value if speculator and view.spec.speculates else None,
         "actuator": view.actuator.value,
         "table": table.rows() if table is not None else None,
-        "tableVersion": view.in_force.version or None,
-        "tableText": view.in_force.shown if table is not None else None,
+        "tableVersion": view.active.version or None,
+        "tableText": view.active.text if table is not None else None,
         "tableSince": timestamp(table_since(view, old, now)) if table is not None else None,
-        "hardOff": view.in_force.hard_off or None,
-        "perRequest": view.in_force.per_request or None,
-        "rowsVersion": view.in_force.rows_version or None,
-        "tries": _show(view.in_force.tries),
+        "hardOff": view.active.hard_off or None,
+        "perRequest": view.active.per_request or None,
+        "rowsVersion": view.active.rows_version or None,
+        "tries": _show(view.active.trials),
     }
     moving = _moving(view, before)
     return {key: value for key, value in (block | moving).items() if value not in (None, "")}
 
 
-def _show(tries: tuple[Trial, ...]) -> str:
+def _show(trials: tuple[Trial, ...]) -> str:
     """The trials in few words: neighbouring loads with the same K become one trial, with the larger share."""
     joined: list[Trial] = []
-    for one in tries:
+    for one in trials:
         last = joined[-1] if joined else None
         if last is not None and (last.last + 1, last.ks) == (one.first, one.ks):
             joined[-1] = replace(last, last=one.last, share=max(last.share, one.share))
@@ -108,7 +108,7 @@ def _interval(name: str, percent: Interval | None) -> dict[str, str]:
 
 def _table_figures(view: View) -> dict[str, Any]:
     """Figures that follow from the table alone, where the spec has just changed it; else empty."""
-    if view.in_force.why in (None, Reason.TRIES_CHANGED) or view.in_force.table is None:
+    if view.active.why in (None, Reason.TRIES_CHANGED) or view.active.table is None:
         return {}
     return {"k": _k(view, None), "state": _resting(view)}
 
@@ -116,16 +116,16 @@ def _table_figures(view: View) -> dict[str, Any]:
 def _state(view: View) -> str:
     """The state of speculation as the tuner has it; but whether pods have a speculator follows from what they are made
     of."""
-    if view.decision is None or view.in_force.hard_off:
+    if view.decision is None or view.active.hard_off:
         return _resting(view)
     state = view.decision.state
-    return (State.HOLDING if state is State.HARD_OFF and view.in_force.table is not None else state).value
+    return (State.HOLDING if state is State.HARD_OFF and view.active.table is not None else state).value
 
 
 def _resting(view: View) -> str:
     """The state of speculation while there is no decision of the tuner."""
-    table = view.in_force.table
-    if table is None or view.in_force.hard_off:
+    table = view.active.table
+    if table is None or view.active.hard_off:
         return State.HARD_OFF.value
     if view.spec.speculation.mode is Mode.STATIC:
         return (State.ON if table.max_k > 0 else State.SOFT_OFF).value
@@ -135,8 +135,8 @@ def _resting(view: View) -> str:
 def _k(view: View, concurrency: float | None) -> str:
     """K of the active table at the load `concurrency`; at one request while the load is unknown. `0` for hard off,
     empty without a table."""
-    table, load = view.in_force.table, formats.showable(concurrency)
-    if view.in_force.hard_off:
+    table, load = view.active.table, formats.showable(concurrency)
+    if view.active.hard_off:
         return "0"
     return str(table.k_at(max(1.0, load or 1.0))) if table is not None else ""
 
@@ -146,14 +146,14 @@ def _blind(view: View) -> bool:
 
 
 def _constant(view: View) -> bool:
-    table = view.in_force.table
-    return table is None or view.in_force.hard_off or len(table.ks) == 1
+    table = view.active.table
+    return table is None or view.active.hard_off or len(table.ks) == 1
 
 
 def estimate_of(view: View, observation: Observation) -> Estimate:
     """The tuner's figures, with the cost; where the tuner was not asked, the figures that the windows give by
     themselves."""
-    asked = view.decision is not None and view.in_force.table is not None
+    asked = view.decision is not None and view.active.table is not None
     estimate = view.decision.estimate if view.decision is not None and asked else _measure(observation)
     return replace(estimate, cost_per_thousand_tokens=_cost(view.spec, estimate, view.rollout.ready))
 

@@ -14,9 +14,9 @@ from speculative_operator.domain.reasons import EXPLANATIONS, Reason
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile import formats
+from speculative_operator.reconcile.active_table import NO_TABLE, ActiveTable
 from speculative_operator.reconcile.figures import numbers
 from speculative_operator.reconcile.formats import moment
-from speculative_operator.reconcile.truth import NO_TABLE, InForce
 from speculative_operator.reconcile.view import View
 
 KEPT = 10
@@ -38,22 +38,22 @@ def newest(status: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _entry(view: View, before: list[dict[str, Any]], now: float) -> dict[str, Any] | None:
-    in_force, decision = view.in_force, view.decision
+    active, decision = view.active, view.decision
     if view.changed and decision is not None:
-        tables = (_show(in_force.before), in_force.shown)
+        tables = (_show(active.before), active.text)
         return _record(now, *tables, decision.reason, decision.message) | _version(view) | _numbers(view)
-    if in_force.why not in (None, Reason.TRIES_CHANGED) and not in_force.hard_off:
-        tables = (_show(in_force.before), in_force.shown)
-        return _record(now, *tables, in_force.why, _of_the_spec(in_force, in_force.why)) | _version(view)
+    if active.why not in (None, Reason.TRIES_CHANGED) and not active.hard_off:
+        tables = (_show(active.before), active.text)
+        return _record(now, *tables, active.why, _of_the_spec(active, active.why)) | _version(view)
     if _newly_proposed(view, before) and decision is not None:
-        return _record(now, str(in_force.table), str(view.proposed), decision.reason, decision.message) | _numbers(view)
+        return _record(now, str(active.table), str(view.proposed), decision.reason, decision.message) | _numbers(view)
     return None
 
 
-def _of_the_spec(in_force: InForce, why: Reason) -> str:
-    if in_force.before is None or in_force.before != in_force.table:
+def _of_the_spec(active: ActiveTable, why: Reason) -> str:
+    if active.before is None or active.before != active.table:
         return EXPLANATIONS[why]
-    return f"the same table, {'now' if in_force.per_request else 'no longer'} with caps by request"
+    return f"the same table, {'now' if active.per_request else 'no longer'} with caps by request"
 
 
 def _show(table: KTable | None) -> str:
@@ -78,7 +78,7 @@ def _record(now: float, before: str, after: str, reason: Reason, message: str) -
 
 
 def _version(view: View) -> dict[str, Any]:
-    return {"tableVersion": view.in_force.version} if view.in_force.table is not None else {}
+    return {"tableVersion": view.active.version} if view.active.table is not None else {}
 
 
 def _numbers(view: View) -> dict[str, Any]:

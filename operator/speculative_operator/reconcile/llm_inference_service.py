@@ -48,10 +48,10 @@ def read(spec: DeploymentSpec, objects: kserve.Objects, now: float) -> Body | No
     workload = kserve.workload_of(spec, kserve.metadata_of(service, service), body)
     workload = kserve.with_status(workload, made, service, now, _follows)
     status = workload["status"]
-    return {**workload, "status": {**status, "platform": status["platform"] or _misled(spec, service)}}
+    return {**workload, "status": {**status, "platform": status["platform"] or _wrong_scheme(spec, service)}}
 
 
-def _misled(spec: DeploymentSpec, service: Body) -> str:
+def _wrong_scheme(spec: DeploymentSpec, service: Body) -> str:
     """A sentence where KServe calls the pods by another scheme than they answer by; empty where it does not, or names
     no URL."""
     own = f"://{names.kserve_llm_deployment(spec.name)}-workload-svc."
@@ -62,7 +62,7 @@ def _misled(spec: DeploymentSpec, service: Body) -> str:
     return other and f"it calls them at {other}, and they answer by {told.scheme}; set inferenceService.tls: {asked}"
 
 
-def labelled(pod: Body) -> Body:
+def with_labels(pod: Body) -> Body:
     """A pod with the labels of the workload that KServe gave it as annotations."""
     annotations = mapping(pod, "metadata", "annotations")
     more = {key: annotations[key] for key in OF_PODS if key in annotations}

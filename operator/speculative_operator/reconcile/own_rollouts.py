@@ -22,11 +22,11 @@ from speculative_operator.domain.spec import DeploymentSpec, Mode, RolloutStrate
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import formats
+from speculative_operator.reconcile.active_table import ActiveTable, may_hard_off
 from speculative_operator.reconcile.formats import timestamp
 from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.tables import table_of
-from speculative_operator.reconcile.truth import InForce, may_hard_off
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.hashing import digest
 from speculative_operator.tuner import Memory
@@ -101,10 +101,10 @@ class Permission:
     """True where one more pod was just proven to fit."""
 
 
-def permission_of(world: World, rollout: Rollout, policy: Policy, in_force: InForce, now: float) -> Permission:
+def permission_of(world: World, rollout: Rollout, policy: Policy, active: ActiveTable, now: float) -> Permission:
     """The permission for an object now, by its spec, its status and the room for one more pod."""
     spec = world.spec
-    known = _standing(read(world.status), policy, in_force, spec.generation, now)
+    known = _standing(read(world.status), policy, active, spec.generation, now)
     hindrance, asks = _hindrance(spec, rollout, world.room, known, now)
     return Permission(hindrance, asks, known, spec.accept, spec.generation, world.room is Room.FREE)
 
@@ -125,18 +125,18 @@ def _hindrance(
     return "no node has proven room for one more pod, so pods would stop before others serve", room is None
 
 
-def takes_rollout(decision: Decision, policy: Policy, in_force: InForce) -> bool:
+def takes_rollout(decision: Decision, policy: Policy, active: ActiveTable) -> bool:
     """True where pods are replaced for `decision`."""
-    return policy.knobs.actuator is not Actuator.LIVE or decision.hard_off != in_force.hard_off
+    return policy.knobs.actuator is not Actuator.LIVE or decision.hard_off != active.hard_off
 
 
-def _standing(known: OwnRollouts, policy: Policy, in_force: InForce, generation: int, now: float) -> OwnRollouts:
+def _standing(known: OwnRollouts, policy: Policy, active: ActiveTable, generation: int, now: float) -> OwnRollouts:
     """`known` without the proposal, the last rollout and the pause that no longer hold, as after another edit or
     table."""
     proposal, last = known.proposal, known.last
     if proposal is not None and (
         policy.mode is not Mode.AUTO
-        or (proposal.version != in_force.version and proposal.hard_off == in_force.hard_off)
+        or (proposal.version != active.version and proposal.hard_off == active.hard_off)
         or fit(proposal.table, policy) != proposal.table
         or (proposal.hard_off and not may_hard_off(policy))
         or not 0 <= now - proposal.time < 2 * STALE_SECONDS
@@ -144,7 +144,7 @@ def _standing(known: OwnRollouts, policy: Policy, in_force: InForce, generation:
         proposal = None
     if last is not None and (
         policy.mode is not Mode.AUTO
-        or (last.version, last.generation) != (in_force.version, generation)
+        or (last.version, last.generation) != (active.version, generation)
         or fit(last.table, policy) != last.table
     ):
         last = None
@@ -152,7 +152,7 @@ def _standing(known: OwnRollouts, policy: Policy, in_force: InForce, generation:
     return OwnRollouts(proposal, last, held)
 
 
-def find_order(memory: Memory, permission: Permission, in_force: InForce, rollout: Rollout) -> Decision | None:
+def find_order(memory: Memory, permission: Permission, active: ActiveTable, rollout: Rollout) -> Decision | None:
     """The decision that is carried out whatever the tuner says: the way back from a rollout that failed, or an accepted
     proposal; None without one."""
     last, proposal = permission.known.last, permission.known.proposal
@@ -164,7 +164,7 @@ def find_order(memory: Memory, permission: Permission, in_force: InForce, rollou
     if proposal is None or permission.accept != proposal.accept or not (rollout.exists and rollout.complete):
         return None
     # Without speculator or with it again: the table is then the one that follows the load meanwhile, or that waits.
-    table = proposal.table if proposal.hard_off == in_force.hard_off else in_force.table or proposal.table
+    table = proposal.table if proposal.hard_off == active.hard_off else active.table or proposal.table
     return _decision(table, proposal.hard_off, proposal.reason, f"accepted: {proposal.message}")
 
 
@@ -175,7 +175,9 @@ def asks_back(memory: Memory, permission: Permission) -> bool:
     return last is not None and permission.asks and memory.speed.slower_than(last.speed)
 
 
-def note_rollout(permission: Permission, decision: Decision, speed: Speed, before: InForce, now: float) -> OwnRollouts:
+def note_rollout(
+    permission: Permission, decision: Decision, speed: Speed, before: ActiveTable, now: float
+) -> OwnRollouts:
     """The state of own rollouts once the one for `decision` has begun; `before` is the table that was active until
     then."""
     if decision.reason is Reason.ROLLOUT_UNDONE:
@@ -186,24 +188,24 @@ def note_rollout(permission: Permission, decision: Decision, speed: Speed, befor
     return OwnRollouts(last=last, held_until=permission.known.held_until)
 
 
-def propose(known: OwnRollouts, decision: Decision, in_force: InForce, hindrance: str, now: float) -> OwnRollouts:
+def propose(known: OwnRollouts, decision: Decision, active: ActiveTable, hindrance: str, now: float) -> OwnRollouts:
     """`known` with a proposal of `decision`; an earlier proposal stays for a while."""
     message = f"{decision.message}. Not done: {hindrance}"[:1000]
-    new = Proposal(decision.table, decision.hard_off, in_force.version, decision.reason, message, now)
+    new = Proposal(decision.table, decision.hard_off, active.version, decision.reason, message, now)
     old = known.proposal
     if old is not None:
-        flips = old.hard_off == new.hard_off != in_force.hard_off
+        flips = old.hard_off == new.hard_off != active.hard_off
         same = flips or (old.table, old.hard_off) == (new.table, new.hard_off)
         if now - old.time < (STALE_SECONDS if same else STEADY_SECONDS):
             return known
     return replace(known, proposal=new)
 
 
-def hold_back(decision: Decision, in_force: InForce, hindrance: str) -> Decision:
+def hold_back(decision: Decision, active: ActiveTable, hindrance: str) -> Decision:
     """The tuner's decision where it wants a rollout that is not made: the active table stays."""
-    table = in_force.table or decision.table
+    table = active.table or decision.table
     message = f"{decision.message}. Not done: {hindrance}"
-    kept = _decision(table, in_force.hard_off, Reason.ROLLOUT_NEEDS_APPROVAL, message)
+    kept = _decision(table, active.hard_off, Reason.ROLLOUT_NEEDS_APPROVAL, message)
     return replace(kept, changed=False, estimate=decision.estimate)
 
 

@@ -43,7 +43,7 @@ class PassedOver:
         return (self.uri.lower(), self.method)
 
     @property
-    def named(self) -> str:
+    def title(self) -> str:
         """Speculator and method of the entry, for messages."""
         return _name(self.uri, self.method)
 
@@ -75,7 +75,7 @@ class Pick:
         return (self.uri.lower(), self.method) if self.method is not None else None
 
     @property
-    def named(self) -> str:
+    def title(self) -> str:
         """Speculator and method of the pick, or `no speculator`, for messages."""
         return _name(self.uri, self.method) if self.method is not None else "no speculator"
 

@@ -135,7 +135,7 @@ def pick_view(picking: Picking) -> PickView:
         return PickView({}, notices=picking.notices)
     alone = Reason.NOTHING_KNOWN, pick.reason
     if pick.method is not None:
-        message = f"the verifier is served alone until a Job has inspected the pick {pick.named}; see PairCompatible"
+        message = f"the verifier is served alone until a Job has inspected the pick {pick.title}; see PairCompatible"
         alone = Reason.PAIR_UNREAD, message
     return PickView(to_status(pick), alone, picking.notices)
 
@@ -186,7 +186,7 @@ def _keep(world: World, held: Pick, card: tuple[str, ...] | None, now: float) ->
     why = hindrance(held.fill(spec), engine_for(spec)) if held.generation != spec.generation else ""
     if why:
         choice = _choose(world, card, held.passed_over)
-        instead = replace(choice, reason=f"{choice.reason}; instead of {held.named}: {why}")
+        instead = replace(choice, reason=f"{choice.reason}; instead of {held.title}: {why}")
         return pick_of(instead, spec, _basis(card), now, held.passed_over)
     if card is None or held.basis is Basis.CARD or held.generation:
         return held
@@ -199,7 +199,7 @@ def _keep(world: World, held: Pick, card: tuple[str, ...] | None, now: float) ->
 def _next(world: World, card: tuple[str, ...] | None, over: tuple[PassedOver, ...], now: float) -> Pick:
     """The pick after the entries `over` that were passed over; no speculator where none is left."""
     spec = world.spec
-    why = "; ".join(f"passed over {one.named}: {one.why}" for one in over)
+    why = "; ".join(f"passed over {one.title}: {one.why}" for one in over)
     choice = _choose(world, card, over)
     if choice.entry is None or len(over) >= MOST_PASSED_OVER:
         reason = f"no known speculator for {spec.verifier.source.uri} works: {REMEDY}. {_again()}. {why}"
@@ -216,7 +216,7 @@ def _better(world: World, pick: Pick, card: tuple[str, ...] | None) -> tuple[Not
     best = _choose(world, card, pick.passed_over)
     if best.entry is None or key_of(best.entry) == pick.key:
         return ()
-    message = f"the catalogue now prefers {best.chosen}. {pick.named} stays. {_again()}"
+    message = f"the catalogue now prefers {best.chosen}. {pick.title} stays. {_again()}"
     return (Notice(Reason.BETTER_KNOWN, message),)
 
 
@@ -307,7 +307,7 @@ def _unread(condition: Condition, pick: Pick | None) -> Condition:
     if condition.type is not ConditionType.PAIR_COMPATIBLE or pick is None:
         return condition
     message = (
-        f"{condition.message}. The verifier is served alone until a Job has inspected the pick {pick.named}; set "
+        f"{condition.message}. The verifier is served alone until a Job has inspected the pick {pick.title}; set "
         "weights.check: Disabled to serve the pick unchecked"
     )
     return replace(condition, message=message)

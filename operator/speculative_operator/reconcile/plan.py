@@ -149,7 +149,7 @@ def _scale(world: World, action: ApplyChild) -> tuple[ApplyChild, ...]:
         "metadata": {**action.manifest["metadata"], "annotations": ours},
         "spec": {**mapping(found, "spec"), "replicas": replicas},
     }
-    return (ApplyChild(manifest, action.reason, f"{_named(world, _key(manifest))}: spec.replicas changed"),)
+    return (ApplyChild(manifest, action.reason, f"{_name(world, _key(manifest))}: spec.replicas changed"),)
 
 
 def is_table(manifest: Mapping[str, Any]) -> bool:
@@ -175,7 +175,7 @@ def _conflicts(world: World, manifest: Mapping[str, Any]) -> Iterator[tuple[tupl
 
 def _apply(world: World, manifest: Mapping[str, Any], changed: Reason) -> ApplyChild | None:
     key = _key(manifest)
-    what = _named(world, key)
+    what = _name(world, key)
     found = world.children.get(key)
     if found is None:
         reason = Reason.REPAIRED if changed is not Reason.RESUMED and _was_there(world, key) else Reason.CREATED
@@ -216,7 +216,7 @@ def repairs_of_group(
             yield ApplyChild(manifest, Reason.REPAIRED, why)
 
 
-def _named(world: World, key: tuple[str, str]) -> str:
+def _name(world: World, key: tuple[str, str]) -> str:
     """Kind and name of a child for messages; for the workload, the kind of the target in place of Deployment."""
     return f"{target_of(world.spec).kind if key[0] == 'Deployment' else key[0]} {key[1]}"
 

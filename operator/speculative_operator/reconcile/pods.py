@@ -47,7 +47,7 @@ def first_trouble(pods: Iterable[Pod]) -> str:
     return next((f"{pod.name} {pod.trouble}" for pod in pods if not pod.ready and pod.trouble), "")
 
 
-def first_outlasted(pods: Iterable[Pod]) -> Pod | None:
+def first_ended_by_probe(pods: Iterable[Pod]) -> Pod | None:
     """The first pod whose engine was ended by its startup probe; None without one."""
     return next((pod for pod in pods if pod.outlasted), None)
 

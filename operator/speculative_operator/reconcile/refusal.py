@@ -34,11 +34,11 @@ def refusals(spec: DeploymentSpec, engine: Engine, *, jobs: bool = True) -> tupl
         Condition(ConditionType.READY, Truth.FALSE, refused.reason, _sentence(refused.field, refused.message))
         for refused in engine.refusals(spec)
     ]
-    found += [] if jobs or found else _unfetched(spec)
+    found += [] if jobs or found else _refuse_sources(spec)
     return tuple(found)
 
 
-def _unfetched(spec: DeploymentSpec) -> list[Condition]:
+def _refuse_sources(spec: DeploymentSpec) -> list[Condition]:
     """The refusals of weights that only the operator's image could fetch, where the operator does not know it."""
     cache = spec.weights.cache
     if cache is not None and cache.in_pods:

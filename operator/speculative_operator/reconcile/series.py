@@ -152,7 +152,7 @@ def measured(status: Mapping[str, Any], recent: Recent, now: float, limit: float
         if bounds.low > 0:
             yield from _sample("object_p99_seconds", bounds.low, ("latency", latency), ("bound", "low"))
         yield from _sample("object_p99_seconds", bounds.high, ("latency", latency), ("bound", "high"))
-    yield from _estimated(estimate, mapping(status, "speculation"))
+    yield from _of_estimate(estimate, mapping(status, "speculation"))
 
 
 def _of_all(pods: Iterable[PodFigures], throughput_within_target: float | None) -> Iterator[Sample]:
@@ -169,7 +169,7 @@ def _of_all(pods: Iterable[PodFigures], throughput_within_target: float | None) 
         yield from _sample("object_kv_cache_usage_ratio", max(usage))
 
 
-def _estimated(estimate: Estimate, block: Mapping[str, Any]) -> Iterator[Sample]:
+def _of_estimate(estimate: Estimate, block: Mapping[str, Any]) -> Iterator[Sample]:
     load = showable(estimate.concurrency)
     rows = dict(_ks(block, load))
     if load is not None and rows:

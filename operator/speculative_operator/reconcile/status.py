@@ -59,7 +59,7 @@ def make_status(view: View, old: Mapping[str, Any], memory: Memory | None, now: 
     conditions = [*_standing(serving_conditions(view), view, old), *tuning_conditions(view, old, now)]
     blocks = {key: old[key] for key in _OF_PODS if key in old} if view.kept else _blocks(view, old, memory, now)
     found = {name: dict(block) for name, block in view.pairing.blocks.items()} if view.pairing is not None else {}
-    found |= _picked(view.pick, blocks) if view.pick is not None else {}
+    found |= _pick_blocks(view.pick, blocks) if view.pick is not None else {}
     return {
         "conditions": stamp((_of_pick(one, view) for one in conditions), old, spec.generation, now),
         "observedGeneration": spec.generation,
@@ -84,10 +84,10 @@ def _blocks(view: View, old: Mapping[str, Any], memory: Memory | None, now: floa
         "engine": engine,
         "warnings": warnings[:WARNINGS_KEPT],
         "rollout": dict(view.own_rollouts),
-        "leaving": [one.written() for one in view.leaving],
+        "leaving": [one.to_status() for one in view.leaving],
     }
     return {
-        "pair": _pair(view.spec),
+        "pair": _pair_block(view.spec),
         "speculation": speculation_status(view, old, now),
         "decisions": decisions(view, old, now),
         **{name: block for name, block in if_any.items() if block},
@@ -95,7 +95,7 @@ def _blocks(view: View, old: Mapping[str, Any], memory: Memory | None, now: floa
     }
 
 
-def _picked(pick: PickView, blocks: Mapping[str, Any]) -> dict[str, Any]:
+def _pick_blocks(pick: PickView, blocks: Mapping[str, Any]) -> dict[str, Any]:
     """The parts `picked` and `warnings` of the status, with the pick as it is now."""
     others = [one for one in items(blocks, "warnings") if text(one, "reason") != Reason.BETTER_KNOWN.value]
     return {"picked": dict(pick.block), "warnings": [*others, *_warnings(pick.notices)][:WARNINGS_KEPT]}
@@ -218,7 +218,7 @@ def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _pair(spec: DeploymentSpec) -> dict[str, Any]:
+def _pair_block(spec: DeploymentSpec) -> dict[str, Any]:
     pair = {"verifier": source_text(spec.verifier.source), "hash": pair_hash(spec)}
     if spec.speculator is not None and spec.speculates:
         source = spec.speculator.source

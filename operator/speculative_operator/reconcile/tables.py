@@ -1,7 +1,7 @@
 """Which ConfigMap holds the table of which pods, and which table pods of a former pair read while they serve on.
 
 A table belongs to a pair: while a new one comes up, and for as long as its rollout lasts or stalls, pods of the old one
-read their own table, which is watched by their own figures. Used by `truth` (names, claims), `desired` and `tick`.
+read their own table, which is watched by their own figures. Used by `active_table`, `desired` and `tick`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Claim:
     table: KTable
     version: int
     per_request: bool = False
-    tries: tuple[Trial, ...] = ()
+    trials: tuple[Trial, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Leaving:
     reason: str = ""
     """Why it was changed last, since its pods leave; empty where it was not."""
 
-    def written(self) -> dict[str, Any]:
+    def to_status(self) -> dict[str, Any]:
         """An entry of `status.leaving`."""
         block: dict[str, Any] = {
             "pair": self.pair,
@@ -106,8 +106,8 @@ def claim_in(world: World, config: str, known: int) -> Claim | None:
     claim = claim_of(data, known)
     if claim is None:
         return None
-    capped, tries = claim.per_request, claim.tries
-    rendered = table_config(world.spec, config, claim.table, claim.version, per_request=capped, tries=tries)
+    capped, trials = claim.per_request, claim.trials
+    rendered = table_config(world.spec, config, claim.table, claim.version, per_request=capped, tries=trials)
     annotation = text(found, "metadata", "annotations", names.ANNOTATION_HASH)
     same = annotation == rendered["metadata"]["annotations"][names.ANNOTATION_HASH]
     return claim if same and mapping(found, "data") == rendered["data"] else None
@@ -119,16 +119,16 @@ def claim_of(data: Any, known: int) -> Claim | None:
     most = min(known + LONGEST_JUMP, LARGEST_VERSION) if known else LARGEST_VERSION
     if table is None or not known < version <= most:
         return None
-    return Claim(table, version, at(data, "perRequest") is True, _tries_of(items(data, "try", "rows")))
+    return Claim(table, version, at(data, "perRequest") is True, _trials_of(items(data, "try", "rows")))
 
 
-def tries_in(world: World, config: str, version: int, table: KTable) -> tuple[Trial, ...]:
+def trials_in(world: World, config: str, version: int, table: KTable) -> tuple[Trial, ...]:
     """The trials that the ConfigMap names for this very table; none where it is not as we have rendered it."""
     claim = claim_in(world, config, version - 1) if version > 1 else None
-    return claim.tries if claim is not None and (claim.version, claim.table) == (version, table) else ()
+    return claim.trials if claim is not None and (claim.version, claim.table) == (version, table) else ()
 
 
-def _tries_of(rows: Any) -> tuple[Trial, ...]:
+def _trials_of(rows: Any) -> tuple[Trial, ...]:
     """The trials in rows that others may have written; invalid rows are left out."""
     found = (one for one in rows if isinstance(one, list) and len(one) == 4 and isinstance(one[2], list))
     return tuple(
@@ -178,7 +178,7 @@ def _leaving(world: World, label: str, known: Leaving | None) -> Leaving | None:
     claim = claim_in(world, config, known.version if known is not None else 0)
     if claim is None:
         return known
-    if claim.tries:
+    if claim.trials:
         claim = replace(claim, version=claim.version + 1)  # the same table, and nothing is tried any more
     ks = tuple(sorted({0, *claim.table.ks, *(known.ks if known is not None else ())}))
     why = known.reason if known is not None else ""
@@ -215,7 +215,7 @@ def policy_for(leaving: Leaving, policy: Policy) -> Policy:
     return replace(free, knobs=knobs, facts=PairFacts())
 
 
-def takes_tries(world: World) -> bool:
+def takes_trials(world: World) -> bool:
     """True where every pod that reads a table takes a file that names trials. The plug-in of another release, which
     pods keep over an upgrade, refuses keys that it does not know, and with them every later table."""
     template = mapping(world.deployment, "spec", "template")

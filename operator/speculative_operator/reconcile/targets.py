@@ -36,7 +36,7 @@ def with_workload(world: World, now: float) -> World:
         return world
     children, applied = (_with_workload(world.spec, one, now) for one in (world.children, world.applied))
     if world.spec.target is Target.LLM_INFERENCE_SERVICE:
-        world = replace(world, pods=tuple(map(llm_inference_service.labelled, world.pods)))
+        world = replace(world, pods=tuple(map(llm_inference_service.with_labels, world.pods)))
     pods = tuple(_with_engine(pod, target_of(world.spec).container) for pod in world.pods)
     return replace(world, children=children, applied=applied, pods=pods)
 
@@ -48,11 +48,11 @@ def _with_engine(pod: Mapping[str, Any], container: str) -> Mapping[str, Any]:
     parts = (("spec", "containers"), ("status", "containerStatuses"))
     return {
         **pod,
-        **{part: {**mapping(pod, part), field: _named(pod, part, field, container)} for part, field in parts},
+        **{part: {**mapping(pod, part), field: _rename_engine(pod, part, field, container)} for part, field in parts},
     }
 
 
-def _named(pod: Mapping[str, Any], part: str, field: str, container: str) -> list[Mapping[str, Any]]:
+def _rename_engine(pod: Mapping[str, Any], part: str, field: str, container: str) -> list[Mapping[str, Any]]:
     found = mappings(pod, part, field)
     return [{**one, "name": names.CONTAINER} if text(one, "name") == container else one for one in found]
 

@@ -35,6 +35,7 @@ from speculative_operator.reconcile import (
     targets,
     upgrade,
 )
+from speculative_operator.reconcile.active_table import ActiveTable, active_table
 from speculative_operator.reconcile.caps import unused_notices
 from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, restore_memory
 from speculative_operator.reconcile.desired import Desired, desired_children
@@ -47,12 +48,11 @@ from speculative_operator.reconcile.own_rollouts import permission_of
 from speculative_operator.reconcile.pairing import pairing_of
 from speculative_operator.reconcile.picking import pass_over_misfits, picking_of, settle
 from speculative_operator.reconcile.plan import Plan, follow_route, keep_pods, plan, repairs_of_group, replaces, rolls
-from speculative_operator.reconcile.pods import configs_of, first_outlasted, read_pods
+from speculative_operator.reconcile.pods import configs_of, first_ended_by_probe, read_pods
 from speculative_operator.reconcile.refusal import invalid, refusals, without_unknown_method
 from speculative_operator.reconcile.rollout import Rollout, read_rollout, scaling_notices
 from speculative_operator.reconcile.status import make_status
-from speculative_operator.reconcile.truth import InForce, table_in_force
-from speculative_operator.reconcile.turn import Look, Turn, pair_view, picked_view, stay, unrendered
+from speculative_operator.reconcile.turn import Look, Turn, pair_view, picked_view, render_problem, stay
 from speculative_operator.reconcile.verdicts import tuner_facts
 from speculative_operator.reconcile.view import View
 from speculative_operator.reconcile.world import Event, Outcome, World
@@ -116,7 +116,7 @@ def _pause(turn: Turn) -> Outcome | Turn:
     if not world.spec.paused:
         return turn
     policy = policy_of(turn.spec, knobs=turn.engine.knobs(turn.spec), facts=tuner_facts(turn.spec, None))
-    memory = restore_memory(world, turn.memory, policy, table_in_force(world, turn.spec, policy), turn.now)
+    memory = restore_memory(world, turn.memory, policy, active_table(world, turn.spec, policy), turn.now)
     return stay(replace(turn, memory=memory), world.problems)
 
 
@@ -127,7 +127,7 @@ def _pair(turn: Turn) -> Outcome | Turn:
         pairing = picking.pairing if picking is not None else None
         pairing = pairing if pairing is not None else pairing_of(world, turn.spec, turn.now)
     except RenderError as error:
-        return stay(turn, (unrendered(error), *world.problems))
+        return stay(turn, (render_problem(error), *world.problems))
     if picking is not None:
         picking, pairing = settle(picking, pairing, turn.now)
     if pairing.stages is not None:
@@ -169,7 +169,7 @@ def _asks_for_others(turn: Turn, choice: PairedSpec) -> bool:
     """True where a user asks for other pods than those that run. The tuner's rollouts, the way back from them and
     repairs do not count: the check runs as if nothing was observed, with the active table."""
     world, policy = turn.world, _policy(turn, choice)
-    asked = upgrade.made_of(choice, policy, table_in_force(world, choice.pinned, policy, turn.pairing.same))
+    asked = upgrade.made_of(choice, policy, active_table(world, choice.pinned, policy, turn.pairing.same))
     if not upgrade.asks_for_others(world, asked):
         return False
     quiet = replace(turn, look=replace(turn.look, observation=None))
@@ -184,21 +184,21 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *, as_made: bool = False) ->
     claims = () if pairing.frozen or unused_cache else claim(world, spec.engine.compile_cache)
     policy = _policy(turn, choice)
     unused = (*unused_notices(choice.by_name, policy.knobs), *unused_cache)
-    in_force = table_in_force(world, spec, policy, pairing.same)
-    held = restore_memory(world, turn.memory, policy, in_force, turn.now)
-    own = _labels(spec, in_force, pairing.same)
+    active = active_table(world, spec, policy, pairing.same)
+    held = restore_memory(world, turn.memory, policy, active, turn.now)
+    own = _labels(spec, active, pairing.same)
     observation = tables.of_pods(turn.look.observation, turn.look.pods, own)
-    permission = permission_of(world, turn.look.rollout, policy, in_force, turn.now)
-    verdict = consider(held, observation, policy, in_force, Serving(turn.look.rollout, permission), turn.now)
+    permission = permission_of(world, turn.look.rollout, policy, active, turn.now)
+    verdict = consider(held, observation, policy, active, Serving(turn.look.rollout, permission), turn.now)
     leaving, memories = _decide_for_leaving(world, turn, policy, own)
     own_notices = own_rollouts.notices(choice.by_name, verdict.own)
     decided = _view(spec, turn.look, policy, verdict)
-    made_of = _made_of(turn, choice, policy, verdict.in_force)
+    made_of = _made_of(turn, choice, policy, verdict.active)
     try:
-        desired = desired_children(world, spec, engine, verdict.in_force, made_of, own, leaving)
+        desired = desired_children(world, spec, engine, verdict.active, made_of, own, leaving)
         planned = _plan(world, turn.look, engine, verdict, policy.knobs.actuator, desired)
     except RenderError as error:
-        problems, pair = (unrendered(error), *world.problems), pair_view(pairing, choice)
+        problems, pair = (render_problem(error), *world.problems), pair_view(pairing, choice)
         return stay(replace(turn, memory=held), problems, pair, pairing.actions), False
     starts = _startup_status(world, spec, desired, planned)
     waiting: tuple[Notice, ...] = (upgrade.live_notice(choice.by_name),) if as_made else ()
@@ -209,7 +209,7 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *, as_made: bool = False) ->
     repairs = () if pairing.frozen else repairs_of_group(world, desired.manifests, planned.actions)
     actions = (*pairing.actions, *claims, *targets.of_objects(spec, planned.actions), *repairs)
     others = turn.look.rollout.exists and replaces(world, (*planned.actions, *planned.held))
-    late = first_outlasted(turn.look.pods)
+    late = first_ended_by_probe(turn.look.pods)
     notices = (
         *turn.notices, *engine.notices(choice.by_name), *unused, *pairing.notices, *waiting, *privileges.notices(world),
         *own_notices, *scaling_notices(world.deployment), *targets.notices(world.spec, turn.look.rollout),
@@ -225,27 +225,27 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *, as_made: bool = False) ->
     happened = events(world.status, status, actions)
     asks = verdict.asks_room or (others and world.spec.rollout_strategy is not RolloutStrategy.RECREATE)
     room_for = targets.with_placement(world, _template(desired)) if asks and world.room is None else None
-    tried_anew = verdict.in_force.why is Reason.TRIES_CHANGED
+    tried_anew = verdict.active.why is Reason.TRIES_CHANGED
     figures = estimate_of(view, view.observation) if view.observation is not None else None
     return Outcome(actions, status, happened, verdict.memory, tried_anew, room_for, memories, figures), others
 
 
-def _made_of(turn: Turn, choice: PairedSpec, policy: Policy, in_force: InForce) -> str:
+def _made_of(turn: Turn, choice: PairedSpec, policy: Policy, active: ActiveTable) -> str:
     """The hash of what pods are made of (`upgrade.made_of`); as an earlier release computed it, where the Deployment
     bears that one."""
-    asked = upgrade.made_of(choice, policy, in_force)
-    knobs = _former_knobs(turn, choice, in_force)
-    former = (upgrade.made_of(choice, replace(policy, knobs=one), in_force) for one in knobs)
+    asked = upgrade.made_of(choice, policy, active)
+    knobs = _former_knobs(turn, choice, active)
+    former = (upgrade.made_of(choice, replace(policy, knobs=one), active) for one in knobs)
     return next((one for one in chain((asked,), former) if not upgrade.asks_for_others(turn.world, one)), asked)
 
 
-def _former_knobs(turn: Turn, choice: PairedSpec, in_force: InForce) -> Iterator[KnobSpace]:
+def _former_knobs(turn: Turn, choice: PairedSpec, active: ActiveTable) -> Iterator[KnobSpace]:
     """The knob spaces that pods may have had under an earlier release, though no user asked for another engine: that of
     another default release, and for pods without a speculator the one without live tables."""
     engine, of_pods = choice.by_name.engine, upgrade.release_of_pods(turn.world)
     if not engine.version_named and of_pods not in ("", engine.version):
         yield turn.engine.knobs(replace(choice.by_name, engine=replace(engine, version=of_pods)))
-    if in_force.hard_off:
+    if active.hard_off:
         yield without_live_tables(turn.engine, "").knobs(choice.by_name)
 
 
@@ -260,7 +260,7 @@ def _policy(turn: Turn, choice: PairedSpec) -> Policy:
     )
     if pairing.frozen:
         policy = replace(policy, off_policy=min(policy.off_policy, OffPolicy.SOFT, key=list(OffPolicy).index))
-    return replace(policy, tries=tables.takes_tries(turn.world))
+    return replace(policy, tries=tables.takes_trials(turn.world))
 
 
 def _template(desired: Desired) -> Mapping[str, Any] | None:
@@ -279,9 +279,9 @@ def _rereads_table(turn: Turn) -> bool:
     return live and read and table is not None and turn.world.owns(table)
 
 
-def _labels(spec: ResolvedSpec, in_force: InForce, same: frozenset[str]) -> frozenset[str]:
+def _labels(spec: ResolvedSpec, active: ActiveTable, same: frozenset[str]) -> frozenset[str]:
     """Labels of the pods that the active table is for."""
-    if in_force.hard_off:
+    if active.hard_off:
         return frozenset({tables.label_of(spec.without_speculator())})
     return same | {tables.label_of(spec)}
 
@@ -294,14 +294,14 @@ def _decide_for_leaving(
     for one in tables.read_leaving(world, turn.look.pods, own):
         seen = tables.of_pods(turn.look.observation, turn.look.pods, {one.pair})
         if tables.tunes_tables(policy):
-            in_force = InForce(one.table, one.version, per_request=one.per_request)
+            active = ActiveTable(one.table, one.version, per_request=one.per_request)
             known = world.leaving.get(one.pair) or Memory.fresh(one.table, turn.now)
             allowed = tables.policy_for(one, policy)
-            verdict = consider(known, seen, allowed, in_force, Serving(turn.look.rollout), turn.now)
+            verdict = consider(known, seen, allowed, active, Serving(turn.look.rollout), turn.now)
             if verdict.memory is not None:
                 memories[one.pair] = verdict.memory
-            table = verdict.in_force.table or one.table
-            one = tables.with_decision(one, table, verdict.in_force.version, verdict.decision)  # noqa: PLW2901
+            table = verdict.active.table or one.table
+            one = tables.with_decision(one, table, verdict.active.version, verdict.decision)  # noqa: PLW2901
         found.append(one)
     return tuple(found), memories
 
@@ -328,11 +328,11 @@ def _reason_of_change(world: World, verdict: Verdict) -> Reason:
     else SpecChanged."""
     if verdict.changed and verdict.decision is not None:
         return verdict.decision.reason
-    if verdict.in_force.why is Reason.TRIES_CHANGED:
+    if verdict.active.why is Reason.TRIES_CHANGED:
         return Reason.TRIES_CHANGED
     last = next(mappings(world.status, "decisions"), {})
     known = whole(world.status, "observedGeneration") == world.spec.generation
-    if known and verdict.in_force.why is None and whole(last, "tableVersion") == verdict.in_force.version > 0:
+    if known and verdict.active.why is None and whole(last, "tableVersion") == verdict.active.version > 0:
         return reason_of(text(last, "reason")) or Reason.SPEC_CHANGED
     return Reason.SPEC_CHANGED
 
@@ -349,7 +349,7 @@ def _view(spec: ResolvedSpec, look: Look, policy: Policy, verdict: Verdict) -> V
         spec=spec,
         rollout=look.rollout,
         pods=look.pods,
-        in_force=verdict.in_force,
+        active=verdict.active,
         actuator=policy.knobs.actuator,
         observation=look.observation,
         sight=_sight(look, policy, verdict),

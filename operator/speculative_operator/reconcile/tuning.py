@@ -60,7 +60,7 @@ def _late(view: View, old: Mapping[str, Any], now: float, before: Mapping[str, A
     before stays, if it is about this table."""
     if view.observation is not None:
         return behind(view, old, now)
-    same = whole(old, "speculation", "tableVersion") == view.in_force.version and view.in_force.table is not None
+    same = whole(old, "speculation", "tableVersion") == view.active.version and view.active.table is not None
     return text(before, "message") if same and _reason(before) is _BEHIND else ""
 
 
@@ -119,14 +119,14 @@ def _metrics(view: View, before: Mapping[str, Any]) -> Condition:
 
 
 def _active(view: View, before: Mapping[str, Any]) -> Condition:
-    kind, table = ConditionType.SPECULATION_ACTIVE, view.in_force.table
+    kind, table = ConditionType.SPECULATION_ACTIVE, view.active.table
     if view.spec.speculator is None:
         return Condition(kind, Truth.FALSE, Reason.NO_SPECULATOR, EXPLANATIONS[Reason.NO_SPECULATOR])
     if view.spec.speculation.mode is Mode.DISABLED or table is None:
         reason = _why_disabled(view)
         told = next((one.message for one in view.notices if one.reason is reason), EXPLANATIONS[reason])
         return Condition(kind, Truth.FALSE, reason, told)
-    if view.in_force.hard_off:
+    if view.active.hard_off:
         return Condition(kind, Truth.FALSE, Reason.DEAD_WEIGHT, _dead_weight(view, before))
     active = Truth.TRUE if table.max_k > 0 else Truth.FALSE
     told = f"K by scheduled requests: {table}{_off(view) if 0 in table.ks else ''}"
@@ -176,7 +176,7 @@ def _verdict(kind: ConditionType, view: View, said: Reason, before: Mapping[str,
     """The condition TuningConverged where the tuner's decision, with the reason `said`, changed nothing."""
     if said in _CONVERGED:
         plain = Reason.TARGET_OUT_OF_REACH if said is Reason.TARGET_OUT_OF_REACH else Reason.TUNED
-        reason = Reason.DEAD_WEIGHT if view.in_force.hard_off else plain
+        reason = Reason.DEAD_WEIGHT if view.active.hard_off else plain
         return Condition(kind, Truth.TRUE, reason, EXPLANATIONS[reason])
     if said in _MOVING or said in (Reason.RECOMMENDED, Reason.ROLLOUT_NEEDS_APPROVAL):
         return Condition(kind, Truth.FALSE, said, EXPLANATIONS[said])
@@ -186,7 +186,7 @@ def _verdict(kind: ConditionType, view: View, said: Reason, before: Mapping[str,
 def _nothing_to_tune(view: View) -> Reason | None:
     if view.spec.speculator is None:
         return Reason.NO_SPECULATOR
-    if view.spec.speculation.mode is Mode.DISABLED or view.in_force.table is None:
+    if view.spec.speculation.mode is Mode.DISABLED or view.active.table is None:
         return _why_disabled(view)
     return Reason.FIXED if view.spec.speculation.mode is Mode.STATIC else None
 

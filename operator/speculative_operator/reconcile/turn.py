@@ -12,6 +12,7 @@ from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.engines.base import Engine, Notice
+from speculative_operator.reconcile.active_table import ActiveTable
 from speculative_operator.reconcile.choices import Pairing
 from speculative_operator.reconcile.effective import PairedSpec
 from speculative_operator.reconcile.events import events
@@ -21,7 +22,6 @@ from speculative_operator.reconcile.pods import Pod
 from speculative_operator.reconcile.records import to_status
 from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.status import make_status
-from speculative_operator.reconcile.truth import InForce
 from speculative_operator.reconcile.view import PairView, View
 from speculative_operator.reconcile.world import Outcome, World
 from speculative_operator.render import RenderError
@@ -73,7 +73,7 @@ def pair_view(pairing: Pairing, choice: PairedSpec | None) -> PairView | None:
     return PairView(pairing.conditions, pairing.stages.hold if pairing.stages is not None else None, blocks)
 
 
-def unrendered(error: RenderError) -> Condition:
+def render_problem(error: RenderError) -> Condition:
     """Ready=False for manifests that cannot be rendered."""
     return Condition(ConditionType.READY, Truth.FALSE, Reason.RENDER_INVALID, str(error))
 
@@ -93,7 +93,7 @@ def stay(
         spec=turn.spec,
         rollout=look.rollout,
         pods=look.pods,
-        in_force=InForce(None, 0),
+        active=ActiveTable(None, 0),
         actuator=Actuator.NONE,
         problems=tuple(problems),
         observation=look.observation,

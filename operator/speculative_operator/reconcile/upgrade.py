@@ -22,12 +22,12 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, NOT_OF_PODS, DeploymentSpec, EngineSettings, OffPolicy
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import startup
+from speculative_operator.reconcile.active_table import ActiveTable
 from speculative_operator.reconcile.drift import first_difference, first_surplus
 from speculative_operator.reconcile.effective import PairedSpec
 from speculative_operator.reconcile.plan import Plan, replaces
 from speculative_operator.reconcile.pods import configs_of, read_pods
 from speculative_operator.reconcile.rollout import Rollout
-from speculative_operator.reconcile.truth import InForce
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.hashing import digest
 from speculative_operator.render.labels import pair_hash
@@ -41,19 +41,19 @@ _COLLECT = "weights.cache.collect"
 """A Job collects in a claim; in a folder of the node the pod does."""
 
 
-def made_of(choice: PairedSpec, policy: Policy, in_force: InForce) -> str:
+def made_of(choice: PairedSpec, policy: Policy, active: ActiveTable) -> str:
     """Sixteen hexadecimal digits that change with what is asked of pods, and not with how a release makes them.
 
     Values that nobody set count for nothing, so that another release's fields and defaults make no difference.
     """
     actuator = policy.knobs.actuator
     live = actuator is Actuator.LIVE
-    table = None if live or in_force.table is None else [in_force.table.rows(), in_force.per_request]
+    table = None if live or active.table is None else [active.table.rows(), active.per_request]
     # One K may be asked for as such or as a table of one row: the engine is told of it in other words.
     prepared: list[Any] = [actuator.value, list(policy.knobs.ks)]
     if choice.by_name.speculation.off_policy is OffPolicy.LIVE and policy.knobs.rests:
         prepared.append("rests")
-    parts = [_content_of(choice.by_name, ""), pair_hash(choice.pinned), prepared, in_force.hard_off, table]
+    parts = [_content_of(choice.by_name, ""), pair_hash(choice.pinned), prepared, active.hard_off, table]
     return digest(parts, 16)
 
 

@@ -13,11 +13,11 @@ from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Notice
+from speculative_operator.reconcile.active_table import ActiveTable
 from speculative_operator.reconcile.picked import PickView
 from speculative_operator.reconcile.pods import Pod
 from speculative_operator.reconcile.rollout import Rollout
 from speculative_operator.reconcile.tables import Leaving
-from speculative_operator.reconcile.truth import InForce
 from speculative_operator.tuner.quorum import Sight
 
 
@@ -40,7 +40,7 @@ class View:
     spec: ResolvedSpec
     rollout: Rollout
     pods: tuple[Pod, ...]
-    in_force: InForce
+    active: ActiveTable
     actuator: Actuator
     problems: tuple[Condition, ...] = ()
     """What keeps the object from being as asked, the worst first."""

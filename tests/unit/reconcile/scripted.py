@@ -65,7 +65,7 @@ class Tuner:
         self.wishes.append(wish | change)
 
 
-def in_force(cluster: Cluster) -> KTable:
+def active_table(cluster: Cluster) -> KTable:
     return KTable.from_rows(cluster.status["speculation"]["table"])
 
 
@@ -84,7 +84,7 @@ def without_series(cluster: Cluster) -> Observation:
 def removed(tuner: Tuner, spec: Any = HARD) -> Cluster:
     """A cluster whose pods were rolled without drafter, and are ready again."""
     cluster = settled(spec=spec)
-    tuner.remove(in_force(cluster))
+    tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     cluster.roll()
     cluster.settle()

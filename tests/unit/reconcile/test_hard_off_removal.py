@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.scripted import HARD, Tuner, drafts, in_force, removed, without_series
+from tests.unit.reconcile.scripted import HARD, Tuner, active_table, drafts, removed, without_series
 from tests.unit.reconcile.worlds import (
     OFF,
     SPEC,
@@ -36,7 +36,7 @@ from speculative_operator.reconcile.strategy import NEW_FIRST
 
 def test_pods_roll_to_what_mode_off_makes_of_them(tuner: Tuner) -> None:
     cluster = settled(spec=HARD)
-    table = in_force(cluster)
+    table = active_table(cluster)
     tuner.remove(table)
     outcome = cluster.tick(observed(cluster))
     assert remade(outcome) == [("Deployment", "demo", Reason.DEAD_WEIGHT)]
@@ -50,7 +50,7 @@ def test_pods_roll_to_what_mode_off_makes_of_them(tuner: Tuner) -> None:
 
 def test_it_is_told_with_reason_and_figures(tuner: Tuner) -> None:
     cluster = settled(spec=HARD)
-    table = in_force(cluster)
+    table = active_table(cluster)
     tuner.remove(table)
     outcome = cluster.tick(observed(cluster))
     block, (entry,) = cluster.status["speculation"], cluster.status["decisions"]
@@ -75,7 +75,7 @@ def test_it_is_told_with_reason_and_figures(tuner: Tuner) -> None:
 
 def test_ready_waits_for_the_pods_and_their_config_goes_last(tuner: Tuner) -> None:
     cluster = settled(spec=HARD)
-    tuner.remove(in_force(cluster))
+    tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     assert cluster.condition("Ready")["reason"] == "RollingOut"
     cluster.children["Deployment", "demo"]["status"]["updatedReplicas"] = 0
@@ -119,7 +119,7 @@ def test_at_rest_it_stays_as_it_is_and_quiet(tuner: Tuner) -> None:
 )
 def test_only_auto_with_hard_allows_it(tuner: Tuner, speculation: Speculation) -> None:
     cluster = settled(spec=replace(SPEC, speculation=speculation))
-    tuner.remove(in_force(cluster))
+    tuner.remove(active_table(cluster))
     outcome = cluster.tick(observed(cluster))
     assert outcome.actions == ()
     assert "hardOff" not in cluster.status["speculation"]
@@ -138,7 +138,7 @@ def test_only_auto_with_hard_allows_it(tuner: Tuner, speculation: Speculation) -
 )
 def test_never_without_a_look_at_the_pods(tuner: Tuner, look: Callable[[Cluster], Observation | None]) -> None:
     cluster = settled(spec=HARD)
-    tuner.remove(in_force(cluster))
+    tuner.remove(active_table(cluster))
     assert cluster.tick(look(cluster)).actions == ()
     assert drafts(cluster)
 
@@ -146,7 +146,7 @@ def test_never_without_a_look_at_the_pods(tuner: Tuner, look: Callable[[Cluster]
 @pytest.mark.parametrize("change", [{"valid": False}, {"changed": False}])
 def test_never_on_a_decision_that_is_none(tuner: Tuner, change: dict[str, Any]) -> None:
     cluster = settled(spec=HARD)
-    tuner.remove(in_force(cluster), **change)
+    tuner.remove(active_table(cluster), **change)
     assert cluster.tick(observed(cluster)).actions == ()
     assert "hardOff" not in cluster.status["speculation"]
 
@@ -154,7 +154,7 @@ def test_never_on_a_decision_that_is_none(tuner: Tuner, change: dict[str, Any]) 
 def test_never_into_another_rollout(tuner: Tuner) -> None:
     cluster = settled(spec=HARD)
     cluster.children["Deployment", "demo"]["status"]["updatedReplicas"] = 1
-    tuner.remove(in_force(cluster))
+    tuner.remove(active_table(cluster))
     before = cluster.memory
     outcome = cluster.tick(observed(cluster))
     assert tuner.asked == 1
@@ -162,14 +162,14 @@ def test_never_into_another_rollout(tuner: Tuner) -> None:
     assert outcome.memory is not None
     assert before is not None
     assert (outcome.memory.hard_off, outcome.memory.changed_at) == (False, before.changed_at)
-    tuner.remove(in_force(cluster))
+    tuner.remove(active_table(cluster))
     cluster.roll()
     assert remade(cluster.tick(observed(cluster))) == [("Deployment", "demo", Reason.DEAD_WEIGHT)]
 
 
 def test_never_while_paused(tuner: Tuner) -> None:
     cluster = settled(spec=HARD)
-    tuner.remove(in_force(cluster))
+    tuner.remove(active_table(cluster))
     cluster.spec = replace(HARD, paused=True)
     assert cluster.tick(observed(cluster)).actions == ()
     assert tuner.asked == 0
@@ -179,7 +179,7 @@ def test_paused_in_hard_off_it_stays_so(tuner: Tuner) -> None:
     cluster = removed(tuner)
     block = deepcopy(cluster.status["speculation"])
     cluster.edit(paused=True, speculation=Speculation())
-    tuner.bring_back(in_force(cluster))
+    tuner.bring_back(active_table(cluster))
     for _ in range(3):
         assert cluster.tick(without_series(cluster)).actions == ()
     assert cluster.status["speculation"] == block
@@ -192,7 +192,7 @@ def test_paused_in_hard_off_it_stays_so(tuner: Tuner) -> None:
 
 def test_the_tuner_is_not_asked_about_pods_of_two_kinds(tuner: Tuner) -> None:
     cluster = settled(spec=HARD)
-    tuner.remove(in_force(cluster))
+    tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     asked = tuner.asked
     cluster.tick(observed(cluster))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.scripted import HARD, Tuner, drafts, in_force, removed, without_series
+from tests.unit.reconcile.scripted import HARD, Tuner, active_table, drafts, removed, without_series
 from tests.unit.reconcile.worlds import (
     applies,
     observed,
@@ -38,7 +38,7 @@ def test_it_survives_a_restart_of_the_operator(tuner: Tuner) -> None:
 @pytest.mark.parametrize("spec", [HARD, replace(restart(), speculation=HARD.speculation)], ids=["live", "restart"])
 def test_killed_between_the_rollout_and_status_it_is_not_rolled_back(tuner: Tuner, spec: Any) -> None:
     cluster = settled(spec=spec)
-    table = in_force(cluster)
+    table = active_table(cluster)
     tuner.remove(table)
     outcome = cluster.look(observed(cluster))
     for action in outcome.actions:
@@ -49,7 +49,7 @@ def test_killed_between_the_rollout_and_status_it_is_not_rolled_back(tuner: Tune
     assert cluster.templates == 2
     assert not drafts(cluster)
     block = cluster.status["speculation"]
-    assert (block["hardOff"], block["tableVersion"], in_force(cluster)) == (True, 2, table)
+    assert (block["hardOff"], block["tableVersion"], active_table(cluster)) == (True, 2, table)
     assert cluster.memory is not None
     assert cluster.memory.hard_off
 
@@ -73,13 +73,13 @@ def test_killed_on_the_way_back_no_pod_is_replaced_twice(tuner: Tuner, done: int
 @pytest.mark.parametrize("spec", [HARD, replace(restart(), speculation=HARD.speculation)], ids=["live", "restart"])
 def test_a_wiped_status_is_rebuilt_from_the_cluster(tuner: Tuner, spec: Any) -> None:
     cluster = removed(tuner, spec)
-    table = in_force(cluster)
+    table = active_table(cluster)
     cluster.status = {}
     cluster.forget()
     cluster.settle()
     assert cluster.templates == 2
     assert not drafts(cluster)
-    assert in_force(cluster) == table
+    assert active_table(cluster) == table
     assert cluster.status["speculation"]["hardOff"]
     assert cluster.condition("SpeculationActive")["reason"] == "DrafterDeadWeight"
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.scripted import HARD, Tuner, drafts, in_force, removed, without_series
+from tests.unit.reconcile.scripted import HARD, Tuner, active_table, drafts, removed, without_series
 from tests.unit.reconcile.worlds import (
     remade,
     settled,
@@ -61,10 +61,10 @@ def test_a_fallen_load_brings_it_back(tuner: Tuner) -> None:
 
 def test_a_table_that_waits_is_not_worth_a_write(tuner: Tuner) -> None:
     cluster = removed(tuner)
-    waiting = in_force(cluster)
+    waiting = active_table(cluster)
     tuner.remove(KTable.constant(1, 256))
     assert cluster.tick(without_series(cluster)).actions == ()
-    assert in_force(cluster) == waiting
+    assert active_table(cluster) == waiting
     assert cluster.memory is not None
     assert cluster.memory.table == waiting
 
@@ -118,5 +118,5 @@ def test_other_edits_leave_it_off(tuner: Tuner) -> None:
     cluster.settle()
     assert not drafts(cluster)
     assert cluster.status["speculation"]["hardOff"]
-    assert in_force(cluster) == KTable.constant(1, 64), "the table that waits fits"
+    assert active_table(cluster) == KTable.constant(1, 64), "the table that waits fits"
     assert cluster.status["decisions"] == entries

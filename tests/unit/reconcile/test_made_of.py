@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.unit.reconcile.paired import CACHED, PAIRED, advance, serving
-from tests.unit.reconcile.scripted import HARD, Tuner, in_force
+from tests.unit.reconcile.scripted import HARD, Tuner, active_table
 from tests.unit.reconcile.worlds import SPEC, Cluster, observed, restart, settled, template
 
 from speculative_operator.domain import names
@@ -284,7 +284,7 @@ def test_no_edit_of_how_weights_come_waits(place: str) -> None:
 def test_neither_the_removal_of_the_drafter_nor_its_return_waits(tuner: Tuner) -> None:
     cluster = settled(spec=HARD)
     for change in (tuner.remove, tuner.bring_back):
-        change(in_force(cluster))
+        change(active_table(cluster))
         before = cluster.templates
         cluster.tick(observed(cluster))
         cluster.settle()

@@ -20,7 +20,7 @@ from tests.unit.reconcile.paired import (
     state,
     told,
 )
-from tests.unit.reconcile.scripted import in_force
+from tests.unit.reconcile.scripted import active_table
 from tests.unit.reconcile.worlds import Cluster, observed, template
 
 from speculative_operator.api.status import Status
@@ -315,7 +315,7 @@ def test_a_look_that_fails_waits_for_the_next() -> None:
 
 def test_pods_without_drafter_keep_their_pinned_verifier(tuner: Any) -> None:
     cluster = serving(spec=replace(PAIRED, speculation=Speculation(off_policy=OffPolicy.HARD)))
-    tuner.remove(in_force(cluster))
+    tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     cluster.roll()
     cluster.settle()
@@ -327,7 +327,7 @@ def test_pods_without_drafter_keep_their_pinned_verifier(tuner: Any) -> None:
     outcome = cluster.tick()
     assert outcome.actions == ()
     assert cluster.status["pair"] == status["pair"]
-    tuner.bring_back(in_force(cluster))
+    tuner.bring_back(active_table(cluster))
     cluster.tick(observed(cluster))
     cluster.tick()
     assert f'"revision":"{COMMITS[EAGLE]}"' in " ".join(cluster.engine_args).replace(" ", "")
@@ -335,7 +335,7 @@ def test_pods_without_drafter_keep_their_pinned_verifier(tuner: Any) -> None:
 
 def test_pods_in_hard_off_stay_as_they_are_when_the_next_pair_does_not_fit(tuner: Any) -> None:
     cluster = serving(spec=replace(PAIRED, speculation=Speculation(off_policy=OffPolicy.HARD)))
-    tuner.remove(in_force(cluster))
+    tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     cluster.roll()
     cluster.settle()

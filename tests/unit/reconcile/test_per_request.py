@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.unit.reconcile.reporting import MINE, NEWER, tell
-from tests.unit.reconcile.scripted import Tuner, in_force, removed
+from tests.unit.reconcile.scripted import Tuner, active_table, removed
 from tests.unit.reconcile.worlds import SPEC, Cluster, applies, observed, settled
 
 from speculative_operator.api.status import Status
@@ -174,7 +174,7 @@ def test_it_waits_with_the_table_while_pods_run_without_a_drafter(tuner: Tuner) 
     cluster.forget()
     cluster.settle()
     assert cluster.status["speculation"]["tableVersion"] == version, "the Deployment remembers it"
-    tuner.bring_back(in_force(cluster))
+    tuner.bring_back(active_table(cluster))
     cluster.tick(observed(cluster, k=0))
     cluster.tick()
     assert cluster.table["perRequest"] is True

@@ -22,7 +22,7 @@ from tests.unit.reconcile.paired import (
     serving,
     told,
 )
-from tests.unit.reconcile.scripted import in_force
+from tests.unit.reconcile.scripted import active_table
 from tests.unit.reconcile.worlds import observed
 
 from speculative_operator.api.status import Status
@@ -337,7 +337,7 @@ def test_pods_of_which_nothing_is_known_are_left_alone(what: Callable[[Paired], 
 
 def test_a_drafter_that_was_taken_away_comes_back_as_the_spec_has_it(tuner: Any) -> None:
     cluster = serving(spec=replace(PAIRED, speculation=Speculation(off_policy=OffPolicy.HARD)))
-    tuner.remove(in_force(cluster))
+    tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     cluster.roll()
     cluster.settle()
@@ -345,7 +345,7 @@ def test_a_drafter_that_was_taken_away_comes_back_as_the_spec_has_it(tuner: Any)
     garbled(cluster)
     ticks(cluster)
     assert cluster.deployment["spec"]["template"] == template
-    tuner.bring_back(in_force(cluster))
+    tuner.bring_back(active_table(cluster))
     cluster.tick(observed(cluster))
     cluster.tick()
     args = cluster.engine_args

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.scripted import Tuner, in_force
+from tests.unit.reconcile.scripted import Tuner, active_table
 from tests.unit.reconcile.worlds import SPEC, Cluster, observed, remade, restart, settled, template
 
 from speculative_operator.domain import names
@@ -80,19 +80,19 @@ def test_a_change_survives_an_operator_killed_before_it_wrote_status(tuner: Tune
     cluster.settle()
     assert template(cluster.children["Deployment", "demo"]) == rolled
     assert cluster.templates == 2
-    assert in_force(cluster) == wanted
+    assert active_table(cluster) == wanted
     assert cluster.status["speculation"]["tableVersion"] == unsaid["speculation"]["tableVersion"] + 1
 
 
 def test_a_change_that_was_never_applied_is_forgotten(tuner: Tuner) -> None:
     """Killed, or refused by the API server, before the Deployment was written: pods and status agree on the old one."""
     cluster = settled(spec=SGLANG)
-    old = in_force(cluster)
+    old = active_table(cluster)
     change(tuner)
     assert cluster.look(observed(cluster)).actions
     cluster.forget()
     cluster.settle()
-    assert (in_force(cluster), cluster.templates) == (old, 1)
+    assert (active_table(cluster), cluster.templates) == (old, 1)
 
 
 def test_a_hand_edited_file_is_put_back() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.reconcile.scripted import Tuner, in_force
+from tests.unit.reconcile.scripted import Tuner, active_table
 from tests.unit.reconcile.worlds import observed, reasons, settled
 
 from speculative_operator.domain.reasons import EXPLANATIONS, Reason
@@ -15,7 +15,7 @@ OUT = {"reason": Reason.TARGET_OUT_OF_REACH, "message": BEST}
 def test_a_target_out_of_reach_is_told_once_and_stays_said(tuner: Tuner) -> None:
     cluster = settled()
     cluster.tick(observed(cluster))
-    other = KTable.constant(1 if in_force(cluster).k_at(1) != 1 else 2, 256)
+    other = KTable.constant(1 if active_table(cluster).k_at(1) != 1 else 2, 256)
     tuner.wishes += [OUT | {"table": other, "changed": True}, OUT, OUT]
     outcome = cluster.tick(observed(cluster))
     assert reasons(outcome).count(Reason.TARGET_OUT_OF_REACH) == 1

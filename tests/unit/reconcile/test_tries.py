@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.reconcile.releases import give_payload
-from tests.unit.reconcile.scripted import HARD, Tuner, in_force
+from tests.unit.reconcile.scripted import HARD, Tuner, active_table
 from tests.unit.reconcile.worlds import Cluster, applies, observed, settled
 
 from speculative_operator.domain.actions import PokePod
@@ -137,7 +137,7 @@ def test_nothing_is_tried_where_the_tuner_may_change_nothing(tuner: Tuner) -> No
 
 def test_pods_without_a_drafter_return_to_a_table_without_tries(tuner: Tuner) -> None:
     cluster = trying(tuner, spec=HARD)
-    tuner.remove(in_force(cluster))
+    tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     assert "tries" not in cluster.status["speculation"]
 
@@ -164,7 +164,7 @@ def test_a_pod_behind_by_tries_alone_runs_the_table_in_force(tuner: Tuner) -> No
 
 def test_a_table_that_a_release_before_had_on_trial_is_not_kept(tuner: Tuner) -> None:
     cluster = settled()
-    base = in_force(cluster)
+    base = active_table(cluster)
     assert cluster.remembered is not None
     assert cluster.remembered["memory"]["table"] == base.rows()
     cluster.status["speculation"] |= {"state": "Probing", "table": [[1, 256, 1]]}

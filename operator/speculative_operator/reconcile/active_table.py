@@ -34,7 +34,7 @@ NO_TABLE = "none"
 
 
 @dataclass(frozen=True, slots=True)
-class InForce:
+class ActiveTable:
     """The active table, which pods run or are about to run.
 
     Its version grows by one with every change, over restarts too: with a new table, with the speculator's removal and
@@ -52,7 +52,7 @@ class InForce:
     """True when the evidence gathered so far belongs to another pair."""
     hard_off: bool = False
     """True when the tuner has pods run without a speculator."""
-    tries: tuple[Trial, ...] = ()
+    trials: tuple[Trial, ...] = ()
     """The trials that pods may run while the table is active."""
     rows_version: int = 0
     """Version that brought the table, where later versions have changed only the trials; else 0."""
@@ -62,7 +62,7 @@ class InForce:
     """True in the reconcile in which pods go back to what they were before a rollout that failed."""
 
     @property
-    def shown(self) -> str:
+    def text(self) -> str:
         """The table that pods run, for people."""
         return NO_TABLE if self.table is None or self.hard_off else str(self.table)
 
@@ -71,10 +71,10 @@ class InForce:
         """The oldest version with this table: pods with an older one run another table."""
         return self.rows_version or self.version
 
-    def with_tries(self, tries: tuple[Trial, ...]) -> InForce:
-        """The next version: the same table, with other tries."""
+    def with_trials(self, trials: tuple[Trial, ...]) -> ActiveTable:
+        """The next version: the same table, with other trials."""
         return replace(
-            self, version=self.version + 1, rows_version=self.least_version, tries=tries, before=self.table,
+            self, version=self.version + 1, rows_version=self.least_version, trials=trials, before=self.table,
             why=Reason.TRIES_CHANGED,
         )  # fmt: skip
 
@@ -87,11 +87,11 @@ class _Change:
     version: int
     hard_off: bool = False
     per_request: bool = False
-    tries: tuple[Trial, ...] = ()
+    trials: tuple[Trial, ...] = ()
     rows_version: int = 0
 
 
-def table_in_force(world: World, spec: ResolvedSpec, policy: Policy, same: Collection[str] = ()) -> InForce:
+def active_table(world: World, spec: ResolvedSpec, policy: Policy, same: Collection[str] = ()) -> ActiveTable:
     """The table of the last reconcile, made to fit the spec as it is now.
 
     A new pair, and a table that the engine can no longer express, start from the prior again; in mode Static the spec
@@ -104,12 +104,14 @@ def table_in_force(world: World, spec: ResolvedSpec, policy: Policy, same: Colle
     last = _last(world, spec, policy, own)
     table, version = last.table, last.version
     if spec.paused:
-        return InForce(table, version, hard_off=last.hard_off, per_request=last.per_request)
+        return ActiveTable(table, version, hard_off=last.hard_off, per_request=last.per_request)
     old_pair = text(world.status, "pair", "hash")
     fresh = bool(old_pair) and old_pair != pair_hash(spec) and old_pair not in same
     before = None if last.hard_off else table
     if not spec.speculates or policy.knobs.actuator is Actuator.NONE:
-        return InForce(None, version, before=before, why=Reason.DISABLED if table is not None else None, fresh=fresh)
+        return ActiveTable(
+            None, version, before=before, why=Reason.DISABLED if table is not None else None, fresh=fresh
+        )
     hard_off = last.hard_off and not fresh and may_hard_off(policy)
     left = tables.last_of(world, own) if not hard_off and policy.knobs.actuator is Actuator.LIVE else None
     if left is not None:
@@ -118,14 +120,14 @@ def table_in_force(world: World, spec: ResolvedSpec, policy: Policy, same: Colle
     wanted = _wanted_table(table, policy, fresh and left is None)
     capped = per_request(spec, policy.knobs)
     if left is None and (wanted, hard_off, capped) == (table, last.hard_off, last.per_request):
-        found = InForce(
-            table, version, fresh=fresh, hard_off=hard_off, per_request=capped, tries=last.tries,
+        found = ActiveTable(
+            table, version, fresh=fresh, hard_off=hard_off, per_request=capped, trials=last.trials,
             rows_version=last.rows_version,
         )  # fmt: skip
-        tries = fit_trials(last.tries, wanted, policy) if not fresh else ()
-        return found if tries == last.tries else found.with_tries(tries)
+        trials = fit_trials(last.trials, wanted, policy) if not fresh else ()
+        return found if trials == last.trials else found.with_trials(trials)
     why = None if table is None and version == 0 else Reason.SPEC_CHANGED
-    return InForce(wanted, version + 1, before=before, why=why, fresh=fresh, hard_off=hard_off, per_request=capped)
+    return ActiveTable(wanted, version + 1, before=before, why=why, fresh=fresh, hard_off=hard_off, per_request=capped)
 
 
 def may_hard_off(policy: Policy) -> bool:
@@ -177,12 +179,12 @@ def _from_config(world: World, spec: ResolvedSpec, last: _Change, own: Collectio
     config = tables.config_name(world, spec, own)
     claim = tables.claim_in(world, config, last.version)
     if claim is None:
-        tries = tables.tries_in(world, config, last.version, last.table) if last.table and not last.hard_off else ()
-        return replace(last, tries=tries)
+        trials = tables.trials_in(world, config, last.version, last.table) if last.table and not last.hard_off else ()
+        return replace(last, trials=trials)
     same = (claim.table, claim.per_request) == (last.table, last.per_request) and not last.hard_off
     rows_version = (last.rows_version or last.version) if same else 0
     return _Change(
-        claim.table, claim.version, per_request=claim.per_request, tries=claim.tries, rows_version=rows_version
+        claim.table, claim.version, per_request=claim.per_request, trials=claim.trials, rows_version=rows_version
     )
 
 
