@@ -23,8 +23,8 @@ from speculative_operator.engines.base import Engine, EngineContainer
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import catalogue_of
 from speculative_operator.reconcile.caps import per_request
+from speculative_operator.reconcile.desired import choose_strategy
 from speculative_operator.reconcile.room import Room
-from speculative_operator.reconcile.strategy import choose
 from speculative_operator.render import Capabilities, RenderInput, render
 from speculative_operator.render.targets import target_of
 
@@ -83,7 +83,7 @@ class Case:
                 per_request=per_request(self.spec, self.knobs),
                 capabilities=capabilities,
                 canary=self.more.get("canary", ""),
-                strategy=choose(self.spec, Room(self.more["room"]) if "room" in self.more else None),
+                strategy=choose_strategy(self.spec, Room(self.more["room"]) if "room" in self.more else None),
             )
         )
         target = target_of(self.spec)

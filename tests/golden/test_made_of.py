@@ -22,8 +22,8 @@ from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile import upgrade
 from speculative_operator.reconcile.active_table import ActiveTable
 from speculative_operator.reconcile.deciding import policy_of
-from speculative_operator.reconcile.effective import unpinned
-from speculative_operator.reconcile.found import engine_as_made
+from speculative_operator.reconcile.pinning import unpinned
+from speculative_operator.reconcile.running_engine import engine_as_made
 from speculative_operator.reconcile.verdicts import tuner_facts
 from speculative_operator.render.hashing import digest, manifest_hash
 from speculative_operator.render.labels import pair_hash

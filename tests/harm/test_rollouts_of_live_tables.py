@@ -27,8 +27,8 @@ from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy, Sp
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile import deciding, tick
-from speculative_operator.reconcile.found import AS_IN_SPEC, without_live_tables
 from speculative_operator.reconcile.room import Room
+from speculative_operator.reconcile.running_engine import AS_IN_SPEC, without_live_tables
 
 STALLED = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
 

@@ -22,8 +22,8 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DailyWindow, DeploymentSpec, OffPolicy, RolloutStrategy, Tuning
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile import deciding
+from speculative_operator.reconcile.desired import NEW_FIRST, RECREATE
 from speculative_operator.reconcile.room import Room
-from speculative_operator.reconcile.strategy import NEW_FIRST, RECREATE
 
 SECONDS = 60.0
 """Length of a window: two hours are 120 of them."""

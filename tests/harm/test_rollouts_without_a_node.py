@@ -10,7 +10,7 @@ from typing import Any, cast
 from tests.unit.reconcile.worlds import SPEC
 
 from speculative_operator.domain.spec import RolloutStrategy
-from speculative_operator.reconcile.strategy import NEW_FIRST, choose
+from speculative_operator.reconcile.desired import NEW_FIRST, choose_strategy
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.room import Room
 
@@ -31,4 +31,4 @@ async def test_no_pod_ends_for_a_pod_that_no_node_could_run() -> None:
     room = await Room(cast("Kube", NoNode()), lambda: 0.0, everywhere=True).fits(("ns", "a"), TEMPLATE, waits=True)
     for asked in (RolloutStrategy.AUTO, RolloutStrategy.ROLLING_UPDATE):
         for replicas in (1, 2):
-            assert choose(replace(SPEC, replicas=replicas, rollout_strategy=asked), room) == NEW_FIRST
+            assert choose_strategy(replace(SPEC, replicas=replicas, rollout_strategy=asked), room) == NEW_FIRST

@@ -61,17 +61,17 @@ ONLY_IN = {
 
 WINGS = {
     "observed": {
-        "formats", "quantities", "world", "pods", "rollout", "room", "series", "startup",
-        "inference_service", "leader_worker_set", "llm_inference_service", "route", "targets", "found", "drift",
+        "formats", "world", "pods", "room", "series", "startup",
+        "kserve", "route", "targets", "running_engine", "drift",
     },
     "pair": {
-        "records", "effective", "revisions", "rendering", "formerly", "running", "verdicts", "jobs", "arrival",
+        "records", "pinning", "rendering", "formerly", "verdicts", "jobs", "arrival",
         "stages", "choices", "pairing", "picked", "picking",
     },
     "table": {"tables", "caps", "active_table", "own_rollouts", "deciding"},
-    "children": {"strategy", "desired", "plan", "upgrade", "privileges"},
+    "children": {"desired", "plan", "upgrade", "privileges"},
     "report": {
-        "view", "engine_report", "conditions", "figures", "history", "tuning", "status", "events", "refusal", "turn",
+        "view", "engine_report", "conditions", "figures", "tuning", "status", "events", "turn",
         "notes",
     },
     "steps": {"tick", "__init__"},

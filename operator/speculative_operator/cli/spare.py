@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from speculative_operator.cli.cluster import Object
 from speculative_operator.cli.looks import GOOD, Found, Look, full_name
-from speculative_operator.reconcile.quantities import quantity
+from speculative_operator.reconcile.formats import quantity
 from speculative_operator.reconcile.room import request_of
 
 

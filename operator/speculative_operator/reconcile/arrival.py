@@ -19,8 +19,8 @@ from speculative_operator.domain.reading import mapping, mappings, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import EMPTY_DIR, Cache, Medium, Scheme
 from speculative_operator.reconcile import formats
+from speculative_operator.reconcile.formats import quantity
 from speculative_operator.reconcile.jobs import explain_error
-from speculative_operator.reconcile.quantities import quantity
 
 MARGIN_SHARE, LEAST_MARGIN = 100, 16 << 20
 """Free space that a cache needs beside the weights, as `weights.disk` demands: a hundredth of their size, and at least

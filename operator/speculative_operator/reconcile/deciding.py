@@ -28,7 +28,7 @@ from speculative_operator.reconcile.own_rollouts import (
     propose,
     takes_rollout,
 )
-from speculative_operator.reconcile.rollout import Rollout
+from speculative_operator.reconcile.pods import Rollout
 from speculative_operator.reconcile.world import World
 from speculative_operator.tuner import Memory, decide
 from speculative_operator.tuner.allowed import fit_trials

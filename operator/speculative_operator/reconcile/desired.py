@@ -11,9 +11,11 @@ from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.reading import mapping, text
 from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.resolved import ResolvedSpec
+from speculative_operator.domain.spec import DeploymentSpec, RolloutStrategy
 from speculative_operator.engines.base import Engine
-from speculative_operator.reconcile import formerly, own_rollouts, rendering, route, startup, strategy
+from speculative_operator.reconcile import formerly, own_rollouts, rendering, route, startup
 from speculative_operator.reconcile.active_table import ActiveTable
+from speculative_operator.reconcile.pods import has_other_scaler
 from speculative_operator.reconcile.rendering import (
     ResolvedInput,
     container_table,
@@ -22,7 +24,7 @@ from speculative_operator.reconcile.rendering import (
     with_helper,
     with_size,
 )
-from speculative_operator.reconcile.rollout import has_other_scaler
+from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.tables import Leaving, config_name
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import resolved, table_config
@@ -118,12 +120,12 @@ def _strategy(world: World, active: ActiveTable, owned: bool) -> Mapping[str, An
     end its serving pods at once."""
     if active.undone:
         found = mapping(world.deployment, "spec", "strategy")
-        return next((one for one in strategy.EVERY if one == found), strategy.NEW_FIRST)
+        return next((one for one in EVERY if one == found), NEW_FIRST)
     last = own_rollouts.read(world.status).last
     ours = last is not None and (last.version, last.generation) == (active.version, world.spec.generation)
     if ours and last is not None and last.keeps_capacity:
-        return strategy.NEW_FIRST
-    return strategy.choose(world.spec, world.room, owns_replicas=owned)
+        return NEW_FIRST
+    return choose_strategy(world.spec, world.room, owns_replicas=owned)
 
 
 def _keep_inputs(
@@ -162,7 +164,7 @@ def _keep_strategy(
     The operator looks for room only when pods are about to be replaced, and only then does the choice matter.
     """
     applied = text(world.deployment, "metadata", "annotations", names.ANNOTATION_HASH)
-    possible = strategy.possible(inp.spec)
+    possible = possible_strategies(inp.spec)
     if record is None:
         return formerly.keep_strategy(world, inp, manifests, applied, possible)
     if record.strategy not in possible:
@@ -170,3 +172,39 @@ def _keep_strategy(
     before = rendering.render_again(replace(inp, strategy=record.strategy), world.memo)
     made = text(find_deployment(before), "metadata", "annotations", names.ANNOTATION_HASH)
     return before if made == applied else manifests
+
+
+RECREATE: dict[str, Any] = {"type": "Recreate"}
+NEW_FIRST: dict[str, Any] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+OLD_FIRST: dict[str, Any] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+EVERY = (RECREATE, NEW_FIRST, OLD_FIRST)
+
+
+def choose_strategy(spec: DeploymentSpec, room: Room | None, *, owns_replicas: bool = True) -> dict[str, Any]:
+    """The Deployment's `spec.strategy`. `room`: for one more pod; None when unknown.
+
+    A new pod that waits for the accelerator of the pod it replaces waits for ever (kserve#4618). So, for `Auto`:
+
+    - known to be free for one more replica: the new pod comes first, serving never dips;
+    - would not fit even without the old one: likewise, for the old pod's end would help nobody;
+    - else with several replicas: one goes first, the others serve on;
+    - else: the only pod goes first. Serving pauses for one start, which no choice could avoid without a spare one.
+
+    An explicit RollingUpdate starts the new pod first, unless it is known that this would wait for ever. Where others
+    set the Deployment's replicas (`owns_replicas` False), the spec's say nothing: there may be many, and all at once
+    would go. A single one is replaced as by Recreate, and the strategy does not change with each step of theirs.
+    """
+    if spec.rollout_strategy is RolloutStrategy.RECREATE:
+        return RECREATE
+    if spec.rollout_strategy is RolloutStrategy.ROLLING_UPDATE:
+        return OLD_FIRST if room is Room.TAKEN else NEW_FIRST
+    if room in (Room.FREE, Room.NOWHERE):
+        return NEW_FIRST
+    return OLD_FIRST if spec.replicas > 1 or not owns_replicas else RECREATE
+
+
+def possible_strategies(spec: DeploymentSpec) -> tuple[dict[str, Any], ...]:
+    """Every strategy that `choose_strategy` may have chosen for `spec`, in whatever state the cluster was then."""
+    if spec.rollout_strategy is RolloutStrategy.RECREATE:
+        return (RECREATE,)
+    return EVERY if spec.rollout_strategy is RolloutStrategy.AUTO else (NEW_FIRST, OLD_FIRST)

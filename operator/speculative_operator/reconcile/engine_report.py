@@ -19,7 +19,7 @@ from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.base import Notice
 from speculative_operator.engines.matrix.version import parse
 from speculative_operator.reconcile.formats import timestamp
-from speculative_operator.reconcile.found import AS_IN_SPEC, engine_as_asked
+from speculative_operator.reconcile.running_engine import AS_IN_SPEC, engine_as_asked
 from speculative_operator.reconcile.view import View
 
 CERTAIN_SECONDS = 60.0

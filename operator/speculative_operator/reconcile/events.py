@@ -9,7 +9,7 @@ from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild
 from speculative_operator.domain.conditions import Truth
 from speculative_operator.domain.reading import mapping, mappings, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.reconcile.history import newest
+from speculative_operator.reconcile.figures import newest
 from speculative_operator.reconcile.world import Event
 
 NORMAL, WARNING = "Normal", "Warning"

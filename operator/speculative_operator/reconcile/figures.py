@@ -1,6 +1,9 @@
-"""`status.speculation`: the active table and the figures at the current load. Called by `status`.
+"""`status.speculation`, the active table and the figures at the current load, and `status.decisions`, its last changes.
+Called by `status`.
 
-Unknown figures are left out. Without a new observation the old figures stay, unless no pod is ready.
+Unknown figures are left out. Without a new observation the old figures stay, unless no pod is ready. Only decisions
+that changed the table, or would have in mode Recommend, are recorded; windows that confirm the table are not, nor are
+other trials with the same table: they change nothing that stays.
 """
 
 from __future__ import annotations
@@ -11,14 +14,14 @@ from typing import Any
 
 from speculative_operator.domain.decision import Estimate, Interval, State
 from speculative_operator.domain.observation import Observation, PodWindow
-from speculative_operator.domain.reading import mapping
-from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.reading import mapping, mappings, text
+from speculative_operator.domain.reasons import EXPLANATIONS, Reason
 from speculative_operator.domain.spec import DeploymentSpec, Mode
-from speculative_operator.domain.table import Trial
+from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.reconcile import formats
-from speculative_operator.reconcile.active_table import ON_TRIAL
+from speculative_operator.reconcile.active_table import NO_TABLE, ON_TRIAL, ActiveTable
 from speculative_operator.reconcile.engine_report import table_since
-from speculative_operator.reconcile.formats import timestamp
+from speculative_operator.reconcile.formats import moment, timestamp
 from speculative_operator.reconcile.view import View
 
 FIGURES = (
@@ -44,13 +47,13 @@ def speculation_status(view: View, old: Mapping[str, Any], now: float) -> dict[s
         "hardOff": view.active.hard_off or None,
         "perRequest": view.active.per_request or None,
         "rowsVersion": view.active.rows_version or None,
-        "tries": _show(view.active.trials),
+        "tries": _trials_text(view.active.trials),
     }
     moving = _moving(view, before)
     return {key: value for key, value in (block | moving).items() if value not in (None, "")}
 
 
-def _show(trials: tuple[Trial, ...]) -> str:
+def _trials_text(trials: tuple[Trial, ...]) -> str:
     """The trials in few words: neighbouring loads with the same K become one trial, with the larger share."""
     joined: list[Trial] = []
     for one in trials:
@@ -186,3 +189,74 @@ def _cost(spec: DeploymentSpec, estimate: Estimate, ready: int) -> float | None:
     if hourly is None or not rate or rate <= 0:
         return None
     return hourly * spec.accelerator.per_replica * ready / (rate * 3600.0) * 1000.0
+
+
+DECISIONS_KEPT = 10
+
+
+def decisions(view: View, old: Mapping[str, Any], now: float) -> list[dict[str, Any]]:
+    """The history with the change of this reconcile, if there was one. Only the newest entry has figures: those of ten
+    entries would make the status longer than anybody reads."""
+    before = [dict(entry) for entry in mappings(old, "decisions")]
+    entry = _entry(view, before, now)
+    if entry is None:
+        return before[:DECISIONS_KEPT]
+    return [entry, *({key: one[key] for key in one if key != "numbers"} for one in before[: DECISIONS_KEPT - 1])]
+
+
+def newest(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The last recorded change, or an empty map."""
+    return next(mappings(status, "decisions"), {})
+
+
+def _entry(view: View, before: list[dict[str, Any]], now: float) -> dict[str, Any] | None:
+    active, decision = view.active, view.decision
+    if view.changed and decision is not None:
+        tables = (_table_text(active.before), active.text)
+        return _record(now, *tables, decision.reason, decision.message) | _version(view) | _numbers(view)
+    if active.why not in (None, Reason.TRIES_CHANGED) and not active.hard_off:
+        tables = (_table_text(active.before), active.text)
+        return _record(now, *tables, active.why, _of_the_spec(active, active.why)) | _version(view)
+    if _newly_proposed(view, before) and decision is not None:
+        return _record(now, str(active.table), str(view.proposed), decision.reason, decision.message) | _numbers(view)
+    return None
+
+
+def _of_the_spec(active: ActiveTable, why: Reason) -> str:
+    if active.before is None or active.before != active.table:
+        return EXPLANATIONS[why]
+    return f"the same table, {'now' if active.per_request else 'no longer'} with caps by request"
+
+
+def _table_text(table: KTable | None) -> str:
+    return NO_TABLE if table is None else str(table)
+
+
+def _newly_proposed(view: View, before: list[dict[str, Any]]) -> bool:
+    if view.spec.speculation.mode is not Mode.RECOMMEND or view.proposed is None:
+        return False
+    last = before[0] if before else {}
+    return text(last, "reason") != Reason.RECOMMENDED.value or text(last, "to") != str(view.proposed)
+
+
+def _record(now: float, before: str, after: str, reason: Reason, message: str) -> dict[str, Any]:
+    return {
+        "time": moment(now),
+        "from": before[:4096],
+        "to": after[:4096],
+        "reason": reason.value,
+        "message": message[:1000],
+    }
+
+
+def _version(view: View) -> dict[str, Any]:
+    return {"tableVersion": view.active.version} if view.active.table is not None else {}
+
+
+def _numbers(view: View) -> dict[str, Any]:
+    if view.decision is None:
+        return {}
+    estimate = view.decision.estimate
+    every = numbers(estimate) | {"k": formats.number(estimate.k)}
+    found = {key: value for key, value in every.items() if value}
+    return {"numbers": found} if found else {}

@@ -21,7 +21,7 @@ from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.engines.base import Engine
 from speculative_operator.reconcile import rendering, startup
 from speculative_operator.reconcile.drift import first_difference, first_surplus
-from speculative_operator.reconcile.effective import FOLDER, VERSION_FOLDER, in_pods, untagged
+from speculative_operator.reconcile.pinning import FOLDER, VERSION_FOLDER, in_pods, untagged
 from speculative_operator.reconcile.rendering import ResolvedInput, find_deployment, with_budget, with_helper, with_size
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.hashing import manifest_hash

@@ -24,7 +24,7 @@ from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import formats
 from speculative_operator.reconcile.active_table import ActiveTable, may_hard_off
 from speculative_operator.reconcile.formats import timestamp
-from speculative_operator.reconcile.rollout import Rollout
+from speculative_operator.reconcile.pods import Rollout
 from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.tables import table_of
 from speculative_operator.reconcile.world import World

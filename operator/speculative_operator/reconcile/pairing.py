@@ -32,12 +32,18 @@ from speculative_operator.reconcile.choices import (
     from_template,
     homes,
     is_of,
+    moved_notices,
+    moves,
+    not_followed_notice,
+    not_known_notice,
     record,
+    running_pair,
     trusted_record,
     unread_pairing,
 )
-from speculative_operator.reconcile.effective import PairedSpec, former_pair, pin_models, unpinned
 from speculative_operator.reconcile.formats import timestamp
+from speculative_operator.reconcile.pinning import PairedSpec, former_pair, pin_models, unpinned
+from speculative_operator.reconcile.pods import read_rollout
 from speculative_operator.reconcile.records import (
     Failure,
     Known,
@@ -48,9 +54,6 @@ from speculative_operator.reconcile.records import (
     pack,
     wanted_of,
 )
-from speculative_operator.reconcile.revisions import moved_notices, moves, not_followed_notice, not_known_notice
-from speculative_operator.reconcile.rollout import read_rollout
-from speculative_operator.reconcile.running import running_pair
 from speculative_operator.reconcile.stages import Stage, Stages
 from speculative_operator.reconcile.verdicts import Judged
 from speculative_operator.reconcile.world import World

@@ -25,8 +25,7 @@ from speculative_operator.engines.picking import Key, choose, hindrance, key_of,
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import REMEDY, Choice, Match
 from speculative_operator.reconcile import jobs, records, verdicts
-from speculative_operator.reconcile.choices import Pairing, compares, record
-from speculative_operator.reconcile.effective import unpinned
+from speculative_operator.reconcile.choices import Pairing, compares, record, running_pair, running_versions
 from speculative_operator.reconcile.pairing import pairing_of
 from speculative_operator.reconcile.picked import (
     LONGEST_WHY,
@@ -39,8 +38,8 @@ from speculative_operator.reconcile.picked import (
     pick_of,
     to_status,
 )
+from speculative_operator.reconcile.pinning import unpinned
 from speculative_operator.reconcile.records import Known
-from speculative_operator.reconcile.running import running_pair, running_versions
 from speculative_operator.reconcile.stages import Stage
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import RenderError

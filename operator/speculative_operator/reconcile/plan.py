@@ -17,8 +17,7 @@ from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import Target
 from speculative_operator.reconcile.desired import Desired, ReadBy
 from speculative_operator.reconcile.drift import first_difference, first_surplus
-from speculative_operator.reconcile.pods import Pod, configs_of
-from speculative_operator.reconcile.rollout import Rollout
+from speculative_operator.reconcile.pods import Pod, Rollout, configs_of
 from speculative_operator.reconcile.route import KIND as HTTP_ROUTE
 from speculative_operator.reconcile.route import canary
 from speculative_operator.reconcile.world import World

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from speculative_operator.domain.reading import at, items, mapping, mappings, text
-from speculative_operator.reconcile.quantities import quantity
+from speculative_operator.reconcile.formats import quantity
 
 Amounts = Mapping[str, Decimal]
 """Name of a resource -> its amount."""

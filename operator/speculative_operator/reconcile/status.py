@@ -15,9 +15,8 @@ from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.conditions import serving_conditions, stamp
 from speculative_operator.reconcile.engine_report import engine_notices, engine_status
-from speculative_operator.reconcile.figures import FIGURES, speculation_status
+from speculative_operator.reconcile.figures import FIGURES, decisions, speculation_status
 from speculative_operator.reconcile.formats import LONGEST_MESSAGE
-from speculative_operator.reconcile.history import decisions
 from speculative_operator.reconcile.picked import PickView
 from speculative_operator.reconcile.records import source_text
 from speculative_operator.reconcile.tuning import tuning_conditions

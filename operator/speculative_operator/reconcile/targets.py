@@ -1,5 +1,9 @@
 """Translates between `tick` and the targets: `tick` is given the workload as a Deployment in place of the objects that
-stand for it, and its actions on the workload become actions on these objects. Used by `tick`."""
+stand for it, and its actions on the workload become actions on these objects. Used by `tick`.
+
+LWS reports groups: one is ready once all of its pods are. It knows no deadline, so the operator holds the time since
+which groups make progress against its own.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +14,95 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild
 from speculative_operator.domain.conditions import Condition, Truth
-from speculative_operator.domain.reading import mapping, mappings, text
+from speculative_operator.domain.reading import at, mapping, mappings, seconds_of, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.domain.spec import DeploymentSpec, Target
+from speculative_operator.domain.spec import DeploymentSpec, EngineType, Target
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile import inference_service, leader_worker_set, llm_inference_service
-from speculative_operator.reconcile.rollout import Rollout
+from speculative_operator.reconcile import kserve
+from speculative_operator.reconcile.kserve import Objects
+from speculative_operator.reconcile.pods import Rollout
 from speculative_operator.reconcile.world import World
-from speculative_operator.render.leader_worker_set import SET
+from speculative_operator.render.leader_worker_set import SET, strategy_of
 from speculative_operator.render.targets import TARGETS, target_of
 
-Objects = Mapping[tuple[str, str], Mapping[str, Any]]
+
+def read_group(spec: DeploymentSpec, objects: Objects, now: float) -> Mapping[str, Any] | None:
+    """The workload as a Deployment; None where there is no LeaderWorkerSet."""
+    key = (SET, names.group(spec.name))
+    found, stranger = objects.get(key), kserve.stranger_among(spec, objects, (key,))
+    if found is None or stranger is not None:
+        return stranger
+    seconds = kserve.deadline_of(found)
+    rolling = mapping(found, "spec", "rolloutStrategy", "rollingUpdateConfiguration")
+    body = {
+        "replicas": at(found, "spec", "replicas"),
+        "strategy": strategy_of(rolling.get("maxSurge"), rolling.get("maxUnavailable")),
+        "progressDeadlineSeconds": seconds,
+        "template": mapping(found, "spec", "leaderWorkerTemplate", "leaderTemplate"),
+    }
+    workload = kserve.workload_of(spec, mapping(found, "metadata"), body)
+    return {**workload, "status": _group_status(found, seconds, now)}
+
+
+def _group_status(found: Mapping[str, Any], seconds: int, now: float) -> dict[str, Any]:
+    ready = whole(found, "status", "readyReplicas")
+    return {
+        **{key: whole(found, "status", key) for key in ("observedGeneration", "replicas", "updatedReplicas")},
+        "readyReplicas": ready,
+        "availableReplicas": ready,
+        "conditions": list(_group_conditions(found, seconds, now)),
+    }
+
+
+def _group_conditions(found: Mapping[str, Any], seconds: int, now: float) -> Iterator[dict[str, str]]:
+    """The conditions of the LeaderWorkerSet in the words of a Deployment."""
+    for one in mappings(found, "status", "conditions"):
+        stamp = text(one, "lastTransitionTime")
+        if text(one, "status") != "True":
+            continue
+        if text(one, "type") == "Available":
+            yield {"type": "Progressing", "reason": "NewReplicaSetAvailable", "lastUpdateTime": stamp}
+        since = seconds_of(stamp)
+        if text(one, "type") == "Progressing" and since is not None and now >= since + seconds > since:
+            message = f"groups are not ready after {seconds} s: {text(one, 'message')}"
+            yield {"type": "Progressing", "reason": "ProgressDeadlineExceeded", "message": message}
+
+
+def _group_refusals(spec: DeploymentSpec) -> tuple[Condition, ...]:
+    """Why the engine cannot serve `spec` over several nodes; empty where it can."""
+    if spec.target is not Target.LEADER_WORKER_SET:
+        return ()
+    messages = _group_hindrances(spec)
+    return tuple(Condition(ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_BY_ENGINE, one) for one in messages)
+
+
+def _group_hindrances(spec: DeploymentSpec) -> Iterator[str]:
+    over = f"spec.nodes is {spec.nodes}"
+    if spec.engine.type is not EngineType.VLLM:
+        yield f"{over}, and only vLLM is served over several nodes: set spec.engine.type: {EngineType.VLLM}"
+        return
+    if spec.engine.compile_cache is not None:
+        yield f"{over}, and pods of several nodes compile different code: remove spec.engine.compileCache"
+    if spec.speculator is None or not spec.speculates:
+        return
+    stages, ranks = spec.verifier.pipeline_parallel_size, spec.verifier.tensor_parallel_size
+    if stages > 1:
+        yield (
+            f"{over} and spec.verifier.pipelineParallelSize is {stages}: with drafts, stages of vLLM may disagree on "
+            "what was accepted. Set tensorParallelSize to all accelerators of a replica and pipelineParallelSize: 1, "
+            "or speculation.mode: Disabled"
+        )
+    if spec.speculator.tensor_parallel_size not in (None, ranks):
+        yield (
+            f"{over} and spec.speculator.tensorParallelSize is {spec.speculator.tensor_parallel_size}: over several "
+            "nodes the speculator is split as the verifier is; remove it"
+        )
+
+
 _READERS: Mapping[Target, Callable[[DeploymentSpec, Objects, float], Mapping[str, Any] | None]] = {
-    Target.INFERENCE_SERVICE: inference_service.read,
-    Target.LLM_INFERENCE_SERVICE: llm_inference_service.read,
-    Target.LEADER_WORKER_SET: leader_worker_set.read,
+    Target.INFERENCE_SERVICE: kserve.read_service,
+    Target.LLM_INFERENCE_SERVICE: kserve.read_llm,
+    Target.LEADER_WORKER_SET: read_group,
 }
 """The reader of each target whose workload is no object itself."""
 
@@ -36,7 +114,7 @@ def with_workload(world: World, now: float) -> World:
         return world
     children, applied = (_with_workload(world.spec, one, now) for one in (world.children, world.applied))
     if world.spec.target is Target.LLM_INFERENCE_SERVICE:
-        world = replace(world, pods=tuple(map(llm_inference_service.with_labels, world.pods)))
+        world = replace(world, pods=tuple(map(kserve.with_labels, world.pods)))
     pods = tuple(_with_engine(pod, target_of(world.spec).container) for pod in world.pods)
     return replace(world, children=children, applied=applied, pods=pods)
 
@@ -71,7 +149,7 @@ def _workload_name(name: str, kind: str) -> str:
 
 def _with_workload(spec: DeploymentSpec, objects: Objects, now: float) -> Objects:
     found = _READERS[spec.target](spec, objects, now)
-    parts = (*inference_service.parts(spec.name), *llm_inference_service.parts(spec.name))
+    parts = (*kserve.parts(spec.name), *kserve.llm_parts(spec.name))
     hidden = {*parts, ("Deployment", names.child(spec.name))}
     others = {key: one for key, one in objects.items() if key not in hidden}
     return others if found is None else {**others, ("Deployment", names.child(spec.name)): found}
@@ -120,7 +198,7 @@ def refusals(world: World) -> tuple[Condition, ...]:
             "spec.target back, and create a second object for the other target"
         )
     else:
-        return leader_worker_set.refusals(world.spec)
+        return _group_refusals(world.spec)
     return (Condition(ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_TARGET, message),)
 
 

@@ -39,20 +39,35 @@ from speculative_operator.reconcile.active_table import ActiveTable, active_tabl
 from speculative_operator.reconcile.caps import unused_notices
 from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, restore_memory
 from speculative_operator.reconcile.desired import Desired, desired_children
-from speculative_operator.reconcile.effective import PairedSpec
 from speculative_operator.reconcile.events import events
 from speculative_operator.reconcile.figures import estimate_of
-from speculative_operator.reconcile.found import engine_as_found, engine_as_made, without_live_tables
 from speculative_operator.reconcile.jobs import claim, of_jobs, unused_cache_notices
 from speculative_operator.reconcile.own_rollouts import permission_of
 from speculative_operator.reconcile.pairing import pairing_of
 from speculative_operator.reconcile.picking import pass_over_misfits, picking_of, settle
+from speculative_operator.reconcile.pinning import PairedSpec
 from speculative_operator.reconcile.plan import Plan, follow_route, keep_pods, plan, repairs_of_group, replaces, rolls
-from speculative_operator.reconcile.pods import configs_of, first_ended_by_probe, read_pods
-from speculative_operator.reconcile.refusal import invalid, refusals, without_unknown_method
-from speculative_operator.reconcile.rollout import Rollout, read_rollout, scaling_notices
+from speculative_operator.reconcile.pods import (
+    Rollout,
+    configs_of,
+    first_ended_by_probe,
+    read_pods,
+    read_rollout,
+    scaling_notices,
+)
+from speculative_operator.reconcile.running_engine import engine_as_found, engine_as_made, without_live_tables
 from speculative_operator.reconcile.status import make_status
-from speculative_operator.reconcile.turn import Look, Turn, pair_view, picked_view, render_problem, stay
+from speculative_operator.reconcile.turn import (
+    Look,
+    Turn,
+    invalid,
+    pair_view,
+    picked_view,
+    refusals,
+    render_problem,
+    stay,
+    without_unknown_method,
+)
 from speculative_operator.reconcile.verdicts import tuner_facts
 from speculative_operator.reconcile.view import View
 from speculative_operator.reconcile.world import Event, Outcome, World

@@ -24,10 +24,9 @@ from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import startup
 from speculative_operator.reconcile.active_table import ActiveTable
 from speculative_operator.reconcile.drift import first_difference, first_surplus
-from speculative_operator.reconcile.effective import PairedSpec
+from speculative_operator.reconcile.pinning import PairedSpec
 from speculative_operator.reconcile.plan import Plan, replaces
-from speculative_operator.reconcile.pods import configs_of, read_pods
-from speculative_operator.reconcile.rollout import Rollout
+from speculative_operator.reconcile.pods import Rollout, configs_of, read_pods
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.hashing import digest
 from speculative_operator.render.labels import pair_hash

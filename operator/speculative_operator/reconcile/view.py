@@ -15,8 +15,7 @@ from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.active_table import ActiveTable
 from speculative_operator.reconcile.picked import PickView
-from speculative_operator.reconcile.pods import Pod
-from speculative_operator.reconcile.rollout import Rollout
+from speculative_operator.reconcile.pods import Pod, Rollout
 from speculative_operator.reconcile.tables import Leaving
 from speculative_operator.tuner.quorum import Sight
 

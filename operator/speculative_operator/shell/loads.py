@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from speculative_operator.reconcile.running import folders
+from speculative_operator.reconcile.choices import folders
 from speculative_operator.shell.resources import DEPLOYMENT
 
 _NOTHING: tuple[str, frozenset[str]] = "", frozenset()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from speculative_operator.domain import names
 from speculative_operator.reconcile.drift import first_difference, first_surplus
-from speculative_operator.reconcile.quantities import quantity
+from speculative_operator.reconcile.formats import quantity
 
 CONTAINER = {
     "name": "engine",

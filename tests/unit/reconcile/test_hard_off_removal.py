@@ -30,8 +30,8 @@ from speculative_operator.domain.spec import (
     Speculation,
 )
 from speculative_operator.domain.table import KTable
+from speculative_operator.reconcile.desired import NEW_FIRST
 from speculative_operator.reconcile.status import should_write
-from speculative_operator.reconcile.strategy import NEW_FIRST
 
 
 def test_pods_roll_to_what_mode_off_makes_of_them(tuner: Tuner) -> None:

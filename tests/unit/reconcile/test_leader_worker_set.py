@@ -24,8 +24,8 @@ from speculative_operator.domain.spec import (
     Speculation,
     Target,
 )
+from speculative_operator.reconcile.desired import NEW_FIRST, OLD_FIRST, RECREATE
 from speculative_operator.reconcile.room import Room
-from speculative_operator.reconcile.strategy import NEW_FIRST, OLD_FIRST, RECREATE
 from speculative_operator.render import Capabilities
 from speculative_operator.render.leader_worker_set import steps, strategy_of
 

@@ -45,7 +45,7 @@ from speculative_operator.domain.spec import (
 )
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile.found import engine_as_asked
+from speculative_operator.reconcile.running_engine import engine_as_asked
 from speculative_operator.render import Capabilities
 
 HUB = ModelSource(Scheme.HF, "Qwen/Qwen3-8B")

@@ -430,7 +430,7 @@ def test_a_pair_on_its_way_leaves_pods_as_they_are_and_rolls_once() -> None:
 
 def test_hard_off_brings_the_verifier_alone_and_mode_off_then_replaces_none() -> None:
     from speculative_operator.domain.resolved import resolve
-    from speculative_operator.reconcile.effective import pin_models
+    from speculative_operator.reconcile.pinning import pin_models
     from speculative_operator.reconcile.records import Known
     from speculative_operator.render.bringing import bringing
     from speculative_operator.render.inputs import RenderInput

@@ -22,9 +22,9 @@ from speculative_operator.domain.spec import (
     Speculator,
 )
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile.refusal import invalid
 from speculative_operator.reconcile.status import should_write
 from speculative_operator.reconcile.tick import tick
+from speculative_operator.reconcile.turn import invalid
 
 SLOW = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 WORDS = st.sampled_from(

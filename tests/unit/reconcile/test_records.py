@@ -14,8 +14,8 @@ from speculative_operator.domain.artifact import ModelFacts, Pin, WeightFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import Method, Mode, ModelSource, Scheme, Speculator, Weights
-from speculative_operator.reconcile.effective import former_pair, pin_models
 from speculative_operator.reconcile.formats import duration, size
+from speculative_operator.reconcile.pinning import former_pair, pin_models
 from speculative_operator.reconcile.records import (
     Failure,
     Known,

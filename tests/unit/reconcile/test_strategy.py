@@ -7,8 +7,8 @@ import pytest
 from tests.unit.reconcile.worlds import SPEC
 
 from speculative_operator.domain.spec import RolloutStrategy
+from speculative_operator.reconcile.desired import NEW_FIRST, OLD_FIRST, RECREATE, choose_strategy, possible_strategies
 from speculative_operator.reconcile.room import Room
-from speculative_operator.reconcile.strategy import NEW_FIRST, OLD_FIRST, RECREATE, choose, possible
 
 AUTO, ROLLING, RECREATED = RolloutStrategy.AUTO, RolloutStrategy.ROLLING_UPDATE, RolloutStrategy.RECREATE
 
@@ -34,18 +34,18 @@ AUTO, ROLLING, RECREATED = RolloutStrategy.AUTO, RolloutStrategy.ROLLING_UPDATE,
 )
 def test_choice(asked: RolloutStrategy, replicas: int, room: Room | None, expected: dict[str, Any]) -> None:
     spec = replace(SPEC, rollout_strategy=asked, replicas=replicas)
-    assert choose(spec, room) == expected
+    assert choose_strategy(spec, room) == expected
 
 
 @pytest.mark.parametrize("asked", list(RolloutStrategy))
 def test_whatever_is_chosen_is_possible(asked: RolloutStrategy) -> None:
     for replicas in (0, 1, 5):
         spec = replace(SPEC, rollout_strategy=asked, replicas=replicas)
-        assert all(choose(spec, room) in possible(spec) for room in (None, *Room))
+        assert all(choose_strategy(spec, room) in possible_strategies(spec) for room in (None, *Room))
 
 
 def test_no_strategy_waits_for_an_accelerator_that_is_not_there() -> None:
     for asked in RolloutStrategy:
         for replicas in (1, 2, 5):
-            chosen = choose(replace(SPEC, rollout_strategy=asked, replicas=replicas), Room.TAKEN)
+            chosen = choose_strategy(replace(SPEC, rollout_strategy=asked, replicas=replicas), Room.TAKEN)
             assert chosen.get("rollingUpdate", {}).get("maxSurge", 0) == 0

@@ -1,4 +1,5 @@
-"""The workload as an InferenceService, its ServingRuntime and KServe's Deployment have it. Used by `targets`.
+"""The workload as the objects of KServe have it: an InferenceService with its ServingRuntime, or an
+LLMInferenceService; and KServe's Deployment. Used by `targets`.
 
 What others have written stands beside what the operator applied, and is compared with nothing: the platform's webhooks
 add node selectors, tolerations, resources and storage. KServe's Deployment is only read.
@@ -22,6 +23,18 @@ from speculative_operator.render.inference_service import (
     SERVICE,
 )
 from speculative_operator.render.kserve import unescape
+from speculative_operator.render.llm_inference_service import (
+    ALL_AT_ONCE,
+    EXPOSED,
+    KIND,
+    OF_OBJECT,
+    OF_PODS,
+    PLATFORM,
+    container_as_rendered,
+)
+from speculative_operator.render.llm_inference_service import (
+    CONTAINER as LLM_CONTAINER,
+)
 
 Body = Mapping[str, Any]
 Objects = Mapping[tuple[str, str], Body]
@@ -35,7 +48,7 @@ def parts(name: str) -> tuple[tuple[str, str], ...]:
     return ((RUNTIME, name), (SERVICE, name), ("Deployment", names.kserve_deployment(name)))
 
 
-def read(spec: DeploymentSpec, objects: Objects, now: float) -> Body | None:
+def read_service(spec: DeploymentSpec, objects: Objects, now: float) -> Body | None:
     """The workload as a Deployment; None where there is no InferenceService."""
     runtime, service, made = (objects.get(part) for part in parts(spec.name))
     stranger = stranger_among(spec, objects, parts(spec.name)[:2])
@@ -163,3 +176,94 @@ def _failure(service: Body) -> str:
     """The last failure of the model that KServe reports; empty without one."""
     failure = at(service, "status", "modelStatus", "lastFailureInfo")
     return ": ".join(part for part in (text(failure, key) for key in ("reason", "message")) if part)
+
+
+def llm_parts(name: str) -> tuple[tuple[str, str], ...]:
+    """(kind, name) of each object that `read` looks at."""
+    return ((KIND, name), ("Deployment", names.kserve_llm_deployment(name)))
+
+
+def read_llm(spec: DeploymentSpec, objects: Objects, now: float) -> Body | None:
+    """The workload as a Deployment; None where there is no LLMInferenceService."""
+    service, made = (objects.get(part) for part in llm_parts(spec.name))
+    stranger = stranger_among(spec, objects, llm_parts(spec.name)[:1])
+    if service is None or stranger is not None:
+        return stranger
+    body = {
+        "replicas": at(service, "spec", "replicas"),
+        "strategy": _strategy(mapping(service, "spec", "rolloutStrategy")),
+        "progressDeadlineSeconds": deadline_of(service),
+        "template": {"metadata": _of_pods(service), "spec": _pod(service)},
+    }
+    workload = workload_of(spec, metadata_of(service, service), body)
+    workload = with_status(workload, made, service, now, _follows_llm)
+    status = workload["status"]
+    return {**workload, "status": {**status, "platform": status["platform"] or _wrong_scheme(spec, service)}}
+
+
+def _wrong_scheme(spec: DeploymentSpec, service: Body) -> str:
+    """A sentence where KServe calls the pods by another scheme than they answer by; empty where it does not, or names
+    no URL."""
+    own = f"://{names.kserve_llm_deployment(spec.name)}-workload-svc."
+    told = spec.inference_service
+    urls = [text(one, "url") for one in mappings(service, "status", "addresses")]
+    other = next((url for url in urls if own in url and not url.startswith(f"{told.scheme}:")), "")
+    asked = str(not told.tls).lower()
+    return other and f"it calls them at {other}, and they answer by {told.scheme}; set inferenceService.tls: {asked}"
+
+
+def with_labels(pod: Body) -> Body:
+    """A pod with the labels of the workload that KServe gave it as annotations."""
+    annotations = mapping(pod, "metadata", "annotations")
+    more = {key: annotations[key] for key in OF_PODS if key in annotations}
+    metadata = mapping(pod, "metadata")
+    return {**pod, "metadata": {**metadata, "labels": {**mapping(metadata, "labels"), **more}}}
+
+
+def _of_pods(service: Body) -> dict[str, Any]:
+    own, annotations = mapping(service, "metadata"), unescape(mapping(service, "spec", "annotations"))
+    exposed = {EXPOSED: "exposed"} if at(service, "spec", "router", "route") is not None else {}
+    return {
+        "labels": {
+            **{key: value for key, value in mapping(own, "labels").items() if key in OF_OBJECT},
+            **mapping(service, "spec", "labels"),
+            **{key: value for key, value in annotations.items() if key in OF_PODS},
+            **exposed,
+        },
+        "annotations": {
+            **{key: value for key, value in mapping(own, "annotations").items() if key.startswith(PLATFORM)},
+            **{key: value for key, value in annotations.items() if key not in OF_PODS},
+        },
+    }
+
+
+def _pod(service: Body) -> dict[str, Any]:
+    pod = unescape(mapping(service, "spec", "template"))
+    containers = [
+        container_as_rendered(one) if text(one, "name") == LLM_CONTAINER else one for one in items(pod, "containers")
+    ]
+    return {**pod, "containers": containers}
+
+
+def _strategy(found: Body) -> dict[str, Any]:
+    if not found:
+        return {}
+    return {"type": "Recreate"} if found == ALL_AT_ONCE else {"type": "RollingUpdate", "rollingUpdate": found}
+
+
+def _follows_llm(workload: Body, made: Body) -> bool:
+    """True where the Deployment's template is made of what the LLMInferenceService asks for now."""
+    wanted, found = mapping(workload, "spec", "template"), mapping(made, "spec", "template")
+    engine, asked = (
+        next((one for one in mappings(pod, "spec", "containers") if text(one, "name") == name), {})
+        for pod, name in ((found, LLM_CONTAINER), (wanted, names.CONTAINER))
+    )
+    annotations = {
+        **mapping(wanted, "metadata", "annotations"),
+        **{key: value for key, value in mapping(wanted, "metadata", "labels").items() if key in OF_PODS},
+    }
+    return starts_alike(engine, asked) and all(
+        text(found, "metadata", "annotations", key) == value
+        for key, value in annotations.items()
+        if not key.startswith(PLATFORM)
+    )
