@@ -40,6 +40,11 @@ def mappings(value: Any, *path: str) -> Iterator[Mapping[str, Any]]:
     return (item for item in items(value, *path) if isinstance(item, Mapping))
 
 
+def conditions_of(status: Any) -> dict[str, Mapping[str, Any]]:
+    """Type -> condition, of the list `conditions` in a status."""
+    return {text(one, "type"): one for one in mappings(status, "conditions")}
+
+
 def text(value: Any, *path: str) -> str:
     """The string below `path`, or an empty one."""
     found = at(value, *path)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from speculative_operator.domain.conditions import Condition, Truth
-from speculative_operator.domain.reading import mappings, text
+from speculative_operator.domain.reading import conditions_of, text
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.reconcile.formats import LONGEST_MESSAGE, timestamp
 from speculative_operator.reconcile.pods import first_ended_by_probe, first_trouble
@@ -38,7 +38,7 @@ def serving_conditions(view: View) -> tuple[Condition, ...]:
 
 def stamp(conditions: Iterable[Condition], old: Mapping[str, Any], generation: int, now: float) -> list[dict[str, Any]]:
     """Conditions as `status.conditions`, the time of transition kept where the status is the same as in `old`."""
-    before = {text(one, "type"): one for one in mappings(old, "conditions")}
+    before = conditions_of(old)
     return [_stamp(condition, before.get(condition.type, {}), generation, now) for condition in conditions]
 
 

@@ -54,10 +54,10 @@ class Desired:
     tables: tuple[ReadBy, ...] = ()
     """ConfigMaps of tables; the one for pods as the spec asks for them comes first."""
 
-    def find(self, kind: str, name: str) -> Mapping[str, Any] | None:
-        """The manifest of one child; None without it."""
-        wanted = (kind, name)
-        return next((one for one in self.manifests if (one["kind"], one["metadata"]["name"]) == wanted), None)
+    @property
+    def workload(self) -> Mapping[str, Any]:
+        """The manifest of the Deployment."""
+        return find_deployment(self.manifests)
 
 
 def desired_children(

@@ -7,8 +7,8 @@ from typing import Any
 
 from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild
 from speculative_operator.domain.conditions import Truth
-from speculative_operator.domain.reading import mapping, mappings, text, whole
-from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.domain.reading import conditions_of, mapping, mappings, text, whole
+from speculative_operator.domain.reasons import ConditionType, Reason, reason_of
 from speculative_operator.reconcile.figures import newest
 from speculative_operator.reconcile.world import Event
 
@@ -60,8 +60,7 @@ def events(old: Mapping[str, Any], new: Mapping[str, Any], actions: Sequence[Act
 
 
 def _transitions(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
-    before = {text(one, "type"): one for one in mappings(old, "conditions")}
-    after = {text(one, "type"): one for one in mappings(new, "conditions")}
+    before, after = conditions_of(old), conditions_of(new)
     of_pairs = {text(after.get(kind, {}), "reason") for kind in _OF_PAIRS}
     for kind in _WATCHED:
         event = _transition(before.get(kind, {}), after.get(kind, {}))
@@ -79,7 +78,7 @@ def _transitions(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Eve
 def _of_pair(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Event]:
     """One event for each new reason of a condition of the pair, and for each new way in which a pair does not fit;
     figures alone make no event. That a Job inspects the pair is told by PairCompatible, not again by WeightsReady."""
-    reason = _reason(after)
+    reason = reason_of(text(after, "reason"))
     if reason is None or reason in _NOT_LOOKED:
         return
     weights = text(after, "type") == ConditionType.WEIGHTS_READY.value
@@ -96,7 +95,7 @@ def _of_pair(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Ev
 
 def _transition(before: Mapping[str, Any], after: Mapping[str, Any]) -> Event | None:
     was, now = text(before, "status"), text(after, "status")
-    reason = _reason(after)
+    reason = reason_of(text(after, "reason"))
     if reason is None:
         return None
     message = f"{text(after, 'type')}={now}: {text(after, 'message')}"
@@ -123,14 +122,14 @@ def _pick_events(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Eve
 def _warning_events(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
     known = [(text(one, "reason"), text(one, "message")) for one in mappings(old, "warnings")]
     for one in mappings(new, "warnings"):
-        reason, message = _reason(one), text(one, "message")
+        reason, message = reason_of(text(one, "reason")), text(one, "message")
         if reason is not None and (reason.value, message) not in known:
             yield Event(NORMAL if reason in _HARMLESS else WARNING, reason, message)
 
 
 def _decision_events(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
     last = newest(new)
-    reason = _reason(last)
+    reason = reason_of(text(last, "reason"))
     if reason is None or last == newest(old):
         return
     version = whole(new, "speculation", "tableVersion")
@@ -147,7 +146,7 @@ def _leaving_events(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[
     """One event for each former pair whose pods get another table."""
     before = {text(one, "pair"): whole(one, "tableVersion") for one in mappings(old, "leaving")}
     for one in mappings(new, "leaving"):
-        pair, version, reason = text(one, "pair"), whole(one, "tableVersion"), _reason(one)
+        pair, version, reason = text(one, "pair"), whole(one, "tableVersion"), reason_of(text(one, "reason"))
         if reason is not None and before.get(pair, version) != version:
             message = f"table {version} for the pods of pair {pair}, which are being replaced: {one.get('table')}"
             yield Event(WARNING if reason is Reason.GUARD else NORMAL, reason, message, decision=True)
@@ -169,10 +168,3 @@ def _action_events(actions: Sequence[Action]) -> Iterator[Event]:
 
 def _name(action: ApplyChild) -> str:
     return f"{action.manifest['kind']} {action.manifest['metadata']['name']}"
-
-
-def _reason(condition: Mapping[str, Any]) -> Reason | None:
-    try:
-        return Reason(text(condition, "reason"))
-    except ValueError:
-        return None

@@ -11,7 +11,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.reading import at, is_controlled_by, items, mapping, mappings, seconds_of, text, whole
+from speculative_operator.domain.reading import (
+    at,
+    conditions_of,
+    is_controlled_by,
+    items,
+    mapping,
+    mappings,
+    seconds_of,
+    text,
+    whole,
+)
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render.inference_service import (
     CONTAINER,
@@ -164,7 +174,7 @@ def _url(service: Body) -> str:
 
 def _trouble(service: Body) -> str:
     """What keeps the InferenceService from being ready, in its own words; empty where nothing does."""
-    conditions = {text(one, "type"): one for one in mappings(service, "status", "conditions")}
+    conditions = conditions_of(mapping(service, "status"))
     ready = conditions.pop("Ready", {})
     if text(ready, "status") != "False":
         return ""

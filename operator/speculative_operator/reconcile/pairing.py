@@ -19,7 +19,7 @@ from zlib import crc32
 from speculative_operator.domain.actions import Action
 from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.jobs import JobSeen, Purpose
-from speculative_operator.domain.reading import mappings, text
+from speculative_operator.domain.reading import conditions_of, mappings
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import Cache, Scheme
@@ -266,8 +266,7 @@ class _Way:
         target = pin_models(self._spec, known, cache.home).pinned
         if target.weights.cache is None or not target.weights.cache.brought:
             return replace(ready, place="")
-        before = next((one for one in mappings(self._world.status, "conditions")
-                       if text(one, "type") == ConditionType.WEIGHTS_READY.value), {})  # fmt: skip
+        before = conditions_of(self._world.status).get(ConditionType.WEIGHTS_READY, {})
         found = arrival(cache, self._world.pods, self._pairs(known), self._world.arriving, before)
         deployment = self._world.deployment
         refusal = refusal_of_pods(cache, read_rollout(deployment, self._spec.replicas).refused)

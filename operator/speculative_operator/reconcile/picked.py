@@ -108,20 +108,8 @@ def pick_of(
     verifier = spec.verifier.source.uri
     if entry is None:
         return Pick(verifier, reason, basis=basis, repin=repin, at=now, passed_over=passed_over)
-    return Pick(
-        verifier,
-        reason,
-        entry.method,
-        entry.uri,
-        entry.one_pass,
-        entry.k,
-        entry.source,
-        basis,
-        repin,
-        now,
-        0,
-        passed_over,
-    )
+    of_entry = entry.method, entry.uri, entry.one_pass, entry.k, entry.source
+    return Pick(verifier, reason, *of_entry, basis, repin, now, passed_over=passed_over)
 
 
 def read(block: Mapping[str, Any]) -> Pick | None:

@@ -196,16 +196,13 @@ def _apply(world: World, manifest: Mapping[str, Any], changed: Reason) -> ApplyC
     return None
 
 
-def repairs_of_group(
-    world: World, manifests: Sequence[Mapping[str, Any]], actions: Sequence[Action]
-) -> Iterator[Action]:
+def repairs_of_group(world: World, desired: Desired, actions: Sequence[Action]) -> Iterator[Action]:
     """The actions that repair a LeaderWorkerSet that others have changed where the workload, which is made of the
     leader's template alone, does not show it; none where the workload itself is written."""
-    workload = next((one for one in manifests if one["kind"] == "Deployment"), None)
     written = any(isinstance(one, ApplyChild) and one.manifest["kind"] == "Deployment" for one in actions)
-    if world.spec.target is not Target.LEADER_WORKER_SET or workload is None or written:
+    if world.spec.target is not Target.LEADER_WORKER_SET or written:
         return
-    for manifest in target_of(world.spec).write(world.spec, dict(workload)):
+    for manifest in target_of(world.spec).write(world.spec, dict(desired.workload)):
         key = _key(manifest)
         found = world.children.get(key, {})
         applied = text(found, "metadata", "annotations", names.ANNOTATION_HASH)

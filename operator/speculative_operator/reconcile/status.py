@@ -9,7 +9,7 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.conditions import Condition, Truth
-from speculative_operator.domain.reading import at, items, mapping, mappings, text
+from speculative_operator.domain.reading import at, conditions_of, items, mapping, text
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.base import Notice
@@ -115,7 +115,7 @@ def _warnings(notices: Iterable[Notice]) -> list[dict[str, str]]:
 def _standing(conditions: Sequence[Condition], view: View, old: Mapping[str, Any]) -> Iterator[Condition]:
     """The conditions; while the pair is not checked, those that an earlier check of the pair found stay."""
     kinds = dict(_UNLOOKED) if view.kept and view.pairing is None else {}
-    before = {text(one, "type"): one for one in mappings(old, "conditions")}
+    before = conditions_of(old)
     for condition in conditions:
         found = before.get(condition.type, {})
         truth, reason = text(found, "status"), text(found, "reason")

@@ -155,10 +155,10 @@ def _with_workload(spec: DeploymentSpec, objects: Objects, now: float) -> Object
     return others if found is None else {**others, ("Deployment", names.child(spec.name)): found}
 
 
-def with_placement(world: World, template: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def with_placement(world: World, template: Mapping[str, Any]) -> Mapping[str, Any]:
     """A rendered pod template with the nodes that the platform's webhooks have chosen for its pods: whether one more
     fits is a question about these."""
-    if template is None or world.spec.target not in _READERS:
+    if world.spec.target not in _READERS:
         return template
     found = mapping(world.deployment, "spec", "template", "spec")
     chosen = {key: found[key] for key in ("nodeSelector", "tolerations", "affinity") if key in found}

@@ -10,7 +10,7 @@ is the only unforgivable outcome: whatever cannot be rendered, understood or pro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -221,7 +221,7 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *, as_made: bool = False) ->
         planned = keep_pods(turn.world, planned, repairs=False)
     elif upgrade.waits(turn.world, planned, turn.look.rollout, made_of):
         waiting, planned = (upgrade.notice(turn.world, planned),), keep_pods(turn.world, planned, repairs=True)
-    repairs = () if pairing.frozen else repairs_of_group(world, desired.manifests, planned.actions)
+    repairs = () if pairing.frozen else repairs_of_group(world, desired, planned.actions)
     actions = (*pairing.actions, *claims, *targets.of_objects(spec, planned.actions), *repairs)
     others = turn.look.rollout.exists and replaces(world, (*planned.actions, *planned.held))
     late = first_ended_by_probe(turn.look.pods)
@@ -239,7 +239,8 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *, as_made: bool = False) ->
     status = make_status(view, world.status, verdict.memory, turn.now)
     happened = events(world.status, status, actions)
     asks = verdict.asks_room or (others and world.spec.rollout_strategy is not RolloutStrategy.RECREATE)
-    room_for = targets.with_placement(world, _template(desired)) if asks and world.room is None else None
+    asks = asks and world.room is None
+    room_for = targets.with_placement(world, desired.workload["spec"]["template"]) if asks else None
     tried_anew = verdict.active.why is Reason.TRIES_CHANGED
     figures = estimate_of(view, view.observation) if view.observation is not None else None
     return Outcome(actions, status, happened, verdict.memory, tried_anew, room_for, memories, figures), others
@@ -276,12 +277,6 @@ def _policy(turn: Turn, choice: PairedSpec) -> Policy:
     if pairing.frozen:
         policy = replace(policy, off_policy=min(policy.off_policy, OffPolicy.SOFT, key=list(OffPolicy).index))
     return replace(policy, tries=tables.takes_trials(turn.world))
-
-
-def _template(desired: Desired) -> Mapping[str, Any] | None:
-    """The template of the pods as they should be, which tells what a pod asks of a node; None without a Deployment."""
-    found = next((one for one in desired.manifests if one["kind"] == "Deployment"), None)
-    return mapping(found, "spec", "template") if found is not None else None
 
 
 def _rereads_table(turn: Turn) -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.observation import Gap, Observation
-from speculative_operator.domain.reading import mappings, text, whole
-from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason
+from speculative_operator.domain.reading import conditions_of, text, whole
+from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason, reason_of
 from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.reconcile.engine_report import behind
 from speculative_operator.reconcile.formats import LONGEST_MESSAGE
@@ -43,7 +43,7 @@ MOST_NAMED = 3
 def tuning_conditions(view: View, old: Mapping[str, Any], now: float) -> tuple[Condition, ...]:
     """The three conditions about speculation; those in `old`, the status before, stay until something contradicts
     them."""
-    before = {text(one, "type"): one for one in mappings(old, "conditions")}
+    before = conditions_of(old)
     if view.kept:
         return _standing(view, before)
     active, converged = (before.get(kind, {}) for kind in _OF_TABLES)
@@ -61,13 +61,13 @@ def _late(view: View, old: Mapping[str, Any], now: float, before: Mapping[str, A
     if view.observation is not None:
         return behind(view, old, now)
     same = whole(old, "speculation", "tableVersion") == view.active.version and view.active.table is not None
-    return text(before, "message") if same and _reason(before) is _BEHIND else ""
+    return text(before, "message") if same and reason_of(text(before, "reason")) is _BEHIND else ""
 
 
 def _unless_late(before: Mapping[str, Any]) -> Mapping[str, Any]:
     """The condition of before; empty where it was about a pod that was behind: that is over, and says nothing of the
     table."""
-    return {} if _reason(before) is _BEHIND else before
+    return {} if reason_of(text(before, "reason")) is _BEHIND else before
 
 
 def metrics_gap(observation: Observation, seen: Sight) -> Gap | None:
@@ -146,7 +146,7 @@ def _why_active(view: View, active: Truth, before: Mapping[str, Any]) -> Reason:
         return Reason.FIXED
     if view.changed and view.decision is not None:
         return view.decision.reason
-    known = _reason(before)
+    known = reason_of(text(before, "reason"))
     if text(before, "status") == active.value and known is not None and known in _CHANGES | {Reason.TUNED}:
         return known
     return Reason.TUNED if active is Truth.TRUE else Reason.LOW_ACCEPTANCE
@@ -156,7 +156,8 @@ def _dead_weight(view: View, before: Mapping[str, Any]) -> str:
     """Why the speculator was removed, in the tuner's words and with the figures it had then: later ones are no news."""
     if view.changed and view.decision is not None:
         return view.decision.message
-    return text(before, "message") if _reason(before) is Reason.DEAD_WEIGHT else EXPLANATIONS[Reason.DEAD_WEIGHT]
+    same = text(before, "reason") == Reason.DEAD_WEIGHT.value
+    return text(before, "message") if same else EXPLANATIONS[Reason.DEAD_WEIGHT]
 
 
 def _convergence(view: View, before: Mapping[str, Any]) -> Condition:
@@ -167,7 +168,7 @@ def _convergence(view: View, before: Mapping[str, Any]) -> Condition:
     if view.changed and decision is not None:
         return Condition(kind, Truth.FALSE, decision.reason, EXPLANATIONS[decision.reason])
     if decision is None:
-        before = {} if _reason(before) in _NOTHING_TO_TUNE else before
+        before = {} if reason_of(text(before, "reason")) in _NOTHING_TO_TUNE else before
         return _repeat(kind, before, Reason.STARTING, EXPLANATIONS[Reason.STARTING])
     return _verdict(kind, view, decision.reason, before)
 
@@ -205,7 +206,7 @@ def _lack(reason: Reason) -> Reason:
 
 def _keep(kind: ConditionType, before: Mapping[str, Any], reason: Reason, message: str) -> Condition:
     """Keeps the condition of before until something contradicts it; Unknown with `reason` where there was none."""
-    truth, known = text(before, "status"), _reason(before)
+    truth, known = text(before, "status"), reason_of(text(before, "reason"))
     if truth in (Truth.TRUE, Truth.FALSE) and known is not None:
         return Condition(kind, Truth(truth), known, text(before, "message"))
     return Condition(kind, Truth.UNKNOWN, reason, message)
@@ -214,14 +215,7 @@ def _keep(kind: ConditionType, before: Mapping[str, Any], reason: Reason, messag
 def _repeat(kind: ConditionType, before: Mapping[str, Any], reason: Reason, message: str) -> Condition:
     """The condition of before, Unknown included, where there is no new observation: most reconciles bring none, and a
     condition that changed with each of them would be written with each of them."""
-    known = _reason(before)
+    known = reason_of(text(before, "reason"))
     if text(before, "status") == Truth.UNKNOWN.value and known not in (None, Reason.NO_PODS):
         return Condition(kind, Truth.UNKNOWN, known or reason, text(before, "message"))
     return _keep(kind, before, reason, message)
-
-
-def _reason(before: Mapping[str, Any]) -> Reason | None:
-    try:
-        return Reason(text(before, "reason"))
-    except ValueError:
-        return None

@@ -15,7 +15,7 @@ from speculative_operator.domain.actions import Action
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
-from speculative_operator.domain.reading import mapping, mappings, text, whole
+from speculative_operator.domain.reading import conditions_of, mapping, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, DeploymentSpec, Scheme
@@ -178,7 +178,7 @@ def invalid(owner: Mapping[str, Any], message: str, now: float) -> Outcome:
     """
     old = mapping(owner, "status")
     generation = whole(owner, "metadata", "generation")
-    before = {text(one, "type"): one for one in mappings(old, "conditions")}
+    before = conditions_of(old)
     conditions = [_condition(kind, before.get(kind, {}), message) for kind in ConditionType]
     status: dict[str, Any] = {key: value for key, value in old.items() if key != "conditions"}
     status.setdefault("ready", f"{whole(old, 'readyReplicas')}/{max(whole(owner, 'spec', 'replicas'), 0)}")

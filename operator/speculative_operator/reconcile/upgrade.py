@@ -26,7 +26,7 @@ from speculative_operator.reconcile.active_table import ActiveTable
 from speculative_operator.reconcile.drift import first_difference, first_surplus
 from speculative_operator.reconcile.pinning import PairedSpec
 from speculative_operator.reconcile.plan import Plan, replaces
-from speculative_operator.reconcile.pods import Rollout, configs_of, read_pods
+from speculative_operator.reconcile.pods import Rollout, configs_of
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.hashing import digest
 from speculative_operator.render.labels import pair_hash
@@ -116,7 +116,11 @@ def _hopeless(world: World, rollout: Rollout) -> bool:
         return True
     # A Deployment whose rollout was complete once never says again that it stalled, whatever becomes of its pods.
     served = {one.pod for one in startup.starts(world.status)}
-    return bool(rollout.stalled) and rollout.ready == 0 and not any(pod.name in served for pod in read_pods(world.pods))
+    return (
+        bool(rollout.stalled)
+        and rollout.ready == 0
+        and not any(text(pod, "metadata", "name") in served for pod in world.pods)
+    )
 
 
 def _anew(world: World, action: ApplyChild) -> bool:
