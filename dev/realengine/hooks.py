@@ -82,15 +82,21 @@ HOOKS = (
         attributes="method disable_padded_drafter_batch draft_sample_method",
     ),
     _hooks("vllm/config/vllm.py", "VllmConfig", attributes="speculative_config parallel_config kv_transfer_config"),
-    _hooks("vllm/config/parallel.py", "ParallelConfig", attributes="world_size_across_dp"),
+    _hooks(
+        "vllm/config/parallel.py",
+        "ParallelConfig",
+        attributes="world_size_across_dp tensor_parallel_size pipeline_parallel_size data_parallel_size "
+        "decode_context_parallel_size",
+    ),
+    _hooks("vllm/distributed/parallel_state.py", "GroupCoordinator", attributes="world_size cpu_group"),
     _hooks("vllm/config/model.py", "ModelConfig", attributes="is_hybrid"),
     _hooks(f"{_WORKER}/worker_base.py", "WorkerWrapperBase", "init_worker"),
     _hooks(
         f"{_WORKER}/gpu_model_runner.py",
         "GPUModelRunner",
-        "propose_draft_token_ids _sample _copy_draft_token_ids_to_cpu sample_tokens take_draft_token_ids "
+        "execute_model propose_draft_token_ids _sample _copy_draft_token_ids_to_cpu sample_tokens take_draft_token_ids "
         "_bookkeeping_sync _calc_spec_decode_metadata _update_states",
-        "_draft_token_ids _draft_probs _draft_prob_req_ids prev_num_spec_tokens discard_request_mask "
+        "_draft_token_ids _draft_probs _draft_prob_req_ids prev_num_spec_tokens max_num_reqs "
         "input_batch drafter kv_cache_config requests device vllm_config speculative_config",
     ),
     _hooks(f"{_WORKER}/gpu_model_runner.py", "AsyncGPUModelRunnerOutput", attributes="_model_runner_output"),

@@ -71,6 +71,8 @@ class StandIn:
             total_num_scheduled_tokens=scheduled + (complete < scheduled),
             scheduled_spec_decode_tokens={},
             num_spec_tokens_to_schedule=self.dynamic_sd_lookup[scheduled],
+            scheduled_new_reqs=(),
+            scheduled_cached_reqs=SimpleNamespace(resumed_req_ids=()),
         )
         self._update_after_schedule(plan)
         # what the worker's part would do of it in a real engine

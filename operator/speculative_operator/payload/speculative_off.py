@@ -10,7 +10,7 @@ tried is off at once: its gap is short, and what is compared is what K = 0 would
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 SOON = 8
@@ -73,6 +73,26 @@ class Latch:
             self.gapped.intersection_update(known)
         return self.off
 
+    def mark(self, plan: Any, requests: Mapping[str, Any], asynchronous: bool) -> None:
+        """Tells the workers what the step of `plan` does otherwise than vLLM: all ranks take it from here alone.
+
+        The drafter is left out where nothing is verified; where it does not catch up, the step computes no prompt
+        either, so that the prefix cache never holds a prompt that the drafter has not seen.
+        """
+        scheduled = plan.num_scheduled_tokens
+        if self.off:
+            if not plan.scheduled_spec_decode_tokens and (self.missing is not None or _decodes(plan, requests)):
+                plan.speculative_off = True
+        elif plan.num_spec_tokens_to_schedule and self.missing is not None:
+            lacking = self.to_send(scheduled)
+            # who joins may have blocks out of the prefix cache which were written while off
+            joins = self.steps and (plan.scheduled_new_reqs or plan.scheduled_cached_reqs.resumed_req_ids)
+            if self.missing or lacking or joins:
+                plan.speculative_catches_up = True
+            if asynchronous:
+                # The worker holds no generated token then, and its drafter catches up from these.
+                plan.speculative_ids = {name: list(requests[name].output_token_ids) for name in lacking}
+
     def count_drafts(self, plan: Any, output: Any) -> None:
         """A step's results, before vLLM looks at them (it cuts the lists of tokens at a stop)."""
         tokens = getattr(output, "sampled_token_ids", None)
@@ -101,6 +121,14 @@ class Latch:
         found = self._unsent.intersection(scheduled)
         self._sent |= found
         return found
+
+
+def _decodes(plan: Any, requests: Mapping[str, Any]) -> bool:
+    """Whether every request of the step computes one token, the newest that it has."""
+    if plan.total_num_scheduled_tokens != len(plan.num_scheduled_tokens):
+        return False
+    found = (requests[name] for name in plan.num_scheduled_tokens)
+    return all(one.num_computed_tokens + 1 >= one.num_tokens + one.num_output_placeholders for one in found)
 
 
 def from_environment() -> Latch | None:

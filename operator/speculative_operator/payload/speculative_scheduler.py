@@ -206,15 +206,11 @@ class _HotTable:
         blocks, latch = self._speculative_blocks, self._speculative_latch
         if blocks is None:
             raise RuntimeError("K is no longer chosen here")
-        scheduled, k = plan.num_scheduled_tokens, plan.num_spec_tokens_to_schedule
-        off = scheduled and latch.step(k, blocks.k_in_force, scheduled, self.requests)  # type: ignore[attr-defined]
+        scheduled, requests = plan.num_scheduled_tokens, self.requests  # type: ignore[attr-defined]
+        if scheduled:
+            latch.step(plan.num_spec_tokens_to_schedule, blocks.k_in_force, scheduled, requests)
+            latch.mark(plan, requests, self.vllm_config.scheduler_config.async_scheduling)  # type: ignore[attr-defined]
         blocks.resting = latch.lasted
-        if off:
-            plan.speculative_off = True
-        elif k and latch.missing is not None and self.vllm_config.scheduler_config.async_scheduling:  # type: ignore[attr-defined]
-            # The worker holds no generated token then, and its drafter catches up from these.
-            requests = self.requests  # type: ignore[attr-defined]
-            plan.speculative_ids = {name: list(requests[name].output_token_ids) for name in latch.to_send(scheduled)}
 
     def _speculative_told(self, plan: Any, output: Any) -> None:
         """What the first worker did of what it was told."""

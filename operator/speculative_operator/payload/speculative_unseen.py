@@ -8,7 +8,7 @@ hands them to later requests. Catching up is the drafter's own first pass, as vL
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -48,6 +48,18 @@ class _Part(NamedTuple):
     ids: list[int]
     whole: bool
     """Nothing of the request is missing after it."""
+
+
+class Missed(NamedTuple):
+    """A pass of the drafter that computes what it has missed."""
+
+    inputs: Mapping[str, Any]
+    """Of the drafter's `propose`."""
+    said: int
+    """A number that another rank has too where it computes the same tokens of the same rows."""
+    parts: Sequence[_Part]
+    rows: Sequence[tuple[int, str, int, int]]
+    """All rows of the step of which something is missing: row, request, first and end of what the step computes."""
 
 
 class Unseen:
@@ -93,12 +105,13 @@ class Unseen:
             self._holes[name] = (hole[0], None)
             self._stale.update(self._blocks(row, begin, begin + count))
 
-    def before_pass(self, plan: Any, common: Any, sampling: Any) -> None:
-        """vLLM's own pass of the drafter comes next: with drafts wanted, what is missing is computed before it."""
+    def before_pass(self, plan: Any, common: Any, sampling: Any) -> Missed | None:
+        """vLLM's own pass of the drafter comes next: what is to be computed before it, where the plan has it catch up.
+        Whoever computes that tells `caught_up`."""
         self.behind = False
         self._forget_ended()
         if not self._holes and not self._stale:
-            return
+            return None
         self._sent.update(getattr(plan, "speculative_ids", None) or {})
         fresh, starts, size, rows = self._fresh(plan), self._starts, self._table.block_size, []
         for row, name in enumerate(self._runner.input_batch.req_ids):
@@ -115,10 +128,30 @@ class Unseen:
             self._holes[name] = hole = (hole[0], max(hole[1] or 0, self._known(row, name, begin)))
             rows.append((row, name, begin, begin + count))
         self.behind = bool(rows)
-        if rows and plan.num_spec_tokens_to_schedule:
-            self._catch_up(rows, common, sampling)
+        parts = self._parts(rows) if getattr(plan, "speculative_catches_up", False) else []
+        if parts:
+            said = hash(tuple((part.row, part.begin, part.upto) for part in parts)) & (2**62 - 1)
+            return Missed(self._inputs(parts, common, sampling), said, parts, rows)
+        self._compute_upon_holes(rows)
+        return None
+
+    def caught_up(self, missed: Missed) -> None:
+        """That pass is over."""
+        for part in missed.parts:
+            rest = 0 if part.whole else part.upto % self._table.block_size
+            self._stale.difference_update(self._blocks(part.row, part.begin, part.upto - rest))
+            if part.whole:
+                self._holes.pop(part.name)
+                self._sent.pop(part.name, None)
+                self._lost.discard(part.name)
+            else:
+                self._holes[part.name] = (part.upto, self._holes[part.name][1])
+        self._compute_upon_holes(missed.rows)
+
+    def _compute_upon_holes(self, rows: Sequence[tuple[int, str, int, int]]) -> None:
+        """What vLLM's pass computes now of requests that still lack something rests on that."""
         for row, name, begin, end in rows:
-            if name in self._holes or name in self._lost:  # what the pass computes now rests on what is missing
+            if name in self._holes or name in self._lost:
                 self._stale.update(self._blocks(row, begin, end))
 
     def _known(self, row: int, name: str, begin: int) -> int:
@@ -127,7 +160,8 @@ class Unseen:
             return begin
         return min(begin, int(self._runner.input_batch.num_prompt_tokens[row]) + len(self._sent.get(name, ())))
 
-    def _catch_up(self, rows: Sequence[tuple[int, str, int, int]], common: Any, sampling: Any) -> None:
+    def _parts(self, rows: Sequence[tuple[int, str, int, int]]) -> list[_Part]:
+        """What one pass has room for, the shortest first, as backends want rows."""
         room = min(int(self._runner.drafter.max_num_tokens), MOST_TOKENS)
         parts: list[_Part] = []
         for row, name, computed, _ in rows:
@@ -147,23 +181,11 @@ class Unseen:
                 continue
             room -= upto - begin
             parts.append(_Part(row, name, begin, upto, ids, upto == computed))
-        if not parts:
-            return
-        parts.sort(key=lambda part: len(part.ids))  # as backends want rows: the shortest first
-        self._run(parts, common, sampling)
-        for part in parts:
-            rest = 0 if part.whole else part.upto % self._table.block_size
-            self._stale.difference_update(self._blocks(part.row, part.begin, part.upto - rest))
-            if part.whole:
-                self._holes.pop(part.name)
-                self._sent.pop(part.name, None)
-                self._lost.discard(part.name)
-            else:
-                self._holes[part.name] = (part.upto, self._holes[part.name][1])
+        return sorted(parts, key=lambda part: len(part.ids))
 
-    def _run(self, parts: Sequence[_Part], common: Any, sampling: Any) -> None:
-        """One pass of the drafter over tokens [begin, upto) of each request, for its KV cache alone."""
-        torch, device, drafter = self._torch, self._runner.device, self._runner.drafter
+    def _inputs(self, parts: Sequence[_Part], common: Any, sampling: Any) -> Mapping[str, Any]:
+        """Of a pass of the drafter over tokens [begin, upto) of each request, for its KV cache alone."""
+        torch, device = self._torch, self._runner.device
         # The pass appends the token that follows to each request's: the last of ours.
         ends = [part.upto - 1 for part in parts]
         lengths = [len(part.ids) - 1 for part in parts]
@@ -173,28 +195,29 @@ class Unseen:
         positions = [place for part in parts for place in range(part.begin, part.upto - 1)]
         rows = torch.tensor([part.row for part in parts], device=device)
         lasting = torch.tensor(ends, dtype=torch.int32)
-        drafter.propose(
-            num_speculative_tokens=0,
-            target_token_ids=torch.tensor(ids, dtype=torch.int32, device=device),
-            target_positions=torch.tensor(positions, device=device),
-            target_hidden_states=None,
-            next_token_ids=torch.tensor(following, dtype=torch.int32, device=device),
-            token_indices_to_sample=None,
-            sampling_metadata=sampling,
-            common_attn_metadata=type(common)(
-                query_start_loc=bounds.to(device),
-                query_start_loc_cpu=bounds,
-                seq_lens=lasting.to(device),
-                seq_lens_cpu_upper_bound=lasting + 1,
-                num_reqs=len(parts),
-                num_actual_tokens=len(ids),
-                max_query_len=max(lengths),
-                max_seq_len=max(ends),
-                block_table_tensor=common.block_table_tensor[rows],
-                slot_mapping=common.slot_mapping,  # the pass makes its own
-                causal=True,
-            ),
+        attention = type(common)(
+            query_start_loc=bounds.to(device),
+            query_start_loc_cpu=bounds,
+            seq_lens=lasting.to(device),
+            seq_lens_cpu_upper_bound=lasting + 1,
+            num_reqs=len(parts),
+            num_actual_tokens=len(ids),
+            max_query_len=max(lengths),
+            max_seq_len=max(ends),
+            block_table_tensor=common.block_table_tensor[rows],
+            slot_mapping=common.slot_mapping,  # the pass makes its own
+            causal=True,
         )
+        return {
+            "num_speculative_tokens": 0,
+            "target_token_ids": torch.tensor(ids, dtype=torch.int32, device=device),
+            "target_positions": torch.tensor(positions, device=device),
+            "target_hidden_states": None,
+            "next_token_ids": torch.tensor(following, dtype=torch.int32, device=device),
+            "token_indices_to_sample": None,
+            "sampling_metadata": sampling,
+            "common_attn_metadata": attention,
+        }
 
     def _tokens(self, row: int, name: str, begin: int, end: int) -> list[int] | None:
         """Token ids at these positions; None where one is not known. With asynchronous scheduling the runner has those

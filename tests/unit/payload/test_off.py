@@ -8,7 +8,6 @@ import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from speculative_operator.engines.vllm.capability import OFF_PROVEN, RESTS
@@ -22,6 +21,28 @@ ROWS = {"a": 0, "b": 1, "c": 2}
 def steps(latch: off.Latch, ks: list[int], requests: dict[str, int] | None = None) -> list[bool]:
     at = REQUESTS if requests is None else requests
     return [latch.step(k, k, at, at) for k in ks]
+
+
+def request(computed: int, tokens: int) -> Any:
+    return SimpleNamespace(
+        num_computed_tokens=computed, num_tokens=tokens, num_output_placeholders=0, output_token_ids=[1]
+    )
+
+
+def scheduled(**changes: Any) -> Any:
+    """vLLM's plan of a step."""
+    told = {
+        "num_spec_tokens_to_schedule": 0, "scheduled_spec_decode_tokens": {}, "total_num_scheduled_tokens": 2,
+        "num_scheduled_tokens": {"a": 1, "b": 1}, "scheduled_new_reqs": [],
+        "scheduled_cached_reqs": SimpleNamespace(resumed_req_ids=set()),
+    }  # fmt: skip
+    return SimpleNamespace(**{**told, **changes})
+
+
+def off_latch(missing: int | None) -> off.Latch:
+    latch = off.Latch(1)
+    latch.missing = missing
+    return latch
 
 
 class TestLatch:
@@ -58,6 +79,52 @@ class TestLatch:
         latch = off.Latch(4)
         assert latch.step(0, 2, REQUESTS, REQUESTS)
         assert not latch.step(0, 0, REQUESTS, REQUESTS)
+
+    @pytest.mark.parametrize(
+        ("changes", "off"),
+        [
+            ({}, True),
+            ({"scheduled_spec_decode_tokens": {"a": [7]}, "total_num_scheduled_tokens": 3}, False),
+            ({"num_scheduled_tokens": {"a": 1, "p": 7}, "total_num_scheduled_tokens": 8}, False),
+            ({"num_scheduled_tokens": {"a": 1, "p": 1}}, False),
+        ],
+    )
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    def test_a_step_is_off_where_nothing_is_verified_and_no_prompt_computed(
+        self, changes: dict[str, Any], off: bool, asynchronous: bool
+    ) -> None:
+        """Where the drafter catches up, prompts do not matter."""
+        known = {name: request(9, 10) for name in "ab"} | {"p": request(3, 10)}
+        for missing in (None, 0):
+            latch, told = off_latch(missing), scheduled(**changes)
+            latch.step(0, 0, told.num_scheduled_tokens, known)
+            latch.mark(told, known, asynchronous)
+            verifies = bool(told.scheduled_spec_decode_tokens)
+            assert getattr(told, "speculative_off", False) == (off or (missing == 0 and not verifies))
+            assert not hasattr(told, "speculative_catches_up")
+
+    def test_workers_are_told_to_catch_up_while_something_may_be_missing(self) -> None:
+        known = {name: request(9, 10) for name in "abc"}
+
+        def drafting(missing: int | None, **changes: Any) -> Any:
+            latch.missing, told = missing, scheduled(num_spec_tokens_to_schedule=2, **changes)
+            latch.step(2, 2, told.num_scheduled_tokens, known)
+            latch.mark(told, known, asynchronous=True)
+            return told
+
+        latch = off.Latch(1)
+        joins = {"scheduled_new_reqs": [object()]}
+        assert not hasattr(drafting(0, **joins), "speculative_catches_up"), "it was never off"
+        latch.step(0, 0, known, known)
+        told = drafting(2)
+        assert told.speculative_catches_up
+        assert told.speculative_ids == {"a": [1], "b": [1]}
+        assert drafting(1).speculative_catches_up
+        assert not hasattr(drafting(0), "speculative_catches_up")
+        assert drafting(0, **joins).speculative_catches_up, "with blocks that were written while off, maybe"
+        back = SimpleNamespace(resumed_req_ids={"c"})
+        assert drafting(0, scheduled_cached_reqs=back).speculative_catches_up
+        assert not hasattr(drafting(None, **joins), "speculative_catches_up"), "EAGLE heads cannot"
 
     def test_requests_that_were_there_have_gaps_until_they_end(self) -> None:
         latch = off.Latch(2)
@@ -116,15 +183,28 @@ class Tensor:
     def __init__(self, rows: int, columns: int) -> None:
         self.shape = (rows, columns)
 
+    def __getitem__(self, rows: slice) -> Tensor:
+        return Tensor(min(rows.stop, self.shape[0]), self.shape[1])
+
 
 TORCH = SimpleNamespace(
     empty=lambda rows, columns, **_: Tensor(rows, columns), is_tensor=lambda x: isinstance(x, Tensor), int64=0
 )
 
 
+def ALONE() -> Any:  # noqa: N802
+    return SimpleNamespace(world_size=1)
+
+
 def config(**changes: Any) -> Any:
     drafter = {"method": "eagle3", "disable_padded_drafter_batch": False, "draft_sample_method": "greedy"}
-    parallel = {"world_size_across_dp": 1}
+    parallel = dict.fromkeys(
+        (
+            "pipeline_parallel_size", "data_parallel_size", "decode_context_parallel_size", "tensor_parallel_size",
+            "world_size_across_dp",
+        ),
+        1,
+    )  # fmt: skip
     return SimpleNamespace(
         speculative_config=SimpleNamespace(**{name: changes.get(name, value) for name, value in drafter.items()}),
         parallel_config=SimpleNamespace(**{name: changes.get(name, value) for name, value in parallel.items()}),
@@ -138,9 +218,8 @@ class Runner:
 
     def __init__(self, served: Any = None) -> None:
         self.vllm_config = served or config()
-        self.device = "cpu"
+        self.device, self.max_num_reqs = "cpu", 4
         self.input_batch = SimpleNamespace(req_ids=["a", "b"])
-        self.discard_request_mask = SimpleNamespace(np=np.zeros(4, dtype=bool))
         self.prev_num_spec_tokens = 3
         self._draft_token_ids: Any = None
         self.done: list[str] = []
@@ -156,57 +235,53 @@ class Runner:
     def _copy_draft_token_ids_to_cpu(self, plan: Any) -> None:
         self.done.append("copied")
 
-    def sample_tokens(self, plan: Any) -> Any:
+    def execute_model(self, plan: Any) -> None:
+        self.plan = plan
+
+    def step(self, plan: Any) -> Any:
+        """As vLLM's worker has it done."""
+        self.execute_model(plan)
+        return self.sample_tokens(None)
+
+    def sample_tokens(self, grammar: Any) -> Any:
+        plan = self.plan
         self._sample(None, SimpleNamespace(num_draft_tokens=[0, 0]))
         self._draft_token_ids = self.propose_draft_token_ids(plan)
         self._copy_draft_token_ids_to_cpu(plan)
         return SimpleNamespace(req_ids=["a", "b"])
 
 
-def plan(**changes: Any) -> Any:
-    told = {
-        "speculative_off": True, "num_spec_tokens_to_schedule": 0, "scheduled_spec_decode_tokens": {},
-        "total_num_scheduled_tokens": 2, "num_scheduled_tokens": {"a": 1, "b": 1},
-    }  # fmt: skip
-    return SimpleNamespace(**{**told, **changes})
+def plan(k: int = 0, off: bool = True) -> Any:
+    told = SimpleNamespace(num_spec_tokens_to_schedule=k, num_scheduled_tokens={"a": 1, "b": 1})
+    if off:
+        told.speculative_off = True
+    return told
 
 
 @pytest.fixture
 def runners(monkeypatch: pytest.MonkeyPatch) -> type[Runner]:
     monkeypatch.setattr(worker, "STATE", worker._State())
     changed = type("Changed", (Runner,), dict(Runner.__dict__))
-    worker.change(changed, TORCH)
+    worker.change(changed, TORCH, ALONE)
     return changed
 
 
 class TestWorker:
     def test_in_an_off_step_nothing_of_the_drafter_runs(self, runners: type[Runner]) -> None:
         runner = runners()
-        output = runner.sample_tokens(plan())
+        output = runner.step(plan())
         assert runner.done == ["plain"]
         assert runner.prev_num_spec_tokens == 0
         assert output.speculative_off == (1, "", None, False)
 
-    @pytest.mark.parametrize(
-        "changes",
-        [
-            {"speculative_off": False},
-            {"num_spec_tokens_to_schedule": 2},
-            {"scheduled_spec_decode_tokens": {"a": [7]}, "total_num_scheduled_tokens": 3},
-            {"total_num_scheduled_tokens": 9},
-        ],
-    )
-    def test_in_every_other_step_it_runs(self, runners: type[Runner], changes: dict[str, Any]) -> None:
+    @pytest.mark.parametrize("told", [plan(off=False), plan(2, off=False)])
+    def test_in_every_other_step_it_runs(self, runners: type[Runner], told: Any) -> None:
         runner = runners()
-        runner.sample_tokens(plan(**changes))
+        runner.step(plan())
+        runner.done.clear()
+        runner.step(told)
         assert "drafted" in runner.done
         assert "copied" in runner.done
-
-    def test_a_prompt_that_ends_is_seen_by_the_drafter(self, runners: type[Runner]) -> None:
-        runner = runners()
-        runner.discard_request_mask.np[1] = True
-        runner.sample_tokens(plan())
-        assert "drafted" in runner.done
 
     def test_drafts_are_verified_by_the_rejection_sampler(self, runners: type[Runner]) -> None:
         runner = runners()
@@ -221,6 +296,9 @@ class TestWorker:
             {"method": "ngram"},
             {"disable_padded_drafter_batch": True},
             {"draft_sample_method": "probabilistic"},
+            {"pipeline_parallel_size": 2, "world_size_across_dp": 2},
+            {"data_parallel_size": 2, "world_size_across_dp": 2},
+            {"decode_context_parallel_size": 2, "tensor_parallel_size": 2, "world_size_across_dp": 2},
             {"world_size_across_dp": 2},
             {"kv_transfer_config": object()},
             {"is_hybrid": True},
@@ -231,35 +309,47 @@ class TestWorker:
     ) -> None:
         runner = runners(config(**changes))
         with caplog.at_level(logging.WARNING):
-            outputs = [runner.sample_tokens(plan()) for _ in range(3)]
+            outputs = [runner.step(plan()) for _ in range(3)]
         assert runner.done.count("drafted") == 3
         assert outputs[-1].speculative_off[1]
         assert len(caplog.records) == 1
 
-    @pytest.mark.parametrize("missing", ["input_batch", "discard_request_mask", "vllm_config", "_draft_token_ids"])
+    @pytest.mark.parametrize("missing", ["vllm_config", "max_num_reqs", "device"])
     def test_whatever_is_missing_the_step_is_vllms_own(self, runners: type[Runner], missing: str) -> None:
         runner = runners()
-        runner.sample_tokens(plan(speculative_off=False))
-        runner.done.clear()
-        worker.STATE.looked = False
-        if missing != "_draft_token_ids":
-            delattr(runner, missing)
-            runner.propose_draft_token_ids(plan())
-            assert runner.done == ["drafted"]
-        else:
-            delattr(runner, missing)
-            runner._copy_draft_token_ids_to_cpu(plan())
-            assert runner.done == ["copied"]
+        delattr(runner, missing)
+        for _ in range(2):
+            runner.step(plan())
+        assert runner.done == ["plain", "drafted", "copied"] * 2
         assert worker.STATE.refused
+
+    def test_drafts_that_cannot_be_told_are_copied(self, runners: type[Runner]) -> None:
+        runner = runners()
+        del runner._draft_token_ids
+        runner._copy_draft_token_ids_to_cpu(plan())
+        assert runner.done == ["copied"]
+        assert worker.STATE.refused
+
+    def test_what_fails_in_an_off_step_ends_off_with_it(self, runners: type[Runner]) -> None:
+        """Other ranks leave the drafter out of it: the scheduler is told, and the next time none agrees."""
+        runner = runners()
+        runner.step(plan())
+        worker.STATE.unseen = SimpleNamespace(requests=0, behind=False)  # nothing that keeps in mind what is missed
+        assert runner.step(plan()).speculative_off[:2] == (2, worker.STATE.refused)
+        assert "rest" in worker.STATE.refused
+        runner.step(plan(2, off=False))
+        runner.done.clear()
+        runner.step(plan())
+        assert runner.done == ["plain", "drafted", "copied"]
 
     def test_what_cannot_be_told_to_the_scheduler_ends_off_and_the_next_step_tells_that(
         self, runners: type[Runner], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         runner = runners()
-        runner.sample_tokens(plan())
+        runner.step(plan())
         monkeypatch.setattr(worker.STATE, "unseen", SimpleNamespace(rest=lambda plan: None, before_pass=print))
-        assert not hasattr(runner.sample_tokens(plan()), "speculative_off")
-        assert runner.sample_tokens(plan()).speculative_off == (2, worker.STATE.refused, None, False)
+        assert not hasattr(runner.step(plan()), "speculative_off")
+        assert runner.step(plan(off=False)).speculative_off == (2, worker.STATE.refused, None, False)
         assert runner.done[-3:] == ["plain", "drafted", "copied"]
 
     def test_odd_metadata_leaves_the_rejection_sampler(self, runners: type[Runner]) -> None:
@@ -271,7 +361,7 @@ class TestWorker:
     def test_a_runner_that_lacks_a_method_is_left_as_it_is(self) -> None:
         lacking = type("Lacking", (), {"_sample": Runner._sample})
         with pytest.raises(AttributeError):
-            worker.change(lacking, TORCH)
+            worker.change(lacking, TORCH, ALONE)
         assert lacking._sample is Runner._sample  # type: ignore[attr-defined]
 
     @pytest.mark.parametrize("version", ["0.24.0", "0.30.1", "0.34.0", "1.0", "odd", ""])

@@ -94,6 +94,21 @@ class Engine:
 
     def step(self, k: int, off: bool = False, verifying: bool = False) -> None:
         """Every request computes all it has; one more token of each is known afterwards."""
+        plan = self.plan(k, verifying)
+        if off:
+            self.unseen.rest(plan)
+        else:
+            if k:
+                plan.speculative_catches_up = True
+            missed = self.unseen.before_pass(plan, self.common(), None)
+            if missed is not None:
+                self.propose(**missed.inputs)
+                self.unseen.caught_up(missed)
+            self.see()
+        self.go_on()
+
+    def plan(self, k: int, verifying: bool = False) -> Any:
+        """The scheduler's output for the step that is next."""
         names = list(self.tokens)
         counts = {name: len(self.tokens[name]) - self.done[name] for name in names}
         for name in names:
@@ -105,6 +120,7 @@ class Engine:
         fresh, self.fresh = self.fresh, set()
         plan = SimpleNamespace(
             num_scheduled_tokens=counts,
+            total_num_scheduled_tokens=sum(counts.values()),
             num_spec_tokens_to_schedule=k,
             scheduled_spec_decode_tokens={name: [1] for name in names} if verifying else {},
             scheduled_new_reqs=[SimpleNamespace(req_id=name) for name in fresh],
@@ -112,14 +128,20 @@ class Engine:
         )
         if self.asynchronous and k:
             plan.speculative_ids = {name: self.tokens[name][self.prompt[name] :] for name in names}
-        if off:
-            self.unseen.rest(plan)
-        else:
-            common = Common(block_table_tensor=Tensor(self.blocks[name] for name in names), slot_mapping=())
-            self.unseen.before_pass(plan, common, None)
-            for name in names:
-                self._see(name, range(self.done[name], len(self.tokens[name])))
-        for name in names:
+        return plan
+
+    def common(self) -> Common:
+        """Metadata of the attention, of the step that is planned."""
+        return Common(block_table_tensor=Tensor(self.blocks[name] for name in self.names), slot_mapping=())
+
+    def see(self) -> None:
+        """The drafter's own pass of that step."""
+        for name in self.names:
+            self._see(name, range(self.done[name], len(self.tokens[name])))
+
+    def go_on(self) -> None:
+        """That step is over."""
+        for name in self.names:
             self.done[name] = len(self.tokens[name])
             self.tokens[name].append(hash((name, len(self.tokens[name]))) % 997)
 
