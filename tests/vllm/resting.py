@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -24,7 +25,7 @@ LATCH = 16
 """Steps at K = 0 after which the drafter rests: few, so that it rests and is asked again many times."""
 WITHIN = 600.0
 SERIES = re.compile(r"^speculative_payload_(\w+?)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
-OFF = re.compile(r'^speculative_payload_off\{part="(\w+)",reason="([^"]*)"', re.MULTILINE)
+OFF = re.compile(r'^speculative_payload_off\{part="(\w+)",reason="((?:[^"\\]|\\.)*)"', re.MULTILINE)
 
 
 @dataclass
@@ -60,6 +61,22 @@ class Engine:
             assert time.monotonic() - began < WITHIN, (name, told.get(name))
             await asyncio.sleep(0.2)
         return told
+
+    async def ranks(self) -> list[list[Any]]:
+        """What each worker tells: steps that ran without the drafter, and why no further ones do."""
+        async with (
+            aiohttp.ClientSession() as http,
+            http.post(f"{self.server.url}/collective_rpc", json={"method": "speculative_rested"}) as answer,
+        ):
+            found: list[list[Any]] = (await answer.json())["results"]
+            return found
+
+    async def generated(self, tokens: int) -> None:
+        """Until so many more tokens are there; two ranks that wait for each other are slow where processors are few."""
+        least = await self.counted("generation_tokens") + tokens
+        async with asyncio.timeout(WITHIN):
+            while await self.counted("generation_tokens") < least:  # noqa: ASYNC110  (what is awaited is another process's)
+                await asyncio.sleep(0.2)
 
     async def rest(self, steps: float) -> None:
         """K = 0, until so many more steps have run without the drafter."""
@@ -118,6 +135,7 @@ def engine(
     variables = {
         "PYTHONPATH": ":".join([*before, str(PAYLOAD)]), "SPECULATIVE_TABLE_FILE": str(table), **latch,
         "SPECULATIVE_TELEMETRY_PORT": str(port), "SPECULATIVE_TELEMETRY_HOST": "127.0.0.1", "SPECULATIVE_FAULT": fault,
+        "VLLM_SERVER_DEV_MODE": "1",
     }  # fmt: skip
     config = {
         "method": method, "model": str(models / {"draft_model": "draft"}.get(method, method)),

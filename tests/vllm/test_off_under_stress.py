@@ -1,4 +1,4 @@
-"""Off beside all that an engine meets: requests that are aborted or preempted, long prompts, cached prefixes, ranks."""
+"""Off beside all that an engine meets: requests that are aborted or preempted, long prompts, cached prefixes."""
 
 from __future__ import annotations
 
@@ -104,37 +104,3 @@ async def seeded(one: Engine) -> list[dict[tuple[str, int], set[str]]]:
     finally:
         assert (await one.told())["drafter_off"] == 1
         await busy.stop()
-
-
-async def generated(one: Engine, tokens: int) -> None:
-    """Until so many more tokens are there; two ranks that wait for each other are slow where processors are few."""
-    least = await one.counted("generation_tokens") + tokens
-    async with asyncio.timeout(300.0):
-        while await one.counted("generation_tokens") < least:  # noqa: ASYNC110  (what is awaited is another process's)
-            await asyncio.sleep(0.2)
-
-
-async def test_on_two_ranks_off_is_refused_and_k_is_followed(
-    engine_python: Path, small_models: Path, tmp_path: Path
-) -> None:
-    two = ("--tensor-parallel-size", "2")
-    with engine(engine_python, tmp_path / "with", "draft_model", small_models, flags=two) as one:
-        client = Client(one.server.url, "tiny")
-        load = Load(client, PROMPTS, 20)
-        await load.set_width(2)
-        try:
-            for k in (0, 3, 0, 2):
-                one.force(k)
-                await asyncio.sleep(1.0)  # the file is looked at five times a second
-                await generated(one, 20)  # and drafts from before are verified
-                before = await one.drafts()
-                await generated(one, 20)
-                assert ((await one.drafts())[1] > before[1]) is (k > 0)
-        finally:
-            await load.stop()
-        assert [(part, "several ranks" in why) for part, why in await one.refused()] == [("Off", True)]
-    assert not client.failed
-    found = texts(client.answers)
-    assert {key: len(different) for key, different in found.items() if len(different) > 1} == {}
-    with plain(engine_python, tmp_path / "plain") as url:
-        assert await said(url, found) == found

@@ -1,4 +1,5 @@
-"""On PYTHONPATH of an engine, this has one part of the payload fail: the one that $SPECULATIVE_FAULT names.
+"""On PYTHONPATH of an engine, this has one part of the payload fail: the one that $SPECULATIVE_FAULT names, in every
+worker or, as in `rest@1`, in the one of that rank.
 
 Python imports a module of this name by itself, and only one: where scheduling is to be asynchronous too, that is asked
 for from here. Used by `test_off`.
@@ -14,10 +15,10 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
-FAULT = os.environ.get("SPECULATIVE_FAULT", "")
+FAULT, _, RANK = os.environ.get("SPECULATIVE_FAULT", "").partition("@")
 if FAULT == "to_send":
     runpy.run_path(str(Path(__file__).parents[1] / "asynchronous" / "sitecustomize.py"))
 
@@ -26,36 +27,49 @@ class InjectedError(Exception):
     """What the faulty part raises."""
 
 
-def fail(*_: Any, **__: Any) -> Any:
-    raise InjectedError(FAULT)
+def failing(own: Callable[..., Any]) -> Callable[..., Any]:
+    """`own`, which fails in the rank that is meant."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not RANK or importlib.import_module("torch").distributed.get_rank() == int(RANK):
+            raise InjectedError(FAULT)
+        return own(*args, **kwargs)
+
+    return call
+
+
+class _Torch:
+    """torch, of which one function fails."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._torch, name)
+        return failing(found) if name == FAULT else found
 
 
 def _worker(module: Any) -> None:
-    if FAULT in ("rests", "why_not"):
-        setattr(module, FAULT, fail)
+    if FAULT == "why_not":
+        module.why_not = failing(module.why_not)
     if FAULT == "sample":
-        module.any = fail  # the builtin's name in that module
+        module.any = failing(any)  # the builtin's name in that module
     if FAULT in ("is_tensor", "empty"):
         own = module.change
-
-        def change(runner: Any, torch: Any) -> None:
-            parts = {"is_tensor": torch.is_tensor, "empty": torch.empty, FAULT: fail}
-            own(runner, SimpleNamespace(int64=torch.int64, **parts))
-
-        module.change = change
+        module.change = lambda runner, torch, group: own(runner, _Torch(torch), group)
 
 
 def _unseen(module: Any) -> None:
     if FAULT == "made":
-        module.made = fail
+        module.made = failing(module.made)
     if FAULT == "requests":
-        module.Unseen.requests = property(fail)
-    _methods("Unseen", "rest", "before_pass", "_run")(module)
+        module.Unseen.requests = property(failing(module.Unseen.requests.fget))
+    _methods("Unseen", "rest", "before_pass", "_inputs", "caught_up")(module)
 
 
 def _off(module: Any) -> None:
     if FAULT == "told":
-        module.told = fail
+        module.told = failing(module.told)
     _methods("Latch", "step", "to_send", "count_drafts")(module)
 
 
@@ -64,7 +78,8 @@ def _methods(name: str, *methods: str) -> Callable[[Any], None]:
 
     def change(module: Any) -> None:
         if FAULT in methods:
-            setattr(getattr(module, name), FAULT, fail)
+            changed = getattr(module, name)
+            setattr(changed, FAULT, failing(getattr(changed, FAULT)))
 
     return change
 
