@@ -70,5 +70,6 @@ def _why_soft(spec: DeploymentSpec, knobs: KnobSpace) -> str:
         )
     return (
         "vLLM can skip the speculator for draft_model, eagle and eagle3 on its V1 runner (0.25 to 0.33 without 0.30), "
-        f"on one accelerator and with K 0 allowed, but not for {method} in this object; set offPolicy: Soft, or Hard"
+        f"without pipeline parallelism and with K 0 allowed, but not for {method} in this object; set offPolicy: Soft, "
+        "or Hard"
     )

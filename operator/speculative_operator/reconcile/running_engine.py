@@ -15,11 +15,11 @@ from dataclasses import replace
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.reading import at, mapping, mappings, parse_json, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
-from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.domain.spec import DeploymentSpec, OffPolicy
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine, EngineContainer, Notice
 from speculative_operator.reconcile.pods import configs_of
@@ -58,6 +58,27 @@ def engine_as_made(engine: Engine, spec: DeploymentSpec, deployment: Mapping[str
     if deployment is None or reads or without_speculator or not spec.speculates:
         return None
     return without_live_tables(engine, "") if engine.knobs(spec).actuator is Actuator.LIVE else None
+
+
+def engine_that_runs_on(
+    engine: Engine, spec: DeploymentSpec, deployment: Mapping[str, Any] | None, status: Mapping[str, Any]
+) -> Engine | None:
+    """The adapter that makes pods which run the speculator at K 0, where `offPolicy: Live` had no effect so far, as the
+    status tells, and pods were made so, but new ones would skip it. Else None."""
+    so_far = any(text(one, "reason") == Reason.LIVE_OFF_UNUSED for one in mappings(status, "warnings"))
+    if deployment is None or not so_far or spec.speculation.off_policy is not OffPolicy.LIVE:
+        return None
+
+    def soft(spec: DeploymentSpec) -> DeploymentSpec:
+        return replace(spec, speculation=replace(spec.speculation, off_policy=OffPolicy.SOFT))
+
+    def knobs(spec: DeploymentSpec) -> KnobSpace:
+        return replace(engine.knobs(soft(spec)), rests=False)
+
+    def container(spec: DeploymentSpec, table: KTable) -> EngineContainer:
+        return engine.container(soft(spec), table)
+
+    return replace(engine, knobs=knobs, container=container) if engine.knobs(spec).rests else None
 
 
 def without_live_tables(engine: Engine, version: str) -> Engine:

@@ -55,7 +55,12 @@ from speculative_operator.reconcile.pods import (
     read_rollout,
     scaling_notices,
 )
-from speculative_operator.reconcile.running_engine import engine_as_found, engine_as_made, without_live_tables
+from speculative_operator.reconcile.running_engine import (
+    engine_as_found,
+    engine_as_made,
+    engine_that_runs_on,
+    without_live_tables,
+)
 from speculative_operator.reconcile.status import make_status
 from speculative_operator.reconcile.turn import (
     Look,
@@ -174,10 +179,14 @@ def _reconcile_choices(turn: Turn) -> Outcome:
 
 def _reconcile_choice(turn: Turn, choice: PairedSpec) -> tuple[Outcome, bool]:
     """The outcome with pods made of `choice`, and whether it would replace any."""
-    older = engine_as_made(turn.engine, choice.by_name, turn.world.deployment)
+    world, notice = turn.world, upgrade.live_notice
+    older = engine_as_made(turn.engine, choice.by_name, world.deployment)
+    if older is None:
+        notice = upgrade.off_notice
+        older = engine_that_runs_on(turn.engine, choice.by_name, world.deployment, world.status)
     if older is None or _asks_for_others(replace(turn, engine=older), choice):
         return _reconcile_with(turn, choice)
-    return _reconcile_with(replace(turn, engine=older), choice, as_made=True)
+    return _reconcile_with(replace(turn, engine=older), choice, notice(choice.by_name))
 
 
 def _asks_for_others(turn: Turn, choice: PairedSpec) -> bool:
@@ -191,9 +200,9 @@ def _asks_for_others(turn: Turn, choice: PairedSpec) -> bool:
     return upgrade.asks_anew(world) or _reconcile_with(quiet, choice)[1]
 
 
-def _reconcile_with(turn: Turn, choice: PairedSpec, *, as_made: bool = False) -> tuple[Outcome, bool]:
-    """One reconcile with pods that the engine of `turn` makes of `choice`, and whether it would replace any. `as_made`:
-    that engine is the one of pods that run, and others could change K live."""
+def _reconcile_with(turn: Turn, choice: PairedSpec, *of_older: Notice) -> tuple[Outcome, bool]:
+    """One reconcile with pods that the engine of `turn` makes of `choice`, and whether it would replace any. With
+    `of_older` that engine is the one of pods that run, and the notice says what others could do."""
     world, spec, engine, pairing = turn.world, choice.pinned, turn.engine, turn.pairing
     unused_cache = unused_cache_notices(choice.by_name, world)
     claims = () if pairing.frozen or unused_cache else claim(world, spec.engine.compile_cache)
@@ -216,7 +225,7 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *, as_made: bool = False) ->
         problems, pair = (render_problem(error), *world.problems), pair_view(pairing, choice)
         return stay(replace(turn, memory=held), problems, pair, pairing.actions), False
     starts = _startup_status(world, spec, desired, planned)
-    waiting: tuple[Notice, ...] = (upgrade.live_notice(choice.by_name),) if as_made else ()
+    waiting = of_older
     if pairing.frozen:
         planned = keep_pods(turn.world, planned, repairs=False)
     elif upgrade.waits(turn.world, planned, turn.look.rollout, made_of):

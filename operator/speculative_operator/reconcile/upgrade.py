@@ -106,6 +106,16 @@ def live_notice(spec: DeploymentSpec) -> Notice:
     return Notice(Reason.UPGRADE_WAITS, message)
 
 
+def off_notice(spec: DeploymentSpec) -> Notice:
+    """The notice that the speculator could be skipped at K 0 in pods that were made anew."""
+    message = (
+        f"new pods of {spec.engine.type} {spec.engine.version} would skip the speculator at K 0, as offPolicy: Live "
+        "asks; the running pods were created before that, and stay. A new value of the annotation "
+        f"{names.ANNOTATION_ADOPT} replaces them, and so does the next edit that changes pods"
+    )
+    return Notice(Reason.UPGRADE_WAITS, message)
+
+
 def _hopeless(world: World, rollout: Rollout) -> bool:
     """True where no pod is there, or none was ever ready and the rollout is past its deadline.
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.worlds import SPEC, Cluster, settled
+from tests.unit.reconcile.worlds import SPEC, Cluster, settled, template
 
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import (
@@ -21,11 +21,15 @@ from speculative_operator.domain.spec import (
 )
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines import engine_for
+from speculative_operator.engines.vllm import adapter as vllm_adapter
+from speculative_operator.engines.vllm import plan as vllm_plan
 from speculative_operator.reconcile.caps import unused_notices
 
 LIVE = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.LIVE))
 NGRAM = Speculator(Method.NGRAM)
 RANKS = replace(LIVE, accelerator=replace(SPEC.accelerator, per_replica=2))
+
+TENSOR_PARALLEL = replace(RANKS, verifier=replace(SPEC.verifier, tensor_parallel_size=2))
 
 
 def container(spec: DeploymentSpec) -> Any:
@@ -46,6 +50,58 @@ def test_pods_are_started_with_the_workers_part() -> None:
     assert "warnings" not in settled(spec=LIVE).status
 
 
+def test_ranks_that_share_each_layer_have_it_too() -> None:
+    assert "--worker-extension-cls" in container(TENSOR_PARALLEL).args
+    assert engine_for(TENSOR_PARALLEL).knobs(TENSOR_PARALLEL).rests
+    status = settled(spec=TENSOR_PARALLEL).status
+    assert "warnings" not in status
+
+
+def test_pods_of_a_release_that_could_not_stay_until_the_user_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upgrade of the operator replaces no pods."""
+    with monkeypatch.context() as before:
+        for module in (vllm_plan, vllm_adapter):
+            before.setattr(module, "rests", lambda *_: False)
+        cluster = settled(spec=TENSOR_PARALLEL)
+        assert reasons(cluster) == ["LiveOffUnused"]
+    cluster.upgraded, made = True, cluster.templates
+    for _ in range(3):
+        cluster.tick()
+        assert reasons(cluster) == ["LiveOffUnused", "UpgradeWaits"]
+    cluster.edit(replicas=3)
+    cluster.settle()
+    assert cluster.templates == made
+    cluster.annotate(adopt="now")
+    cluster.settle()
+    assert cluster.templates == made + 1
+    assert "--worker-extension-cls" in arguments(cluster)
+    assert reasons(cluster) == []
+
+
+@pytest.mark.parametrize("change", [{"verifier": replace(SPEC.verifier, tensor_parallel_size=2, max_num_seqs=64)}, {}])
+def test_a_user_who_changes_pods_or_asks_for_off_gets_it(
+    change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        for module in (vllm_plan, vllm_adapter):
+            before.setattr(module, "rests", lambda *_: False)
+        cluster = settled(spec=TENSOR_PARALLEL if change else replace(TENSOR_PARALLEL, speculation=SPEC.speculation))
+    cluster.edit(**change, speculation=TENSOR_PARALLEL.speculation)
+    cluster.settle()
+    assert "--worker-extension-cls" in arguments(cluster)
+    assert reasons(cluster) == []
+
+
+def arguments(cluster: Cluster) -> list[str]:
+    (deployment,) = (one for (kind, _), one in cluster.children.items() if kind == "Deployment")
+    found: list[str] = template(deployment)["spec"]["containers"][0]["args"]
+    return found
+
+
+def reasons(cluster: Cluster) -> list[str]:
+    return sorted(one["reason"] for one in cluster.status.get("warnings", ()))
+
+
 @pytest.mark.parametrize("policy", [one for one in OffPolicy if one is not OffPolicy.LIVE])
 def test_nobody_gets_it_unasked(policy: OffPolicy) -> None:
     spec = replace(SPEC, speculation=Speculation(off_policy=policy))
@@ -60,7 +116,7 @@ def test_nobody_gets_it_unasked(policy: OffPolicy) -> None:
     [
         (replace(LIVE, speculator=NGRAM), "ngram makes no pass at K 0"),
         (replace(LIVE, speculator=Speculator(Method.MTP)), "mtp"),
-        (replace(RANKS, verifier=replace(SPEC.verifier, tensor_parallel_size=2)), "one accelerator"),
+        (replace(RANKS, verifier=replace(SPEC.verifier, pipeline_parallel_size=2)), "pipeline"),
         (replace(RANKS, verifier=replace(SPEC.verifier, data_parallel_size=2)), "actuator"),
         (replace(LIVE, engine=EngineSettings(version="0.34.0")), "actuator Table"),
         (replace(LIVE, engine=EngineSettings(EngineType.SGLANG, "0.5.23")), "SGLang"),
@@ -104,7 +160,7 @@ def test_a_head_on_the_v2_runner_is_told_the_variable_that_helps(
 @pytest.mark.parametrize(
     "spec",
     [
-        replace(HEAD, accelerator=RANKS.accelerator, verifier=replace(SPEC.verifier, tensor_parallel_size=2)),
+        replace(HEAD, accelerator=RANKS.accelerator, verifier=replace(SPEC.verifier, pipeline_parallel_size=2)),
         replace(HEAD, engine=EngineSettings(version="0.34.0")),
         replace(HEAD, engine=EngineSettings(version="0.30.0")),
         replace(LIVE, speculator=Speculator(Method.MTP)),

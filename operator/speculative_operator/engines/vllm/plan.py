@@ -69,10 +69,11 @@ def holds_drafts(spec: DeploymentSpec, planned: Plan) -> bool:
 
 
 def rests(spec: DeploymentSpec, planned: Plan) -> bool:
-    """True when pods can skip the speculator at K = 0: the actuator is Live, 0 is one K, and the row has live off."""
-    verifier, speculator = spec.verifier, spec.speculator
-    ranks = verifier.tensor_parallel_size * verifier.pipeline_parallel_size * verifier.data_parallel_size
-    if speculator is None or ranks > 1 or planned.actuator is not Actuator.LIVE or 0 not in planned.ks:
+    """True when pods can skip the speculator at K = 0: the actuator is Live, 0 is one K, the row has live off, and
+    replicas have no ranks but tensor parallel ones."""
+    verifier = spec.verifier
+    others = verifier.pipeline_parallel_size * verifier.data_parallel_size
+    if spec.speculator is None or others > 1 or planned.actuator is not Actuator.LIVE or 0 not in planned.ks:
         return False
     return planned.cell is not None and planned.cell.off is not None
 
