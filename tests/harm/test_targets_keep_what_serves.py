@@ -16,7 +16,7 @@ from tests.unit.reconcile import test_llm_inference_service as llm
 from tests.unit.reconcile.test_inference_service import SERVED, serve
 from tests.unit.reconcile.worlds import SPEC, Cluster
 
-from speculative_operator.domain.inference_service import InferenceServiceSettings
+from speculative_operator.domain.platform import InferenceServiceSettings
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Target
 from speculative_operator.render import Capabilities

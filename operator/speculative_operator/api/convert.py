@@ -18,9 +18,9 @@ from speculative_operator.api.scalars import seconds
 from speculative_operator.api.weights import Cache, Claim, Weights
 from speculative_operator.api.wire import Wire
 from speculative_operator.domain import names, spec
-from speculative_operator.domain.inference_service import InferenceServiceSettings
-from speculative_operator.domain.route import Canary as CanaryTold
-from speculative_operator.domain.route import Route as RouteTold
+from speculative_operator.domain.platform import Canary as CanaryTold
+from speculative_operator.domain.platform import InferenceServiceSettings
+from speculative_operator.domain.platform import Route as RouteTold
 from speculative_operator.domain.table import KTable
 
 if TYPE_CHECKING:

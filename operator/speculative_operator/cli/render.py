@@ -71,7 +71,7 @@ def spec_of(path: str, namespace: str = "") -> DeploymentSpec:
 
 def first_reconcile(spec: DeploymentSpec, image: str, *, pod_monitor: bool) -> Outcome:
     """The outcome of the operator's first reconcile of the object."""
-    from speculative_operator.domain.route import CanarySeen
+    from speculative_operator.domain.platform import CanarySeen
     from speculative_operator.reconcile.tick import tick
     from speculative_operator.reconcile.world import World
     from speculative_operator.render import Capabilities

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self
 
-from speculative_operator.domain.inference_service import InferenceServiceSettings
 from speculative_operator.domain.names import CACHE_FOLDER, KSERVE_PORT, SERVING_PORT
-from speculative_operator.domain.route import Route
+from speculative_operator.domain.platform import InferenceServiceSettings, Route
 from speculative_operator.domain.table import KTable
 from speculative_operator.domain.vendor import Vendor, vendor_of
 

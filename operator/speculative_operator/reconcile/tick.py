@@ -209,11 +209,11 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *of_older: Notice) -> tuple[
     policy = _policy(turn, choice)
     unused = (*unused_notices(choice.by_name, policy.knobs), *unused_cache)
     active = active_table(world, spec, policy, pairing.same)
-    held = restore_memory(world, turn.memory, policy, active, turn.now)
+    memory = restore_memory(world, turn.memory, policy, active, turn.now)
     own = _labels(spec, active, pairing.same)
     observation = tables.of_pods(turn.look.observation, turn.look.pods, own)
     permission = permission_of(world, turn.look.rollout, policy, active, turn.now)
-    verdict = consider(held, observation, policy, active, Serving(turn.look.rollout, permission), turn.now)
+    verdict = consider(memory, observation, policy, active, Serving(turn.look.rollout, permission), turn.now)
     leaving, memories = _decide_for_leaving(world, turn, policy, own)
     own_notices = own_rollouts.notices(choice.by_name, verdict.own)
     decided = _view(spec, turn.look, policy, verdict)
@@ -223,7 +223,7 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *of_older: Notice) -> tuple[
         planned = _plan(world, turn.look, engine, verdict, policy.knobs.actuator, desired)
     except RenderError as error:
         problems, pair = (render_problem(error), *world.problems), pair_view(pairing, choice)
-        return stay(replace(turn, memory=held), problems, pair, pairing.actions), False
+        return stay(replace(turn, memory=memory), problems, pair, pairing.actions), False
     starts = _startup_status(world, spec, desired, planned)
     waiting = of_older
     if pairing.frozen:

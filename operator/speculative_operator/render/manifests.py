@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.route import Route
+from speculative_operator.domain.platform import Route
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.render import podspec, resolved, values

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from speculative_operator.api.convert import to_domain
 from speculative_operator.api.errors import SpecError
 from speculative_operator.domain import names
+from speculative_operator.domain.platform import CanarySeen
 from speculative_operator.domain.reading import is_controlled_by, items, mappings
-from speculative_operator.domain.route import CanarySeen
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.shell.cache import Body, Cache, Key, is_ready
 from speculative_operator.shell.resources import CHILD_BY_KIND

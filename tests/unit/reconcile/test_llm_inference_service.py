@@ -14,7 +14,7 @@ from tests.unit.reconcile.worlds import SPEC, Cluster, applies, observed, pod, r
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import ApplyChild, DeleteChild
-from speculative_operator.domain.inference_service import InferenceServiceSettings
+from speculative_operator.domain.platform import InferenceServiceSettings
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineSettings, RolloutStrategy, Target
 from speculative_operator.reconcile.arrival import stuck

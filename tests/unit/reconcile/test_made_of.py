@@ -13,7 +13,7 @@ from tests.unit.reconcile.scripted import HARD, Tuner, active_table
 from tests.unit.reconcile.worlds import SPEC, Cluster, observed, restart, settled, template
 
 from speculative_operator.domain import names
-from speculative_operator.domain.route import Route
+from speculative_operator.domain.platform import Route
 from speculative_operator.domain.spec import (
     DEFAULT_VERSIONS,
     AcceleratorRequest,

@@ -12,7 +12,7 @@ from tests.unit.reconcile.worlds import SPEC, Cluster
 
 from speculative_operator.domain.actions import ApplyChild, DeleteChild
 from speculative_operator.domain.jobs import Purpose
-from speculative_operator.domain.route import Canary, CanarySeen, Route
+from speculative_operator.domain.platform import Canary, CanarySeen, Route
 from speculative_operator.domain.spec import Mode, Speculation
 from speculative_operator.reconcile.plan import Plan, keep_pods
 from speculative_operator.render import Capabilities

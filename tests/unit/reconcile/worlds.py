@@ -14,8 +14,8 @@ from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild,
 from speculative_operator.domain.conditions import Condition
 from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.observation import Observation, PodWindow
+from speculative_operator.domain.platform import CanarySeen
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.route import CanarySeen
 from speculative_operator.domain.spec import (
     AcceleratorRequest,
     DeploymentSpec,

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.shell.scene import manifest, owner, pod
 
 from speculative_operator.api.convert import to_domain
-from speculative_operator.domain.route import CanarySeen
+from speculative_operator.domain.platform import CanarySeen
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.canaries import Canaries

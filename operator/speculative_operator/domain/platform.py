@@ -1,4 +1,4 @@
-"""How a Gateway leads requests to the Service: a part of `spec`."""
+"""Parts of `spec` about the platform beside the pods: the route of a Gateway, and the objects of KServe."""
 
 from __future__ import annotations
 
@@ -36,3 +36,26 @@ class Route:
     hostnames: tuple[str, ...] = ()
     path: str = "/"
     canary: Canary | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceServiceSettings:
+    """Settings of an InferenceService or LLMInferenceService besides its pods. Empty: not set."""
+
+    display_name: str = ""
+    description: str = ""
+    exposed: bool = False
+    authenticated: bool = False
+    anonymous: bool = False
+    """Clients need no token, where the platform would ask for one by default (LLMInferenceService)."""
+    connection: str = ""
+    hardware_profile: str = ""
+    hardware_profile_namespace: str = ""
+    queue: str = ""
+    tls: bool = False
+    """The engine answers by HTTPS, with the certificate that KServe mounts."""
+
+    @property
+    def scheme(self) -> str:
+        """Scheme of the engine's URLs."""
+        return "https" if self.tls else "http"
