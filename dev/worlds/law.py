@@ -205,9 +205,9 @@ def _steps(pod: Pod, moment: float) -> None:
             k = OFF if pod.latch.step(k, blocks.k_in_force, (), ()) else k
             blocks.resting = pod.latch.lasted
         code = advance(machine, state, opened, k, moment)
-        k, decoding, requests, seconds, tokens, prompt, *_ = step.tolist()
+        k, decoding, requests, seconds, tokens, prompt, _, behind = step.tolist()
         if tokens > 0:
-            blocks.count(int(k), int(decoding), int(requests), seconds, int(tokens), int(prompt))
+            blocks.count(int(k), int(decoding), int(requests), seconds, int(tokens), int(prompt), behind > 0)
     blocks.idle()
 
 

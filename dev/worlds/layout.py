@@ -109,6 +109,8 @@ GAP_COST = 47
 CATCHES_UP = 48
 """1 where the drafter is left out of steps with prompts too, and computes what it has missed before its next drafts."""
 PARAMETERS = 49
+CATCHING_TOKENS = 2048.0
+"""The most that it computes of them in a step."""
 
 # Of a replica's state.
 NOW = 0
@@ -187,7 +189,9 @@ S_SECONDS = 3
 S_TOKENS = 4
 S_PROMPT = 5
 S_PERIODS = 6
-STEP_FIELDS = 7
+S_BEHIND = 7
+"""1 where the drafter caught up in it."""
+STEP_FIELDS = 8
 
 # Of a minute.
 M_TOKENS = 0

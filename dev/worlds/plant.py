@@ -215,10 +215,10 @@ def book(machine: Machine, state: State, work: Floats, seconds: float, tokens: f
 @compiled
 def catch_up(machine: Machine, state: State) -> float:
     """Tokens that the drafter computes of what it has missed, as many as a step may have."""
-    total = 0.0
+    total, most = 0.0, min(machine.par[at.TOKEN_BUDGET], at.CATCHING_TOKENS)
     for seat in range(int(state.now[at.RUNNING])):
         row = state.running[seat]
-        tokens = min(state.req[row, at.GAPPED], machine.par[at.TOKEN_BUDGET] - total)
+        tokens = min(state.req[row, at.GAPPED], most - total)
         state.req[row, at.GAPPED] -= tokens
         total += tokens
     return float(total)
@@ -231,8 +231,9 @@ def carry_out(machine: Machine, state: State, k: int) -> None:
     work = state.work
     measure(state, k)
     seconds = st.step_seconds(machine, work, now)
-    if k > 0 and machine.par[at.CATCHES_UP] > 0:
-        seconds += st.catching_seconds(machine.par, catch_up(machine, state))
+    missed = catch_up(machine, state) if k > 0 and machine.par[at.CATCHES_UP] > 0 else 0.0
+    seconds += st.catching_seconds(machine.par, missed)
+    state.step[at.S_BEHIND] = 1.0 if missed > 0 else 0.0
     present = now[at.RUNNING] + now[at.TAIL] - now[at.HEAD]
     now[at.NOW] += seconds
     if now[at.NOW] >= machine.par[at.WARM]:

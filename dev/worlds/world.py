@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.spec import Method, OffPolicy
 from speculative_operator.engines.vllm.environment import OFF_STEPS
+from speculative_operator.payload.speculative_off import SOON
 from worlds import layout as at
 from worlds.types import Floats, Ints, Machine
 
@@ -64,9 +65,10 @@ class World:
         if knobs.draft_free:
             return self
         policy = replace(self.policy, off_policy=OffPolicy.LIVE, knobs=replace(knobs, rests=True, passes_at_zero=0.0))
+        catches_up = self.traits.get("method") == Method.DRAFT_MODEL.value
         for replica in self.replicas:
-            replica.machine.par[[at.RESTS_AFTER, at.GAP_COST]] = int(OFF_STEPS), GAP_COST
-            replica.machine.par[at.CATCHES_UP] = float(self.traits.get("method") == Method.DRAFT_MODEL.value)
+            replica.machine.par[[at.RESTS_AFTER, at.GAP_COST]] = SOON if catches_up else int(OFF_STEPS), GAP_COST
+            replica.machine.par[at.CATCHES_UP] = float(catches_up)
         return replace(self, policy=policy)
 
     @property

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from speculative_operator.domain.observation import PodWindow
+from speculative_operator.domain.table import KTable
 from speculative_operator.tuner.evidence import absurdity
 from speculative_operator.tuner.telemetry import believable
+from worlds import law
 from worlds import layout as at
 from worlds.draw import world
-from worlds.law import EPOCH
+from worlds.law import EPOCH, Pod
 from worlds.named import RECIPES, named
 from worlds.serving import constant, fresh, until, with_table
 from worlds.texts import accepted
@@ -110,6 +113,33 @@ def test_drafts_of_requests_with_gaps_are_worse_until_they_end() -> None:
         request[at.GAPPED] = missing
         found.append(np.mean([accepted(machine, request_at(request, made), 4, 0.0) for made in range(300)]))
     assert found[1] < found[0]
+
+
+def _catching_up() -> tuple[Pod, list[bool]]:
+    """A pod that was off for a minute with drafts that catch up, and what its blocks are told of each step after it."""
+    numbers = (world(3, number, SECONDS) for number in range(40))
+    drawn = next(one for one in numbers if one.traits["method"] == "draft_model").with_live_off()
+    pod, told = law._pod(drawn, 0, KTable.constant(0, drawn.policy.knobs.max_batch), law.PLUG_IN), list[bool]()
+    law._serve_on(pod, SECONDS / 2)
+    count = pod.blocks.count
+
+    def counted(*step: Any) -> None:
+        told.append(step[-1])
+        count(*step)
+
+    pod.blocks.count = counted
+    return pod, told
+
+
+def test_blocks_are_told_in_which_steps_the_drafter_catches_up() -> None:
+    pod, told = _catching_up()
+    missing = float(pod.state.req[:, at.GAPPED].sum())
+    assert missing > 0
+    pod.blocks.put_in_force([(1, 256, 2)], None, 0)
+    law._serve_on(pod, SECONDS / 2 + 10.0)
+    assert 0 < sum(told) <= missing / at.CATCHING_TOKENS + 2
+    assert told == sorted(told, reverse=True)
+    assert not told[-1]
 
 
 def request_at(request: Floats, made: int) -> Floats:
