@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,7 @@ def install(cluster: Cluster, definitions: list[Json]) -> None:
     """Apply them, and wait until their kinds are served."""
     body = json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions})
     cluster.kubectl("apply", "--server-side", "-f", "-", input=body)
-    named = [one["metadata"]["name"] for one in definitions]
-    for _ in range(100):  # kubectl fails at a definition that has no condition yet
-        done = cluster.kubectl("wait", "--for=condition=Established", "--timeout=120s", "crd", *named, check=False)
-        if done.returncode == 0:
-            return
-        time.sleep(0.2)
-    raise AssertionError(f"kinds are not served: {done.stderr}")
+    cluster.wait_for_kinds(*(one["metadata"]["name"] for one in definitions))
 
 
 def stand_in(group: str, version: str, kind: str, plural: str) -> Json:

@@ -21,4 +21,4 @@ def definition() -> dict[str, Any]:
 def install(cluster: Cluster) -> None:
     """Apply the definition, and wait until it is served."""
     cluster.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(definition()))
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", NAME)
+    cluster.wait_for_kinds(NAME)

@@ -35,4 +35,4 @@ def install_routes(cluster: Cluster) -> None:
     definition = gzip.decompress((ROOT / "tests" / "fixtures" / "openshift" / "routes.json.gz").read_bytes()).decode()
     cluster.kubectl("apply", "--server-side", "-f", "-", input=definition)
     name = json.loads(definition)["metadata"]["name"]
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", name)
+    cluster.wait_for_kinds(name)

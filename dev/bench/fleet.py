@@ -75,7 +75,7 @@ class Fleet:
     def prepare(self) -> None:
         root = Path(__file__).resolve().parents[2]
         self.cluster.kubectl("apply", "--server-side", "-f", str(root / "crds"))
-        self.cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+        self.cluster.wait_for_kinds()
         for namespace in (NAMESPACE, "speculative-system"):
             self.cluster.kubectl("create", "namespace", namespace)
         for target in (self._watch_children, self._play_controller):

@@ -218,7 +218,7 @@ def _install(cluster: Cluster) -> None:
     documents = yaml.safe_load_all((ROOT / "manifests" / "install.yaml").read_text())
     wanted = [document for document in documents if document["kind"] != "Deployment"]
     cluster.kubectl("apply", "--server-side", "-f", "-", input=yaml.safe_dump_all(wanted))
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    cluster.wait_for_kinds()
     for namespace in (NAMESPACE, "neighbour"):
         cluster.kubectl("create", "namespace", namespace)
 

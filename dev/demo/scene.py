@@ -17,6 +17,7 @@ from devcluster.cluster import Cluster
 from devcluster.options import ClusterOptions, Image
 from speculative_lab.emulator.commands import lay
 from speculative_operator import __version__
+from speculative_operator.trial import verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = "models"
@@ -110,14 +111,18 @@ def install_operator(cluster: Cluster, *, check_pairs: bool = False) -> None:
     (setting,) = [one for one in container["env"] if one["name"] == CHECK_PAIRS]
     setting["value"] = str(check_pairs).lower()
     cluster.kubectl("apply", "--server-side", "-f", "-", input=yaml.safe_dump_all(documents))
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    cluster.wait_for_kinds()
     _rollout(cluster, OPERATOR_NAMESPACE, OPERATOR, 180)
 
 
 def have_operator_scraped(cluster: Cluster) -> None:
     """Have Prometheus scrape the operator's pod, as the chart's PodMonitor does elsewhere."""
     scrape = ("prometheus.io/scrape=true", "prometheus.io/port=8080")
-    cluster.kubectl("annotate", "pods", "--all", "-n", OPERATOR_NAMESPACE, *scrape)
+    for pod in cluster.objects.list("pods", OPERATOR_NAMESPACE):
+        if "deletionTimestamp" not in pod["metadata"]:
+            cluster.kubectl(
+                "annotate", "--overwrite", "pod", pod["metadata"]["name"], "-n", OPERATOR_NAMESPACE, *scrape
+            )
 
 
 def apply(cluster: Cluster, objects: Iterable[Variant]) -> None:
@@ -127,27 +132,28 @@ def apply(cluster: Cluster, objects: Iterable[Variant]) -> None:
 
 
 def wait_ready(cluster: Cluster, name: str, timeout: float, tick: Callable[[str], None] = lambda _: None) -> float:
-    """Wait for `Ready=True` of an object; seconds waited. Raises SceneError with the conditions seen."""
+    """Wait for `Ready=True` of an object as its spec is now; seconds waited. Raises SceneError with the conditions
+    seen. After an edit, what is Ready as the spec was before does not count."""
     started = time.monotonic()
     conditions: dict[str, Any] = {}
     while time.monotonic() - started < timeout:
-        found = cluster.kubectl("get", "specdep", name, "-n", NAMESPACE, "-o", "json", check=False)
-        if found.returncode == 0:
-            status = json.loads(found.stdout).get("status") or {}
-            conditions = {entry["type"]: entry for entry in status.get("conditions", [])}
-            ready = conditions.get("Ready", {})
-            if ready.get("status") == "True":
-                return time.monotonic() - started
-            tick(f"{ready.get('reason', 'waiting')}: {ready.get('message', '')}")
+        found = cluster.objects.get("specdep", name, NAMESPACE)
+        conditions = {entry["type"]: entry for entry in (found.get("status") or {}).get("conditions", [])}
+        if verdict(found):
+            return time.monotonic() - started
+        ready = conditions.get("Ready", {})
+        tick(f"{ready.get('reason', 'waiting')}: {ready.get('message', '')}")
         time.sleep(0.25)
     seen = "; ".join(f"{kind}={entry['status']} {entry['message']}" for kind, entry in conditions.items())
-    raise SceneError(f"{name} was not ready after {timeout:.0f} s: {seen or found.stderr.strip()}")
+    raise SceneError(f"{name} was not ready after {timeout:.0f} s: {seen or 'nothing is said of it'}")
 
 
 def service_url(cluster: Cluster, name: str) -> str:
     """Address of an object's Service inside the cluster's network."""
-    found = cluster.kubectl("get", "service", name, "-n", NAMESPACE, "-o", "json")
-    spec = json.loads(found.stdout)["spec"]
+    found = cluster.objects.get("service", name, NAMESPACE)
+    if not found:
+        raise SceneError(f"there is no Service {name}")
+    spec = found["spec"]
     return f"http://{spec['clusterIP']}:{spec['ports'][0]['port']}"
 
 

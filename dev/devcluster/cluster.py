@@ -6,11 +6,13 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from devcluster import kubeconfig, startup, toolchain
+from devcluster.apiclient import wait_until
 from devcluster.component import log_path, ready_path, status_path
 from devcluster.controlplane import Files
 from devcluster.enclosure import Enclosure, environment
@@ -19,6 +21,9 @@ from devcluster.options import ClusterOptions
 from devcluster.prometheus import INSIDE_URL
 from devcluster.state import Place
 from devcluster.toolchain import Toolchain
+
+if TYPE_CHECKING:
+    from devcluster.objects import Objects
 
 _ENTER = Path(__file__).with_name("enter.py")
 _Stream = int | IO[Any] | None
@@ -117,6 +122,25 @@ class Cluster:
     ) -> None:
         self.stop()
 
+    @cached_property
+    def objects(self) -> "Objects":
+        """What is in it, for those who look often."""
+        from devcluster.objects import Objects  # its library needs a second, which a start does not have
+
+        return Objects(self.kubeconfig)
+
+    def wait_for_kinds(self, *definitions: str) -> None:
+        """Wait until the kinds of these definitions are served; those of all definitions where none is named.
+
+        `kubectl wait` fails at a definition that was made so recently that it has no condition yet.
+        """
+
+        def missing() -> list[str]:
+            found = {one["metadata"]["name"]: one for one in self.objects.list("customresourcedefinitions", "")}
+            return [name for name in definitions or found if not _is_established(found.get(name, {}))]
+
+        wait_until("kinds are served", 120.0, lambda: not missing(), lambda: ", ".join(missing()))
+
     def kubectl(self, *args: str, input: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run kubectl as administrator; DevClusterError with what it said where it fails and `check` is set."""
         return self._tool(self.binaries.kubectl, args, given=input, check=check)
@@ -199,3 +223,8 @@ class Cluster:
         """End every process of the cluster and delete its files; a cluster of somebody else is left alone."""
         if self.enclosure is not None:
             self.enclosure.stop()
+
+
+def _is_established(definition: Mapping[str, Any]) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any((one["type"], one["status"]) == ("Established", "True") for one in conditions)

@@ -23,10 +23,8 @@ MODELS = ROOT / "dev" / "data" / "models"
 TARGET, DRAFT = "target", "draft"
 OPERATOR_IMAGE, ENGINE_IMAGE = images()
 PYTHON = {"python": Image((sys.executable,))}
-LONG = 90.0
-"""seconds: a machine that does much else at the same time takes its time."""
-EVERY = 0.5
-"""seconds between two looks: each is a process, and what is waited for wants the processor too."""
+LONG = 240.0
+"""seconds: a machine that does much else at the same time takes its time, and this is done by several pods in turn."""
 
 
 @contextmanager
@@ -57,7 +55,7 @@ class HubLab:
         meta = {"name": "models", "namespace": lab.namespace, "labels": {"app": "models"}}
         items = [{"apiVersion": "v1", "metadata": meta, **one} for one in (pod, service)]
         lab.apply({"apiVersion": "v1", "kind": "List", "items": items})
-        lab.cluster.kubectl("wait", "--for=condition=Ready", "--timeout=60s", "-n", lab.namespace, "pod/models")
+        lab.cluster.kubectl("wait", "--for=condition=Ready", "--timeout=240s", "-n", lab.namespace, "pod/models")
 
     @property
     def host(self) -> str:
@@ -94,7 +92,7 @@ class HubLab:
     @staticmethod
     def wait(what: str, condition: Callable[[], Any]) -> Any:
         """`until`, for what a machine does when it comes to it."""
-        return until(what, condition, LONG, EVERY)
+        return until(what, condition, LONG)
 
     def status(self, name: str) -> Json:
         return dict((self.lab.get(names.PLURAL, name) or {}).get("status") or {})

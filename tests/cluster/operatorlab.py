@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.ports import free_port
 
 from devcluster import Cluster
 from speculative_operator.domain import names
@@ -26,6 +26,8 @@ from speculative_operator.domain import names
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM = "speculative-system"
+LONG = 120.0
+"""seconds for which a state is waited for: a machine that does much else at the same time takes its time."""
 CHILDREN = ("deployments", "services", "configmaps", "networkpolicies", "poddisruptionbudgets")
 
 
@@ -41,13 +43,25 @@ def spec(**changes: Any) -> Json:
     }
 
 
-def until(what: str, condition: Callable[[], Any], seconds: float = 15.0, every: float = 0.1) -> Any:
+def until(what: str, condition: Callable[[], Any], seconds: float = LONG, every: float = 0.1) -> Any:
     """Wait until `condition` gives something true, and return it. Raises AssertionError naming `what`."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not after {seconds:.0f} s: {what}"
         time.sleep(every)
     return found
+
+
+def at_rest(look: Callable[[], Any], seconds: float = 5.0) -> Any:
+    """Wait until something has stayed as it is for a while, more than two of the operator's ticks, and return it."""
+    deadline, since, last = time.monotonic() + LONG, time.monotonic(), look()
+    while time.monotonic() < since + seconds:
+        assert time.monotonic() < deadline, f"never at rest: {last}"
+        time.sleep(0.2)
+        now = look()
+        if now != last:
+            since, last = time.monotonic(), now
+    return last
 
 
 class Process:
@@ -74,8 +88,9 @@ class Process:
         self.process.wait()
 
     def lines(self) -> list[Json]:
-        """Its log so far."""
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
+        """Its log so far; it may be writing the last line."""
+        whole = (line for line in self.log.read_text().splitlines(keepends=True) if line.endswith("\n"))
+        return [json.loads(line) for line in whole]
 
 
 class OperatorLab:
@@ -92,7 +107,7 @@ class OperatorLab:
         documents = yaml.safe_load_all((ROOT / "manifests" / "install.yaml").read_text())
         wanted = [document for document in documents if document["kind"] != "Deployment"]
         self.cluster.kubectl("apply", "--server-side", "-f", "-", input=yaml.safe_dump_all(wanted))
-        self.cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", _crd())
+        self.cluster.wait_for_kinds(_crd())
 
     def enter(self) -> None:
         """A fresh namespace."""
@@ -106,12 +121,12 @@ class OperatorLab:
         """A running operator that is ready; ended by SIGTERM, within five seconds and with status 0."""
         running = self.start(account, of, **settings)
         try:
-            until("the operator is ready", lambda: running.answers("/readyz")[0] == 200, 30.0)
+            until("the operator is ready", lambda: running.answers("/readyz")[0] == 200)
             yield running
         finally:
             if running.process.poll() is None:
                 running.process.send_signal(signal.SIGTERM)
-                assert running.process.wait(20.0) == 0, running.log.read_text()[-3000:]
+                assert running.process.wait(LONG) == 0, running.log.read_text()[-3000:]
 
     def start(
         self, account: str = names.OPERATOR, of: str = SYSTEM, identity: str = "operator-under-test", **settings: str
@@ -119,7 +134,7 @@ class OperatorLab:
         """Start an operator with the rights of a ServiceAccount, and nothing but them."""
         self._count += 1
         log = self.directory / f"operator-{self._count}.log"
-        port = _free_port()
+        port = free_port()
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("SPECULATIVE_")},
             "PYTHONPATH": str(ROOT / "operator"),
@@ -157,14 +172,10 @@ class OperatorLab:
         self.apply({"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "spec": spec(**changes)})
 
     def get(self, resource: str, name: str = "gemma") -> Json | None:
-        found = self.cluster.kubectl("get", resource, name, "-n", self.namespace, "-o", "json", check=False)
-        return dict(json.loads(found.stdout)) if found.returncode == 0 else None
+        return self.cluster.objects.get(resource, name, self.namespace) or None
 
-    def listed(self, resource: str, selector: str = "") -> list[Json]:
-        found = self.cluster.kubectl(
-            "get", resource, "-n", self.namespace, "-l", selector, "-o", "json", "--show-managed-fields"
-        )
-        return list(json.loads(found.stdout)["items"])
+    def listed(self, resources: str, selector: str = "") -> list[Json]:
+        return self.cluster.objects.list(resources, self.namespace, selector)
 
     def children(self, name: str = "gemma") -> dict[tuple[str, str], Json]:
         """(kind, name) -> object, of everything labelled as belonging to an object."""
@@ -210,9 +221,3 @@ class OperatorLab:
 
 def _crd() -> str:
     return f"{names.PLURAL}.{names.GROUP}"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

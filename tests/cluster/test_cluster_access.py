@@ -2,12 +2,14 @@
 
 import http.client
 import json
-import time
 import urllib.parse
 import urllib.request
 from typing import Any
 
 import pytest
+from tests import definitions
+from tests.cluster.operatorlab import until
+from tests.e2e import audit
 
 from devcluster import Cluster, DevClusterError
 
@@ -22,7 +24,7 @@ def _only_ours(cluster: Cluster) -> None:
 
 def _audit(cluster: Cluster) -> list[dict[str, Any]]:
     _only_ours(cluster)
-    return [json.loads(line) for line in cluster.audit_log.read_text().splitlines()]
+    return list(audit.events(cluster.audit_log))
 
 
 def test_server_reports_the_pinned_version(cluster: Cluster) -> None:
@@ -60,17 +62,41 @@ def test_rbac_denies_a_service_account_without_a_role(cluster: Cluster) -> None:
 def test_pod_security_is_enforced_where_a_namespace_asks_for_it(cluster: Cluster) -> None:
     cluster.kubectl("create", "namespace", "restricted")
     cluster.kubectl("label", "namespace", "restricted", "pod-security.kubernetes.io/enforce=restricted")
-    refused = cluster.kubectl("run", "loose", "--image=any", "-n", "restricted", check=False)
-    assert "violates PodSecurity" in refused.stderr
+    run = ("run", "loose", "--image=any", "-n", "restricted")
+
+    def said() -> str:
+        refused = cluster.kubectl(*run, check=False)
+        assert refused.returncode == 1
+        return refused.stderr
+
+    until("refused for its security, once the namespace has an account", lambda: "violates PodSecurity" in said())
 
 
 def test_controllers_make_pods_of_a_deployment(cluster: Cluster) -> None:
     cluster.kubectl("create", "namespace", "acting")
     cluster.kubectl("create", "deployment", "web", "--image=any", "--replicas=2", "-n", "acting")
-    deadline = time.monotonic() + 30
-    while len(cluster.kubectl("get", "pods", "-n", "acting", "-o", "name").stdout.split()) != 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until("two pods", lambda: len(cluster.objects.list("pods", "acting")) == 2)
+
+
+def test_objects_are_read_by_the_names_that_kubectl_takes(cluster: Cluster) -> None:
+    cluster.kubectl("create", "namespace", "read")
+    cluster.kubectl("create", "configmap", "one", "--from-literal=a=b", "-n", "read")
+    cluster.kubectl("create", "deployment", "one", "--image=any", "-n", "read")
+    cluster.kubectl("label", "configmap", "one", "mark=yes", "-n", "read")
+    for resource in ("cm", "configmap", "ConfigMap", "configmaps"):
+        assert cluster.objects.get(resource, "one", "read")["data"] == {"a": "b"}
+    both = [(one["kind"], one["metadata"]["name"]) for one in cluster.objects.list("deploy,configmaps", "read")]
+    assert both[0] == ("Deployment", "one")
+    assert ("ConfigMap", "one") in both
+    (marked,) = cluster.objects.list("configmaps", "read", "mark=yes")
+    assert marked["apiVersion"] == "v1"
+    assert cluster.objects.get("crd", "none", "") == {} == cluster.objects.get("nonesuch", "one", "read")
+    with pytest.raises(DevClusterError, match="nonesuch"):
+        cluster.objects.list("nonesuch", "read")
+    new = definitions.stand_in("example.com", "v1", "Late", "lates")
+    definitions.install(cluster, [new])
+    assert until("the new kind is known", lambda: not cluster.objects.list("lates", "read"))
+    cluster.kubectl("delete", "crd", new["metadata"]["name"])
 
 
 def test_helm_lists(cluster: Cluster) -> None:
@@ -80,46 +106,44 @@ def test_helm_lists(cluster: Cluster) -> None:
 def test_prometheus_answers_up(cluster: Cluster) -> None:
     if not cluster.prometheus_url:
         pytest.skip("no Prometheus given: set PROMETHEUS_URL")
-    deadline = time.monotonic() + 30
-    result: list[dict[str, Any]] = []
-    while not result:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+
+    def result() -> list[dict[str, Any]]:
         query = urllib.parse.urlencode({"query": 'up{job="prometheus"}'})
-        with urllib.request.urlopen(f"{cluster.prometheus_url}/api/v1/query?{query}", timeout=5) as answer:
-            result = json.load(answer)["data"]["result"]
-    assert result[0]["value"][1] == "1"
+        with urllib.request.urlopen(f"{cluster.prometheus_url}/api/v1/query?{query}", timeout=60) as answer:
+            return list(json.load(answer)["data"]["result"])
+
+    assert until("an answer", result)[0]["value"][1] == "1"
 
 
 def test_prometheus_discovers_with_its_own_service_account(cluster: Cluster) -> None:
-    users = {
-        event["user"]["username"]
-        for event in _audit(cluster)
-        if event.get("objectRef", {}).get("resource") == "pods" and event["responseStatus"]["code"] == http.client.OK
-    }
-    assert "system:serviceaccount:monitoring:prometheus" in users
+    def users() -> set[str]:
+        pods = (event for event in _audit(cluster) if event.get("objectRef", {}).get("resource") == "pods")
+        return {one["user"]["username"] for one in pods if one["responseStatus"]["code"] == http.client.OK}
+
+    until("it looks for pods", lambda: "system:serviceaccount:monitoring:prometheus" in users())
 
 
 def test_prometheus_has_a_service_for_pods(cluster: Cluster) -> None:
     _only_ours(cluster)
     service = "prometheus-operated"
-    slices = json.loads(
-        cluster.kubectl(
-            "get", "endpointslices", "-n", "monitoring", "-l", f"kubernetes.io/service-name={service}", "-o", "json"
-        ).stdout
-    )["items"]
-    assert [item["endpoints"][0]["addresses"] for item in slices] == [["10.88.0.3"]]
+
+    def addresses() -> list[list[str]]:
+        slices = cluster.objects.list("endpointslices", "monitoring", f"kubernetes.io/service-name={service}")
+        return [one["addresses"] for item in slices for one in item.get("endpoints") or ()]
+
+    assert until("an address", addresses) == [["10.88.0.3"]]
     ports = cluster.kubectl("get", "service", service, "-n", "monitoring", "-o", "jsonpath={.spec.ports[*].port}")
     assert ports.stdout == "9090"
 
 
 def test_audit_log_records_writes_with_their_user_and_no_content(cluster: Cluster) -> None:
     cluster.kubectl("create", "secret", "generic", "watched", "--from-literal=key=confidential")
-    mine = [
-        event
-        for event in _audit(cluster)
-        if event["verb"] == "create" and event.get("objectRef", {}).get("name") == "watched"
-    ]
+
+    def made() -> list[dict[str, Any]]:
+        found = (event for event in _audit(cluster) if event["verb"] == "create")
+        return [event for event in found if event.get("objectRef", {}).get("name") == "watched"]
+
+    mine = until("the record of it", made)
     assert [event["responseStatus"]["code"] for event in mine] == [http.client.CREATED]
     assert mine[0]["user"]["groups"] == ["system:masters", "system:authenticated"]
     assert "confidential" not in cluster.audit_log.read_text()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,18 @@ Right = tuple[str, str, str]
 """Group, resource with its subresource, and verb."""
 
 
-def requests(log: Path, since: int = 0) -> list[dict[str, Any]]:
-    """Answered requests of the operator's ServiceAccount, after the first `since` bytes of the log."""
+def events(log: Path, since: int = 0, about: str = "") -> Iterator[dict[str, Any]]:
+    """What stands in the log after its first `since` bytes, in lines with `about`. An answer is there before its line
+    is, and a line may be half written."""
     with log.open("rb") as lines:
         lines.seek(since)
-        events = (json.loads(line) for line in lines if USER.encode() in line and line.endswith(b"\n"))
-        return [one for one in events if one["user"]["username"] == USER and "responseStatus" in one]
+        yield from (json.loads(line) for line in lines if about.encode() in line and line.endswith(b"\n"))
+
+
+def requests(log: Path, since: int = 0) -> list[dict[str, Any]]:
+    """Answered requests of the operator's ServiceAccount, after the first `since` bytes of the log."""
+    found = events(log, since, USER)
+    return [one for one in found if one["user"]["username"] == USER and "responseStatus" in one]
 
 
 def describe_request(event: dict[str, Any]) -> str:
