@@ -143,11 +143,12 @@ def install(cluster: Cluster) -> None:
 
 @contextmanager
 def gone() -> Iterator[None]:
-    """Whatever is done to an object that is deleted meanwhile is needless."""
+    """Whatever is done to an object that is deleted meanwhile is needless; where somebody wrote to it, the next round
+    looks again."""
     try:
         yield
     except ApiException as error:
-        if error.status != 404:
+        if error.status not in (404, 409):
             raise
 
 

@@ -153,7 +153,8 @@ class Controller:
         members |= present
         if any(restarts) or members - present or any("deletionTimestamp" in one["metadata"] for one in group):
             self.recreated.append(name)
-            self._core.delete_namespaced_pod(name, self._namespace)
+            only = client.V1DeleteOptions(preconditions=client.V1Preconditions(uid=leader["metadata"]["uid"]))
+            self._core.delete_namespaced_pod(name, self._namespace, body=only)
             return
         self._apply(workers_of(found, leader))
 

@@ -111,7 +111,7 @@ def play(cluster: Cluster, out: Path, say: Callable[[str], None]) -> Seen:
     cluster.kubectl("apply", "-f", "-", input=_list(SERVED))
     seen.refused = [_refused(cluster, one) for one in REFUSED]
     for one in SERVED:
-        wait_ready(cluster, one.name, 60)
+        wait_ready(cluster, one.name, 180)
     seen.failed_requests = _requests(cluster, out)
     seen.served = [_served(_object(cluster, one.name)) for one in SERVED]
     pods = json.loads(cluster.kubectl("get", "pods", "-n", NAMESPACE, "-o", "json").stdout)["items"]

@@ -45,7 +45,7 @@ def serve(cluster: Cluster, folder: Path, *more: str, models: Path = MODELS) -> 
     meta = {"name": NAME, "namespace": NAMESPACE, "labels": labels}
     items = [{"apiVersion": "v1", "metadata": meta, **one} for one in (pod, service)]
     cluster.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    cluster.kubectl("wait", "--for=condition=Ready", "--timeout=30s", "-n", NAMESPACE, f"pod/{NAME}")
+    cluster.kubectl("wait", "--for=condition=Ready", "--timeout=120s", "-n", NAMESPACE, f"pod/{NAME}")
 
 
 def asked(cluster: Cluster) -> Json:
@@ -55,5 +55,5 @@ def asked(cluster: Cluster) -> Json:
          f"{service_url(cluster, NAME)}/_control"],
         stdout=subprocess.PIPE,
     )  # fmt: skip
-    told, _ = answer.communicate(timeout=20)
+    told, _ = answer.communicate(timeout=60)
     return dict(json.loads(told))

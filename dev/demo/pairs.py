@@ -27,7 +27,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.names import CACHE_FOLDER
 
 NAME, MISFIT = "tiny", "tiny-misfit"
-RATE, LONGEST_SECONDS, SETTLE_SECONDS = 5.0, 150.0, 2.0
+RATE, LONGEST_SECONDS, SETTLE_SECONDS = 5.0, 250.0, 2.0
 """Requests per second, how long at most, and how long before and after the change."""
 SPECULATORS = {
     DRAFT: {"method": "draft_model", "model": f"hf://tiny/{DRAFT}"},
@@ -176,7 +176,7 @@ def _arrive(cluster: Cluster, seen: Seen) -> None:
         return status if condition(status, "Ready").get("status") == "True" else None
 
     try:
-        status = _until(f"{NAME} is ready", look, 90)
+        status = _until(f"{NAME} is ready", look, LONGEST_SECONDS)
     except SceneError as error:
         raise SceneError(f"{error}; {json.dumps(_status(cluster, NAME).get('conditions'))}") from None
     seen.ready = time.monotonic() - started
@@ -228,7 +228,7 @@ def _roll(cluster: Cluster, out: Path, seen: Seen) -> None:
         seen.rolled = time.monotonic() - started
         time.sleep(SETTLE_SECONDS)
         enough.touch()
-        sender.wait(60)
+        sender.wait(LONGEST_SECONDS)
     finally:
         if sender.poll() is None:
             sender.terminate()
@@ -249,7 +249,7 @@ def _load(cluster: Cluster, out: Path, records: Path, enough: Path) -> subproces
     arrivals = [{"number": n, "at": n / RATE, "prompt": 60, "output": 40} for n in range(count)]
     targets = [{"name": NAME, "model": NAME, "url": service_url(cluster, NAME)}]
     plan = out / "pairs-plan.json"
-    plan.write_text(json.dumps({"timeout": 30.0, "targets": targets, "arrivals": arrivals}))
+    plan.write_text(json.dumps({"timeout": 120.0, "targets": targets, "arrivals": arrivals}))
     argv = [sys.executable, "-m", "demo.load", "--plan", str(plan), "--out", str(records), "--until", str(enough)]
     return cluster.inside(argv, env={"PYTHONPATH": str(ROOT / "dev")})
 
@@ -259,7 +259,7 @@ def _refuse(cluster: Cluster, seen: Seen) -> None:
         found = condition(_status(cluster, MISFIT), "PairCompatible")
         return found if found.get("status") == "False" else {}
 
-    seen.refused = _until(f"{MISFIT} is refused", refused, 30)
+    seen.refused = _until(f"{MISFIT} is refused", refused, LONGEST_SECONDS)
     seen.pods_of_refused = len(_pods(cluster, MISFIT))
 
 
@@ -269,7 +269,7 @@ def _checked(cluster: Cluster, out: Path) -> list[dict[str, str]]:
     spec.write_text(json.dumps(manifest(MISFIT, f"hf://tiny/{DRAFT}", HEAD)))
     command = [str(Path(sys.executable).parent / "speculative"), "check", str(spec), "--json"]
     check = cluster.inside(command, env={"HF_ENDPOINT": service_url(cluster, hub.NAME)}, stdout=subprocess.PIPE)
-    told, _ = check.communicate(timeout=60)
+    told, _ = check.communicate(timeout=LONGEST_SECONDS)
     return list(json.loads(told).get("findings") or ())
 
 

@@ -20,10 +20,26 @@ from kubernetes import client, config
 from demo import hub, scene
 from demo.load import read_records
 from devcluster.cluster import Cluster
+from speculative_operator.domain import names
 
 NAMESPACE = scene.NAMESPACE
+LONG = 240.0
+"""seconds for which a state is waited for: a machine that does much else at the same time takes its time."""
+LOAD_SECONDS = 600.0
+"""seconds for which requests come at most."""
 PUBLIC = ("vllm/vllm-openai:v0.32.0", "registry.redhat.io/rhaiis/vllm-cuda-rhel9:3")
 """Images of engines that pages name; the emulator plays them."""
+LONGEST = (
+    "rights", "quick_starts", "quick_start_laptop", "pairs", "pod_weights", "inference_service", "loop",
+    "leader_worker_set", "compiled", "llm_inference_service", "chaos", "without_prometheus", "auto",
+)  # fmt: skip
+"""Files that take two minutes and more, the longest first."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files, each of which keeps one worker busy: none of them shall be left over at the end."""
+    order = {f"test_{name}": number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
 
 
 @dataclass(frozen=True)
@@ -35,16 +51,15 @@ class Stage:
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
         """An object as JSON; empty when it does not exist."""
-        found = self.cluster.kubectl("get", kind, name, "-n", NAMESPACE, "-o", "json", check=False)
-        return json.loads(found.stdout) if found.returncode == 0 else {}
+        return self.cluster.objects.get(kind, name, NAMESPACE)
 
-    def items(self, kind: str, *args: str) -> list[dict[str, Any]]:
-        found = self.cluster.kubectl("get", kind, "-n", NAMESPACE, "-o", "json", *args)
-        return list(json.loads(found.stdout)["items"])
+    def items(self, kinds: str, selector: str = "") -> list[dict[str, Any]]:
+        """Objects of one or several kinds that bear the labels."""
+        return self.cluster.objects.list(kinds, NAMESPACE, selector)
 
     def pods(self, name: str) -> list[dict[str, Any]]:
         """Serving pods of an object that are not being deleted."""
-        found = self.items("pods", "-l", f"serving.speculative.dev/deployment={name}")
+        found = self.items("pods", f"{names.LABEL_DEPLOYMENT}={name}")
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
     def table_config(self, name: str) -> str:
@@ -55,38 +70,78 @@ class Stage:
     def apply(self, manifest: dict[str, Any]) -> None:
         self.cluster.kubectl("apply", "-n", NAMESPACE, "-f", "-", input=json.dumps(manifest))
 
+    def clear(self) -> None:
+        """Delete all objects, and their pods whatever they still do: accelerators are few."""
+        self.cluster.kubectl("delete", "specdep", "--all", "-n", NAMESPACE)
+        force = ("-l", names.LABEL_DEPLOYMENT, "--grace-period=0", "--force")
+
+        def gone() -> bool:
+            if not self.items("pods", names.LABEL_DEPLOYMENT):
+                return True
+            self.cluster.kubectl("delete", "pods", "-n", NAMESPACE, *force, check=False)
+            return False
+
+        until(gone, LONG, 1.0)
+
     def condition(self, name: str, kind: str) -> dict[str, Any]:
         entries = (self.get("specdep", name).get("status") or {}).get("conditions", [])
         return next((entry for entry in entries if entry["type"] == kind), {})
 
-    def load(self, name: str, seconds: float, rate: float, service: str = "") -> Path:
-        """Send requests evenly for a while and wait for the answers; the file of records. `service`: another one than
-        that by the object's name."""
-        count = int(seconds * rate)
-        plan = {
-            "timeout": 120.0,
-            "targets": [{"name": name, "model": name, "url": scene.service_url(self.cluster, service or name)}],
-            "arrivals": [{"number": n, "at": n / rate, "prompt": 400, "output": 150} for n in range(count)],
-        }
-        path, out = self.directory / "plan.json", self.directory / f"load-{time.monotonic_ns()}.jsonl"
-        path.write_text(json.dumps(plan))
-        environment = {"PYTHONPATH": str(scene.ROOT / "dev")}
-        argv = [sys.executable, "-m", "demo.load", "--plan", str(path), "--out", str(out)]
-        assert self.cluster.inside(argv, env=environment).wait(seconds + 120) == 0
+    def load(self, name: str, seconds: float, rate: float) -> Path:
+        """Send requests evenly for a while and wait for the answers; the file of records."""
+        with self.under_load({name: name}, rate) as out:
+            time.sleep(seconds)
         return out
 
-    def load_until_tuned(self, name: str, rate: float, service: str = "") -> None:
-        """Send requests evenly until pods follow a table changed live, for four minutes at most; none may fail.
+    @contextmanager
+    def under_load(self, services: Mapping[str, str], rate: float, prompt: int = 400) -> Iterator[Path]:
+        """Send requests evenly to objects by their Services until the block is left, and wait for the answers; the file
+        of records, which are complete then."""
+        path, out, enough = (
+            self.directory / f"load-{time.monotonic_ns()}.{end}" for end in ("plan", "jsonl", "enough")
+        )
+        urls = {name: scene.service_url(self.cluster, service) for name, service in services.items()}
+        plan = {
+            "timeout": 120.0,
+            "targets": [{"name": name, "model": name, "url": url} for name, url in urls.items()],
+            "arrivals": [
+                {"number": n, "at": n / rate, "prompt": prompt, "output": 150} for n in range(int(LOAD_SECONDS * rate))
+            ],
+        }
+        path.write_text(json.dumps(plan))
+        environment = {"PYTHONPATH": str(scene.ROOT / "dev")}
+        argv = [sys.executable, "-m", "demo.load", "--plan", str(path), "--out", str(out), "--until", str(enough)]
+        sender = self.cluster.inside(argv, env=environment)
+        try:
+            until(lambda: sender.poll() is not None or read_records(out), LONG)
+            yield out
+            enough.touch()
+            assert sender.wait(LONG) == 0
+        finally:
+            sender.kill()
+            sender.wait()
+
+    def load_until_tuned(
+        self, name: str, rate: float, service: str = "", also: Callable[[dict[str, Any]], Any] = bool
+    ) -> None:
+        """Send requests evenly until pods follow a table changed live and the status is as `also` wants it; none may
+        fail.
 
         Decisions are not waited for: where the first table is right already, the tuner only changes what is tried.
         """
-        for _ in range(8):
-            out = self.load(name, seconds=30, rate=rate, service=service)
-            assert not [record for record in read_records(out) if record["failed"]]
+
+        def tuned() -> bool:
             status = self.get("specdep", name)["status"]
-            if status["engine"].get("tableVersionInPods", 0) >= 2 and status["speculation"].get("acceptanceLength"):
-                return
-        raise AssertionError(f"no table came into force: {status}")
+            followed = (status.get("engine") or {}).get("tableVersionInPods", 0) >= 2
+            return bool(followed and (status.get("speculation") or {}).get("acceptanceLength") and also(status))
+
+        with self.under_load({name: service or name}, rate) as out:
+            until(tuned, LONG)
+        assert not [record for record in read_records(out) if record["failed"]]
+
+    def wait_available(self, name: str) -> None:
+        """Wait until figures of the object are found."""
+        until(lambda: self.condition(name, "MetricsAvailable").get("status") == "True", LONG)
 
 
 def until(what: Callable[[], Any], timeout: float, every: float = 0.3) -> Any:
@@ -98,6 +153,21 @@ def until(what: Callable[[], Any], timeout: float, every: float = 0.3) -> Any:
             assert found, f"not within {timeout:.0f} s; last seen: {found!r}"
             return found
         time.sleep(every)
+
+
+def less_than(k: int) -> Callable[[dict[str, Any]], bool]:
+    """Whether a status shows a smaller K; it shows none before there are figures."""
+
+    def shown(status: dict[str, Any]) -> bool:
+        now = str((status.get("speculation") or {}).get("k"))
+        return now.isdecimal() and int(now) < k
+
+    return shown
+
+
+def is_ready(pod: dict[str, Any]) -> bool:
+    """Whether a pod serves."""
+    return any((one["type"], one["status"]) == ("Ready", "True") for one in pod["status"].get("conditions", ()))
 
 
 @pytest.fixture(scope="session")

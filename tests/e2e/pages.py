@@ -45,7 +45,7 @@ def blocks(page: str) -> list[str]:
     return BLOCK.findall((ROOT / page).read_text())
 
 
-def typed(cluster: Cluster, commands: list[str], folder: Path, seconds: float = 400) -> str:
+def typed(cluster: Cluster, commands: list[str], folder: Path, seconds: float = 1200) -> str:
     """Types blocks into one shell in the cluster's network; what it said. Fails where a command does."""
     script = "set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
     script += "".join(f"echo '== block {n}'\n{one.replace('REGISTRY', REGISTRY)}" for n, one in enumerate(commands, 1))

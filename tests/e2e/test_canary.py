@@ -13,7 +13,7 @@ from tests.e2e.conftest import NAMESPACE, Stage, until
 
 from demo import scene
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 STABLE, NEXT = "canary-stable", "canary-next"
 
@@ -44,15 +44,18 @@ def shares(stage: Stage) -> dict[str, int]:
     return {one["name"]: one["weight"] for one in rules[0]["backendRefs"]}
 
 
+def warned(stage: Stage) -> list[str]:
+    return [one["reason"] for one in stage.get("specdep", STABLE)["status"].get("warnings") or ()]
+
+
 def test_a_canary_has_its_share_for_as_long_as_it_serves(led: Stage) -> None:
     until(lambda: shares(led) == {STABLE: 1}, 180)
     scene.wait_ready(led.cluster, STABLE, 180)
-    warned = led.get("specdep", STABLE)["status"]["warnings"]
-    assert [one["reason"] for one in warned] == ["CanaryLeftOut"]
+    until(lambda: warned(led) == ["CanaryLeftOut"], 180)
     led.apply(manifest(NEXT))
     until(lambda: shares(led) == {STABLE: 80, NEXT: 20}, 180)
-    assert led.condition(NEXT, "Ready")["status"] == "True"
-    until(lambda: not led.get("specdep", STABLE)["status"].get("warnings"), 180)
+    until(lambda: led.condition(NEXT, "Ready").get("status") == "True", 180)
+    until(lambda: not warned(led), 180)
     led.cluster.kubectl("scale", "specdep", NEXT, "--replicas=0", "-n", NAMESPACE)
     until(lambda: shares(led) == {STABLE: 1}, 180)
     led.cluster.kubectl("scale", "specdep", NEXT, "--replicas=1", "-n", NAMESPACE)

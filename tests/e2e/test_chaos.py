@@ -14,7 +14,7 @@ from chaos.faults.fault import Fault
 from chaos.judge import Check
 from chaos.run import Report, line, play
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 KILLS = 3
 

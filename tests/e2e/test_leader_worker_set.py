@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 from tests import lws
-from tests.e2e.conftest import NAMESPACE, Stage, controlled, until
+from tests.e2e.conftest import NAMESPACE, Stage, controlled, less_than, until
 
 from demo import scene
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 NAME = "large"
 GROUP = f"{NAME}-group"
@@ -47,7 +47,7 @@ def platform(stage: Stage) -> Iterator[lws.Controller]:
 
 def pods(stage: Stage) -> dict[str, dict[str, Any]]:
     """Pods of the group that are not being deleted, by name."""
-    found = stage.items("pods", "-l", f"leaderworkerset.sigs.k8s.io/name={GROUP}")
+    found = stage.items("pods", f"leaderworkerset.sigs.k8s.io/name={GROUP}")
     return {one["metadata"]["name"]: one for one in found if "deletionTimestamp" not in one["metadata"]}
 
 
@@ -66,10 +66,8 @@ def test_the_leader_of_a_group_that_lws_makes_serves_and_is_measured(stage: Stag
     assert (worker["args"][-1], worker["resources"]["limits"]["nvidia.com/gpu"]) == ("--headless", "1")
     before = written(stage)
 
-    stage.load_until_tuned(NAME, rate=8)
-    status = stage.get("specdep", NAME)["status"]
-    assert int(status["speculation"]["k"]) < 8
-    assert stage.condition(NAME, "MetricsAvailable")["status"] == "True"
+    stage.load_until_tuned(NAME, rate=8, also=less_than(8))
+    stage.wait_available(NAME)
     (after,) = stage.pods(NAME)
     assert after["metadata"]["uid"] == leader["metadata"]["uid"]
     assert written(stage) == before

@@ -28,7 +28,7 @@ from devcluster import Cluster, Image
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.timeout(1500),
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(shutil.which("curl") is None, reason="the pages use curl"),
 ]
 

@@ -26,7 +26,7 @@ import pytest
 from kubernetes import client, config
 from tests import definitions, gateway, kserve, kserve_llm, lws
 from tests.e2e import audit, taken
-from tests.e2e.conftest import NAMESPACE, Stage, until
+from tests.e2e.conftest import LONG, NAMESPACE, Stage, is_ready, until
 from tests.e2e.cowriter import CoWriter
 
 from demo import hub, pairs, scene
@@ -37,9 +37,7 @@ from speculative_operator.domain import names
 Json = dict[str, Any]
 REST = float(os.environ.get("SPECULATIVE_REST_SECONDS", "60"))
 """For how long nothing may be written at rest."""
-LONG = 240.0
-"""For how long a state is waited for."""
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800 + REST)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400 + REST)]
 
 CHART = scene.ROOT / "charts" / "speculative-operator"
 RELEASE, SYSTEM = "speculative-operator", scene.OPERATOR_NAMESPACE
@@ -113,7 +111,7 @@ def wide(stage: Stage) -> Life:
         began, written, filled_in = stage.cluster.audit_log.stat().st_size, others.written.copy(), filled(controllers)
         time.sleep(REST)
         at_rest = audit.requests(stage.cluster.audit_log, began)
-        written, filled_in = others.written - written, filled(controllers) - filled_in
+        written, filled_in = others.written.copy() - written, filled(controllers) - filled_in
         roll(stage)
         take_back(stage)
         leave(stage)
@@ -215,7 +213,7 @@ def writers(cluster: Cluster) -> Iterator[tuple[list[kserve.Controller], CoWrite
         finally:
             stop.set()
             for thread in threads:
-                thread.join(30.0)
+                thread.join(60.0)
 
 
 def filled(controllers: list[kserve.Controller]) -> int:
@@ -293,10 +291,16 @@ def roll(stage: Stage) -> None:
     before = pods(stage)
     for name in (WHOLE, *TARGETS):
         edit(stage, name, {"verifier": {"maxModelLen": 1024}})
-    until(lambda: pods(stage) and not pods(stage) & before, LONG)
     for name in (WHOLE, *TARGETS):
-        scene.wait_ready(stage.cluster, name, LONG)
-        assert "1024" in json.dumps(stage.pods(name)[0]["spec"]["containers"][0]["args"])
+        until(partial(serves_edited, stage, name), LONG)
+    assert not pods(stage) & before
+
+
+def serves_edited(stage: Stage, name: str) -> bool:
+    """All pods of the object, of which there is one, have what the edit says, and are ready."""
+    found = stage.pods(name)
+    arguments = [json.dumps(pod["spec"]["containers"][0]["args"]) for pod in found]
+    return bool(found) and all("1024" in one for one in arguments) and all(map(is_ready, found))
 
 
 def take_back(stage: Stage) -> None:
@@ -310,9 +314,9 @@ def take_back(stage: Stage) -> None:
 def leave(stage: Stage) -> None:
     """All objects go, and with them what was made for them."""
     stage.cluster.kubectl("delete", "specdep", "--all", "-n", NAMESPACE)
-    until(lambda: not stage.items("pods", "-l", names.LABEL_DEPLOYMENT), LONG)
+    until(lambda: not stage.items("pods", names.LABEL_DEPLOYMENT), LONG)
     for kind in ("deployment", "service", "configmap", *kserve_kinds()):
-        until(lambda kind=kind: not stage.items(kind, "-l", names.LABEL_DEPLOYMENT), LONG)  # type: ignore[misc]
+        until(lambda kind=kind: not stage.items(kind, names.LABEL_DEPLOYMENT), LONG)  # type: ignore[misc]
 
 
 def kserve_kinds() -> tuple[str, ...]:

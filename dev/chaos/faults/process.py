@@ -76,7 +76,7 @@ class Kills(Fault):
             else:
                 time.sleep(rng.uniform(0.0, 3.0))
                 operator.kill()
-            until("the operator was started again", lambda starts=starts: operator.starts > starts, 30.0, 0.05)  # type: ignore[misc]  # a default binds the loop's value
+            until("the operator was started again", lambda starts=starts: operator.starts > starts, 120.0, 0.05)  # type: ignore[misc]  # a default binds the loop's value
 
     def heal(self, ground: Ground) -> None:
         ground.api_proxy.listener = None
@@ -92,8 +92,8 @@ class TwoOperators(Fault):
     def inject(self, ground: Ground) -> None:
         self._second = ground.second_operator()
         self._second.start()
-        until("the second operator is ready", self._second.ready, 60.0)
-        deadline = time.monotonic() + 30.0
+        until("the second operator is ready", self._second.ready, 180.0)
+        deadline = time.monotonic() + 120.0
         while ground.lease_holder() != self._second.identity and time.monotonic() < deadline:
             ground.operator.kill()
             time.sleep(0.5)
@@ -112,7 +112,7 @@ class TwoLeaders(Fault):
     def inject(self, ground: Ground) -> None:
         self._second = ground.second_operator(SPECULATIVE_LEADER_ELECTION="false")
         self._second.start()
-        until("the second operator is ready", self._second.ready, 60.0)
+        until("the second operator is ready", self._second.ready, 180.0)
         for work in (Ground.edit_cost, Ground.lose_policy, Ground.lose_table, Ground.edit_deployment):
             work(ground)
             time.sleep(1.0)

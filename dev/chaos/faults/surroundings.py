@@ -20,7 +20,7 @@ from speculative_operator.domain import names
 NEWCOMER = "fault-newcomer"
 LONG_AGO = 90 * 86400.0
 """seconds: longer than any version that a cache keeps unused."""
-FETCH_SECONDS = 90.0
+FETCH_SECONDS = 240.0
 OWN_FOLDER = ".speculative-cache"
 LIKELY = (
     "models/llama-70b/model.safetensors",
@@ -176,7 +176,7 @@ class StalledRollout(Fault):
     def inject(self, ground: Ground) -> None:
         before = set(ground.pods(FIXED))
         ground.edit(FIXED, {"template": {"spec": {"nodeSelector": {"example.com/none": "yes"}}}})
-        until("a new pod waits", lambda: set(ground.pods(FIXED)) - before, 60.0)
+        until("a new pod waits", lambda: set(ground.pods(FIXED)) - before, 180.0)
 
     def heal(self, ground: Ground) -> None:
         ground.edit(FIXED, {"template": None})
