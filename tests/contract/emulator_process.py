@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import requests
+from tests.ports import free_port
 
 MODEL, DRAFT = "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"
 ROOT = Path(__file__).parents[2]
@@ -50,13 +50,6 @@ def command(*words: str) -> list[str]:
 def environment(**more: str) -> dict[str, str]:
     """This environment, the package on the path, no time for loading."""
     return {**os.environ, "EMULATOR_LOAD_SECONDS": "0", "PYTHONPATH": SOURCES, **more}
-
-
-def free_port() -> int:
-    """A port of the loopback address that is free now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @contextlib.contextmanager

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import requests
 import yaml
-from tests.contract.emulator_process import free_port
 from tests.contract.test_alerts import CASES, CONDITION, of_object
+from tests.ports import free_port
 
 from devcluster import toolchain
 from monitoring.alerts import ALERTS

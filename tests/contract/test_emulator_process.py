@@ -26,8 +26,8 @@ from tests.contract.emulator_process import (
     command,
     emulator,
     environment,
-    free_port,
 )
+from tests.ports import free_port
 
 PAYLOAD = ROOT / "operator" / "speculative_operator" / "payload"
 HOT = ("--scheduler-cls", "speculative_scheduler.scheduler")

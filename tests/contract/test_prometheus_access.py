@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract.emulator_process import emulator, free_port
+from tests.contract.emulator_process import emulator
 from tests.contract.prometheus_fronts import (
     HOST,
     NAMESPACE,
@@ -30,6 +30,7 @@ from tests.contract.prometheus_fronts import (
     wants_header,
     wants_namespace,
 )
+from tests.ports import free_port
 from tests.unit.engines.building import spec
 
 from devcluster.pki import Authority, KeyPair

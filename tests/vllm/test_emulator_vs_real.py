@@ -22,7 +22,8 @@ from typing import Any
 import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families
-from tests.contract.emulator_process import ROOT, SOURCES, command, environment, free_port
+from tests.contract.emulator_process import ROOT, SOURCES, command, environment
+from tests.ports import free_port
 
 from realengine import paths, serving
 from speculative_lab.emulator import schedule
