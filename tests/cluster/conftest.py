@@ -12,7 +12,16 @@ from tests.cluster.podlab import PodLab
 from demo import scene
 from devcluster import Cluster, ClusterOptions, Image
 
+_SECONDS = 600
+"""for a test that does not say how long it may take: it may wait for several things."""
 _NUMBERS = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A busy machine is no fault of a test."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_SECONDS))
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +36,7 @@ def node_cluster(enclosures: None) -> Iterator[Cluster]:
         name=f"node-{os.getpid()}",
         images=images,
         prometheus=False,
-        node_settings={"crashBackoffSeconds": 1, "syncSeconds": 4},
+        node_settings={"crashBackoffSeconds": 1, "syncSeconds": 8},
     )
     with Cluster.start(options) as started:
         yield started

@@ -51,7 +51,7 @@ class PodLab:
         """One request; raises requests.HTTPError with the server's message."""
         data = None if body is None else json.dumps(body)
         answer = self._session.request(
-            method, self.cluster.server + path, data=data, headers={"Content-Type": media}, timeout=20
+            method, self.cluster.server + path, data=data, headers={"Content-Type": media}, timeout=60
         )
         if answer.status_code >= 400:
             raise requests.HTTPError(f"{method} {path}: {answer.status_code} {answer.text}", response=answer)
@@ -108,7 +108,7 @@ class PodLab:
         whole = {"terminationGracePeriodSeconds": 1, "containers": list(containers), **spec}
         self.create("pods", name, labels=labels or {}, annotations=annotations or {}, spec=whole)
 
-    def until(self, check: Callable[[], Any], seconds: float = 30.0) -> Any:
+    def until(self, check: Callable[[], Any], seconds: float = 120.0) -> Any:
         """Wait until `check` returns something true, and return it."""
         deadline = time.monotonic() + seconds
         while not (found := check()):
@@ -120,7 +120,7 @@ class PodLab:
         shown = {pod["metadata"]["name"]: pod.get("status", {}) for pod in self.list("pods")}
         return json.dumps(shown, indent=1)[:4000]
 
-    def wait(self, name: str, check: Callable[[Json], Any], seconds: float = 30.0) -> Json:
+    def wait(self, name: str, check: Callable[[Json], Any], seconds: float = 120.0) -> Json:
         """Wait for a pod to satisfy `check`; the pod."""
 
         def found() -> Json | None:
@@ -129,14 +129,14 @@ class PodLab:
 
         return dict(self.until(found, seconds))
 
-    def ready(self, name: str, seconds: float = 30.0) -> Json:
+    def ready(self, name: str, seconds: float = 120.0) -> Json:
         return self.wait(name, is_ready, seconds)
 
-    def done(self, name: str, seconds: float = 30.0) -> Json:
+    def done(self, name: str, seconds: float = 120.0) -> Json:
         """Wait for the end of a pod that ends by itself."""
         return self.wait(name, lambda pod: pod["status"].get("phase") in ("Succeeded", "Failed"), seconds)
 
-    def gone(self, name: str, seconds: float = 30.0) -> float:
+    def gone(self, name: str, seconds: float = 120.0) -> float:
         """Wait until a pod is gone; the seconds it took."""
         start = time.monotonic()
         self.until(lambda: not self.exists("pods", name), seconds)
@@ -146,7 +146,7 @@ class PodLab:
         """A container's log through the API server, as `kubectl logs` reads it."""
         parameters = {"container": container, **{key: str(value).lower() for key, value in query.items()}}
         url = f"{self.cluster.server}{self._path('pods', pod)}/log"
-        answer = self._session.get(url, params=parameters, timeout=20)
+        answer = self._session.get(url, params=parameters, timeout=60)
         answer.raise_for_status()
         return answer.text
 

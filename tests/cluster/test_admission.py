@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from tests import kserve, lws
+from tests.cluster.operatorlab import until
 from tests.cluster.test_install import ACCOUNT, CHART, IMAGE, INSTALL, NAMESPACE
 
 from devcluster import Cluster
@@ -40,17 +40,21 @@ OBJECT = {
 def guarded(cluster: Cluster) -> Iterator[Cluster]:
     """The manifests, once their policy is in force."""
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(INSTALL.parent))
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    cluster.wait_for_kinds()
     made = cluster.kubectl("apply", "-f", "-", "-o", "json", input=yaml.safe_dump(OBJECT)).stdout
     OWNER["uid"] = json.loads(made)["metadata"]["uid"]
-    for _ in range(300):
-        if writes(cluster, config("probe", labels={}), "create").returncode != 0:
-            break
-        time.sleep(0.1)
-    else:
-        pytest.fail("the policy never came into force")
+    in_force(cluster)
     yield cluster
-    cluster.kubectl("delete", "--ignore-not-found", "--timeout=120s", "-f", str(INSTALL))
+    cluster.kubectl("delete", "--ignore-not-found", "--timeout=300s", "-f", str(INSTALL))
+
+
+def in_force(cluster: Cluster, who: str = ACCOUNT) -> None:
+    """Wait until a policy refuses what is no child; before its roles are in force, somebody may not even try."""
+
+    def refused() -> bool:
+        return "may not CREATE" in writes(cluster, config("probe", labels={}), "create", who=who).stderr
+
+    until("the policy is in force", refused)
 
 
 def writes(cluster: Cluster, manifest: Json, verb: str = "apply", *, who: str = ACCOUNT) -> Any:
@@ -365,10 +369,7 @@ def test_values_narrow_and_widen_it(guarded: Cluster) -> None:
         "template", "second", CHART, "-n", "default", *options, "--set", f"crds.install=false,{IMAGE}"
     ).stdout
     guarded.kubectl("apply", "--server-side", "-f", "-", input=text)
-    for _ in range(300):
-        if writes(guarded, config("probe", labels={}), "create", who=who).returncode != 0:
-            break
-        time.sleep(0.1)
+    in_force(guarded, who)
     assert writes(guarded, deployment({"hostPID": True}), who=who).returncode == 0
     assert writes(guarded, deployment(cache("/mnt/models/a")), who=who).returncode == 0
     for other in (deployment(cache("/mnt/other")), deployment(cache("/mnt/models-2")), deployment({"hostIPC": True})):

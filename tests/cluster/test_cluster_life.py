@@ -68,7 +68,7 @@ def _interfaces() -> frozenset[str]:
     return frozenset(line.split(":")[0].strip() for line in Path("/proc/net/dev").read_text().splitlines()[2:])
 
 
-def _eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+def _eventually(condition: Callable[[], bool], seconds: float = 120.0) -> bool:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -109,7 +109,7 @@ def test_bare_cluster_is_up_in_time_and_gone_after_leaving(name: str) -> None:
         assert cluster.kubectl("get", "--raw", "/readyz").stdout == "ok"
     assert traces.left() == []
     # Three seconds on an idle machine; the rest is patience with a busy one.
-    assert elapsed < 30
+    assert elapsed < 90
 
 
 def test_two_clusters_side_by_side_have_their_own_objects(name: str) -> None:
@@ -178,7 +178,7 @@ def test_component_that_dies_is_started_again(name: str) -> None:
             state = cluster.components()["kube-apiserver"]
             return bool(state["restarts"] == 1 and state["state"] == "ready")
 
-        assert _eventually(back, 60), cluster.components()
+        assert _eventually(back), cluster.components()
         assert cluster.kubectl("get", "--raw", "/readyz").stdout == "ok"
 
 
@@ -196,11 +196,11 @@ def test_inside_reaches_the_private_network_and_passes_exits_and_signals(name: s
         assert handled.stdout is not None
         assert handled.stdout.readline() == b"on\n"
         handled.terminate()
-        assert handled.wait(10) == 9
+        assert handled.wait(60) == 9
         handled.stdout.close()
         outlives = cluster.inside(["sleep", "600"])
         time.sleep(0.2)
-    assert outlives.wait(10) != 0
+    assert outlives.wait(60) != 0
 
 
 def test_what_is_bound_into_the_state_directory_survives_its_deletion(name: str, tmp_path: Path) -> None:
@@ -227,13 +227,13 @@ def test_interrupted_run_leaves_nothing(name: str, number: signal.Signals, tmp_p
     begun = tmp_path / "begun"
     script = f"touch {begun} && exec sleep 600"
     running = _command("run", "--name", name, "--no-controllers", "--no-prometheus", "--", "sh", "-c", script)
-    assert _eventually(begun.exists, 60)
+    assert _eventually(begun.exists)
     traces = Traces.of(name)
     if number == signal.SIGINT:
         os.killpg(running.pid, number)  # what a terminal does
     else:
         running.send_signal(number)
-    assert running.wait(30) == 128 + number
+    assert running.wait(120) == 128 + number
     assert _eventually(lambda: traces.left() == []), traces.left()
 
 
@@ -249,7 +249,7 @@ def test_up_stays_and_down_ends_it(name: str) -> None:
 def test_interrupted_up_leaves_nothing(name: str) -> None:
     starting = _command("up", "--name", name, "--no-controllers", "--no-prometheus")
     known = Place.named(name).directory / "cluster.json"
-    assert _eventually(known.exists, 60)
+    assert _eventually(known.exists)
     traces = Traces.of(name)
     starting.kill()
     starting.wait()

@@ -48,7 +48,7 @@ def shown(cluster: Cluster, *what: str) -> dict[str, Any]:
     return dict(json.loads(cluster.kubectl("get", *what, "-o", "json").stdout))
 
 
-def until(what: str, condition: Callable[[], bool], seconds: float = 90.0) -> None:
+def until(what: str, condition: Callable[[], bool], seconds: float = 240.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not after {seconds:g} s: {what}"
@@ -72,7 +72,7 @@ def serving(cluster: Cluster) -> dict[str, Any]:
 
 
 def operator_runs(cluster: Cluster) -> None:
-    cluster.kubectl("rollout", "status", "-n", NAMESPACE, scene.OPERATOR, "--timeout=90s")
+    cluster.kubectl("rollout", "status", "-n", NAMESPACE, scene.OPERATOR, "--timeout=240s")
 
 
 def columns(cluster: Cluster) -> set[str]:
@@ -133,8 +133,8 @@ def test_a_release_comes_and_goes_and_serving_does_not_notice(cluster: Cluster) 
 
 def _answers(cluster: Cluster) -> bool:
     url = scene.service_url(cluster, SERVED)
-    script = f"import urllib.request as r; r.urlopen({url!r} + '/health', timeout=10)"
-    return cluster.inside(["python3", "-c", script]).wait(30) == 0
+    script = f"import urllib.request as r; r.urlopen({url!r} + '/health', timeout=30)"
+    return cluster.inside(["python3", "-c", script]).wait(90) == 0
 
 
 def _current() -> dict[str, Any]:

@@ -6,13 +6,13 @@ import json
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.cluster.operatorlab import until
 
 from devcluster import Cluster
 from devcluster.errors import DevClusterError
@@ -58,9 +58,10 @@ def environment(objects: list[dict[str, Any]], name: str = "speculative-operator
 def installed(cluster: Cluster) -> Iterator[Cluster]:
     """The operator from manifests/, as README and demo install it."""
     cluster.kubectl("apply", "--server-side", "-f", str(INSTALL.parent))
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    cluster.wait_for_kinds()
+    until("its roles are in force", lambda: may(cluster, "watch", OWN))
     yield cluster
-    cluster.kubectl("delete", "--ignore-not-found", "--timeout=120s", "-f", str(INSTALL))
+    cluster.kubectl("delete", "--ignore-not-found", "--timeout=300s", "-f", str(INSTALL))
 
 
 def test_install_file_is_what_the_chart_renders(cluster: Cluster) -> None:
@@ -392,14 +393,7 @@ def test_release_installs(installed: Cluster) -> None:
 
 def test_operators_pod_is_let_in_under_restricted_pod_security(installed: Cluster) -> None:
     """No node runs it here: it is enough that the controller may make it."""
-    for _ in range(100):
-        found = installed.kubectl("get", "pods", "-n", NAMESPACE, "-o", "json").stdout
-        if pods := json.loads(found)["items"]:
-            break
-        time.sleep(0.1)
-    else:
-        events = installed.kubectl("get", "events", "-n", NAMESPACE).stdout
-        pytest.fail(f"no pod was made\n{events}")
+    pods = until("a pod is made", lambda: installed.objects.list("pods", NAMESPACE))
     security = pods[0]["spec"]["securityContext"]
     assert security == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}, "no fixed user id"
 
@@ -469,11 +463,7 @@ def test_built_in_roles_take_up_the_new_kind(installed: Cluster, role: str, may_
     options = (f"--clusterrole={role}", f"--user={user}", "-n", "default")
     installed.kubectl("create", "rolebinding", user, *options)
     try:
-        for _ in range(100):
-            if may(installed, may_do, OWN, who=user):
-                break
-            time.sleep(0.1)
-        assert may(installed, may_do, OWN, who=user)
+        until("the role has taken it up", lambda: may(installed, may_do, OWN, who=user))
         assert not may_not or not may(installed, may_not, OWN, who=user)
         assert not may(installed, "patch", f"{OWN}:status", who=user)
     finally:

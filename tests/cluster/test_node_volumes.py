@@ -45,18 +45,20 @@ def test_annotated_pod_gets_a_changed_config_map_at_once(lab: PodLab) -> None:
         lab.patch("configmaps", "table", {"data": {"table.json": version}})
         lab.patch("pods", "p", {"metadata": {"annotations": {"poke": version}}})
         asked = time.time()
-        lab.until(functools.partial(_logged, lab, version), 20.0)
+        lab.until(functools.partial(_logged, lab, version))
         delays.append(float(lab.log("p").split(f"{version} ")[1].split()[0]) - asked)
-    assert sorted(delays)[1] < 2.0, f"the sync alone takes 4 to 6 seconds: {delays}"
+    assert sorted(delays)[1] < 5.0, f"the sync alone takes 8 to 12 seconds: {delays}"
     assert container(lab.get("pods", "p"))["restartCount"] == 0
 
 
 def test_unannotated_pod_gets_it_with_the_next_sync(lab: PodLab) -> None:
     _table_pod(lab)
     lab.patch("configmaps", "table", {"data": {"table.json": "v2"}})
+    lab.until(lambda: "v2" in lab.log("p"))
+    lab.patch("configmaps", "table", {"data": {"table.json": "v3"}})
     time.sleep(2.0)
-    assert "v2" not in lab.log("p"), "the sync comes every 4 to 6 seconds here, every 60 to 90 by default"
-    lab.until(lambda: "v2" in lab.log("p"), 10.0)
+    assert "v3" not in lab.log("p"), "the sync comes every 8 to 12 seconds here, every 60 to 90 by default"
+    lab.until(lambda: "v3" in lab.log("p"))
 
 
 def test_sub_path_and_environment_never_change(lab: PodLab) -> None:
@@ -72,7 +74,7 @@ def test_sub_path_and_environment_never_change(lab: PodLab) -> None:
     lab.ready("p")
     lab.patch("configmaps", "table", {"data": {"table.json": "v2"}})
     lab.patch("pods", "p", {"metadata": {"annotations": {"poke": "1"}}})
-    lab.until(lambda: "v2" in lab.log("p"), 20.0)
+    lab.until(lambda: "v2" in lab.log("p"))
     assert lab.log("p", tailLines=1) == "v2 v1 v1\n"
 
 

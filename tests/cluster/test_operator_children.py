@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.cluster.operatorlab import OperatorLab, Process, spec, until
+from tests.cluster.operatorlab import OperatorLab, Process, at_rest, spec, until
+from tests.e2e import audit
 
 from devcluster import Cluster
 from speculative_operator.api.convert import to_domain
@@ -108,7 +109,7 @@ def test_a_deleted_child_comes_back(lab: OperatorLab, child: tuple[str, str]) ->
         found = lab.children().get(child)
         return found is not None and found["metadata"]["uid"] != old
 
-    until(f"{child} is back", anew, 15.0)
+    until(f"{child} is back", anew)
 
 
 def test_hand_edits_of_what_is_managed_are_undone(lab: OperatorLab) -> None:
@@ -134,11 +135,10 @@ def test_hand_edits_of_what_is_managed_are_undone(lab: OperatorLab) -> None:
 
     def as_before() -> bool:
         now = lab.children()
-        return all(value(now, child) == value(before, child) for child in wanted)
+        ours = ("Service", "gemma") in now and now["Service", "gemma"]["metadata"]["labels"][names.LABEL_MANAGED_BY]
+        return ours == names.OPERATOR and all(value(now, child) == value(before, child) for child in wanted)
 
     until("everything is as it was", as_before)
-    labels = lab.children()["Service", "gemma"]["metadata"]["labels"]
-    assert labels[names.LABEL_MANAGED_BY] == names.OPERATOR
 
 
 def test_what_others_add_is_left_to_them(lab: OperatorLab) -> None:
@@ -256,8 +256,7 @@ def test_few_calls_until_ready_and_none_to_write_at_rest(lab: OperatorLab) -> No
     lab.deploy()
     lab.make_ready()
     until("Ready", lambda: lab.condition("Ready").get("status") == "True")
-    time.sleep(2.5)
-    calls = audited(lab)
+    calls = at_rest(lambda: audited(lab))
     assert len(calls) <= 20, [f"{call['verb']} {call['objectRef']}" for call in calls]
     time.sleep(8.5)
     assert len(audited(lab)) == len(calls), "four ticks later"
@@ -265,10 +264,9 @@ def test_few_calls_until_ready_and_none_to_write_at_rest(lab: OperatorLab) -> No
 
 def audited(lab: OperatorLab) -> list[dict[str, Any]]:
     """The operator's requests that name an object of the test's namespace."""
-    lines = [json.loads(line) for line in lab.cluster.audit_log.read_text().splitlines()]
     return [
         line
-        for line in lines
+        for line in audit.events(lab.cluster.audit_log)
         if line.get("userAgent", "").startswith(names.OPERATOR)
         and line["stage"] == "ResponseComplete"
         and line.get("objectRef", {}).get("namespace") == lab.namespace

@@ -71,7 +71,7 @@ class JobLab:
 
     async def until(self, what: str, check: Callable[[JobSeen], bool]) -> JobSeen:
         """Look until the one Job is as asked for."""
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 120
         while True:
             (seen,) = await self.jobs.observe(await self.snapshot(), time.time()) or (None,)
             if seen is not None and check(seen):

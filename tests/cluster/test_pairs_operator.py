@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -138,10 +139,11 @@ def watched(lab: OperatorLab) -> Iterator[Callable[[], list[Json]]]:
 
     def told() -> list[Json]:
         text, found = out.read_text().lstrip(), []
-        while text:
-            event, end = decoder.raw_decode(text)
-            found.append(event)
-            text = text[end:].lstrip()
+        with contextlib.suppress(json.JSONDecodeError):  # the last one may be half written
+            while text:
+                event, end = decoder.raw_decode(text)
+                found.append(event)
+                text = text[end:].lstrip()
         return found
 
     with out.open("w") as file:
