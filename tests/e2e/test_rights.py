@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -299,8 +300,9 @@ def roll(stage: Stage) -> None:
 def serves_edited(stage: Stage, name: str) -> bool:
     """All pods of the object, of which there is one, have what the edit says, and are ready."""
     found = stage.pods(name)
-    arguments = [json.dumps(pod["spec"]["containers"][0]["args"]) for pod in found]
-    return bool(found) and all("1024" in one for one in arguments) and all(map(is_ready, found))
+    arguments = [" ".join(pod["spec"]["containers"][0]["args"]) for pod in found]
+    edited = all(re.search(r"--max-model-len[= ]1024\b", one) for one in arguments)
+    return bool(found) and edited and all(map(is_ready, found))
 
 
 def take_back(stage: Stage) -> None:
