@@ -61,12 +61,19 @@ def schedule(rows: Sequence[Sequence[int]], max_k: int, draft: Path) -> list[str
 class Server:
     """One engine as a context: it serves within, and is gone after."""
 
-    def __init__(self, python: Path, home: Path, flags: Sequence[str], variables: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        python: Path,
+        home: Path,
+        flags: Sequence[str],
+        variables: Mapping[str, str],
+        verifier: Path | None = None,
+    ) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = home / "engine.log"
         home.mkdir(parents=True, exist_ok=True)
-        self._argv = serving.argv(python, paths.models() / "target", self.port, flags)
+        self._argv = serving.argv(python, verifier or paths.models() / "target", self.port, flags)
         # this project's own PYTHONPATH would bring its packages into the engine
         inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         self._environment = {**inherited, **serving.environment(home), **variables}

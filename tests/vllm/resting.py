@@ -127,6 +127,7 @@ def engine(
     flags: Sequence[str] = (),
     off: bool = True,
 ) -> Iterator[Engine]:
+    """`models`: a folder with the speculator, or with the verifier whose own layers draft (`mtp`)."""
     table, port = home / "table.json", free_port()
     latch = {"SPECULATIVE_OFF_STEPS": str(LATCH)} if off else {}
     home.mkdir(exist_ok=True)
@@ -137,13 +138,14 @@ def engine(
         "SPECULATIVE_TELEMETRY_PORT": str(port), "SPECULATIVE_TELEMETRY_HOST": "127.0.0.1", "SPECULATIVE_FAULT": fault,
         "VLLM_SERVER_DEV_MODE": "1",
     }  # fmt: skip
-    config = {
-        "method": method, "model": str(models / {"draft_model": "draft"}.get(method, method)),
-        "num_speculative_tokens": 3, "num_speculative_tokens_per_batch_size": list(map(list, BOOT)),
+    config: dict[str, object] = {
+        "method": method, "num_speculative_tokens": 3, "num_speculative_tokens_per_batch_size": list(map(list, BOOT)),
     }  # fmt: skip
+    if method != "mtp":
+        config["model"] = str(models / {"draft_model": "draft"}.get(method, method))
     ours = ["--speculative-config", json.dumps(config), "--scheduler-cls", "speculative_scheduler.scheduler"]
     ours += ["--worker-extension-cls", "speculative_worker.Extension", *flags]
-    with Server(python, home, ours, variables) as server:
+    with Server(python, home, ours, variables, models / method if method == "mtp" else None) as server:
         yield Engine(server, table, port)
 
 

@@ -1,6 +1,7 @@
-"""An EAGLE-3 head after off in the real engine: requests that begin then have their drafts accepted as if it never was.
+"""An EAGLE-3 head and an MTP layer after off in the real engine: requests that begin then have their drafts accepted as
+if it never was.
 
-Their prompts are cached while off. The head knows what the verifier says to them by heart, and only from its own KV
+Their prompts are cached while off. Each knows what the verifier says to them by heart, and only from its own KV
 cache: a prompt that it had not seen would show.
 """
 
@@ -18,16 +19,17 @@ from realengine.load import Client, Load
 
 pytestmark = pytest.mark.timeout(900)
 
-TRAINING = Path(__file__).with_name("trained_head.py")
-
 
 @pytest.fixture(scope="module")
 def models(engine_python: Path, small_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with the head."""
-    folder = tmp_path_factory.mktemp("models")
-    verifier, head = small_models / "target", small_models / "eagle3"
-    command = [str(one) for one in (engine_python, "-P", TRAINING, verifier, head, folder / "eagle3")]
-    subprocess.run(command, input=json.dumps(CACHED), text=True, check=True, timeout=600)
+    """Folder with the head, and with the verifier that has the layer."""
+    folder, verifier = tmp_path_factory.mktemp("models"), small_models / "target"
+    for script, arguments in (
+        ("trained_head.py", (verifier, small_models / "eagle3", folder / "eagle3")),
+        ("mtp_verifier.py", (verifier, folder / "mtp")),
+    ):
+        command = [str(one) for one in (engine_python, Path(__file__).with_name(script), *arguments)]
+        subprocess.run(command, input=json.dumps(CACHED), text=True, check=True, timeout=600)
     return folder
 
 
@@ -57,14 +59,15 @@ async def story(one: Engine, off: bool) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("scheduler", ["sync", "async"])
+@pytest.mark.parametrize("method", ["eagle3", "mtp"])
 async def test_who_begins_after_off_has_drafts_accepted_as_if_it_never_was(
-    scheduler: str, engine_python: Path, models: Path, tmp_path: Path
+    method: str, scheduler: str, engine_python: Path, models: Path, tmp_path: Path
 ) -> None:
     found = {}
     for off in (False, True):
         flags = ("--block-size", "32")
-        with engine(engine_python, tmp_path / str(off), "eagle3", models, scheduler, flags=flags, off=off) as one:
+        with engine(engine_python, tmp_path / str(off), method, models, scheduler, flags=flags, off=off) as one:
             found[off], cached = await story(one, off)
             assert cached > 32 * len(CACHED)
-    assert found[False] > 0.5
+    assert found[False] > {"eagle3": 0.5, "mtp": 0.3}[method]
     assert found[True] > found[False] - 0.02, found

@@ -25,7 +25,7 @@ from typing import Any
 
 PROVEN = tuple((0, minor) for minor in (25, 26, 27, 28, 29, 31, 32, 33))
 """vLLM release lines (major, minor) whose runner has what is changed here."""
-METHODS = ("draft_model", "eagle", "eagle3")
+METHODS = ("draft_model", "eagle", "eagle3", "mtp")
 """Methods whose pass may be left out."""
 
 _log = logging.getLogger("vllm.speculative_worker")
