@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from speculative_operator.api import pod_rules, rules
-from speculative_operator.api.cache_rules import CACHE_RULES, COMPILE_CACHE_RULES
+from speculative_operator.api import pod, rules
 from speculative_operator.api.crd import COLUMNS, SELECTABLE, SHORT_NAMES, schema
+from speculative_operator.api.weights import CACHE_RULES, COMPILE_CACHE_RULES
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason
 
@@ -126,8 +126,8 @@ def _constraints() -> str:
         ("spec.engine.compileCache", COMPILE_CACHE_RULES),
         ("spec.weights.cache", CACHE_RULES),
         ("spec.rollout", rules.ROLLOUT_RULES),
-        ("spec.engine.env[], spec.weights.env[]", (*pod_rules.ENV_RULES, *pod_rules.SOURCE_RULES)),
-        ("spec.template.metadata", (*pod_rules.KEY_RULES, *pod_rules.LABEL_RULES)),
+        ("spec.engine.env[], spec.weights.env[]", (*pod.ENV_RULES, *pod.SOURCE_RULES)),
+        ("spec.template.metadata", (*pod.KEY_RULES, *pod.LABEL_RULES)),
     ):
         lines.append(f"**{title}**\n")
         lines += [f"- `{rule.id}`: {_message(rule.text)}" for rule in group]

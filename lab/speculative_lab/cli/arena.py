@@ -21,7 +21,7 @@ from speculative_lab.sim.policies.ours import Ours
 from speculative_lab.sim.score import Run
 from speculative_lab.sim.watched import Watched
 from speculative_lab.sim.workload import Workload
-from speculative_operator.api.errors import SpecError
+from speculative_operator.api.wire import SpecError
 from speculative_operator.cli import files, moments
 from speculative_operator.cli.errors import CommandError, UsageError
 from speculative_operator.cli.subject import subject

@@ -10,15 +10,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from speculative_operator.api import pod_rules, rules
-from speculative_operator.api.errors import SpecError
-from speculative_operator.api.inference_service import OF_KSERVE, TLS_REMEDY
-from speculative_operator.api.leader_worker_set import GROUP_NAME_LIMIT
+from speculative_operator.api import pod, rules
 from speculative_operator.api.pod import EnvVar
-from speculative_operator.api.route import CANARY_OF_ITSELF, ROUTE_OF_KSERVE, Route
+from speculative_operator.api.targets import (
+    CANARY_OF_ITSELF,
+    GROUP_NAME_LIMIT,
+    OF_KSERVE,
+    ROUTE_OF_KSERVE,
+    TLS_REMEDY,
+    Route,
+)
 from speculative_operator.api.v1alpha1 import Spec, Speculation, Speculator, Verifier
 from speculative_operator.api.weights import Cache, Claim
-from speculative_operator.api.wire import Wire
+from speculative_operator.api.wire import SpecError, Wire
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import EngineType, Method, Mode, OffPolicy, Target, Tuning
 from speculative_operator.domain.vllm import IN_ONE_PASS
@@ -311,7 +315,7 @@ def _keys(spec: Spec) -> Iterator[Problem]:
             yield "template.metadata.labels", key, "belongs to the operator, which selects its pods by it: remove it"
     for field, keys in (("labels", metadata.labels), ("annotations", metadata.annotations)):
         for key in keys or ():
-            if not re.fullmatch(pod_rules.KEY_PATTERN, key):
+            if not re.fullmatch(pod.KEY_PATTERN, key):
                 yield f"template.metadata.{field}", key, "write NAME or DOMAIN/NAME"
 
 

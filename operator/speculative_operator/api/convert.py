@@ -11,12 +11,10 @@ from pydantic_core import ErrorDetails
 
 from speculative_operator.api import v1alpha1 as wire
 from speculative_operator.api.checks import accelerators_needed, check, check_canary, check_group_name, check_name
-from speculative_operator.api.errors import SpecError
-from speculative_operator.api.inference_service import InferenceService
-from speculative_operator.api.route import Route
 from speculative_operator.api.scalars import seconds
+from speculative_operator.api.targets import InferenceService, Route
 from speculative_operator.api.weights import Cache, Claim, Weights
-from speculative_operator.api.wire import Wire
+from speculative_operator.api.wire import SpecError, Wire
 from speculative_operator.domain import names, spec
 from speculative_operator.domain.platform import Canary as CanaryTold
 from speculative_operator.domain.platform import InferenceServiceSettings

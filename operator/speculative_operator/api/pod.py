@@ -1,4 +1,6 @@
-"""The parts of a pod that the spec may hold: environment variables and the pod template that is merged last."""
+"""The parts of a pod that the spec may hold, with their rules as CEL: environment variables and the pod template
+that is merged last. A part of `v1alpha1`; `checks` says the rules again for objects already stored.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,56 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from speculative_operator.api.pod_rules import ENV_RULES, KEY_RULES, LABEL_RULES, SOURCE_RULES
 from speculative_operator.api.scalars import EnvName, LabelValue, ObjectName, Quantity
-from speculative_operator.api.wire import Wire, config_with_rules, with_rules
+from speculative_operator.api.wire import Rule, Wire, config_with_rules, literal, with_rules
+from speculative_operator.domain import names
+
+ENV_RULES = (
+    Rule(
+        "env-one-value",
+        "!(has(self.value) && has(self.valueFrom))",
+        'env "{self.name}" has value "{self.value}" and also valueFrom: keep one of the two',
+        "value",
+    ),
+    Rule(
+        "env-reserved",
+        "!self.name.startsWith('SPECULATIVE_')",
+        'env is named "{self.name}" but the operator owns names that begin with SPECULATIVE_: use another name',
+        "name",
+        "FieldValueForbidden",
+    ),
+)
+_SOURCES = "[has(self.configMapKeyRef), has(self.secretKeyRef), has(self.fieldRef), has(self.resourceFieldRef)]"
+SOURCE_RULES = (
+    Rule(
+        "env-source-one",
+        f"{_SOURCES}.filter(given, given).size() == 1",
+        f"valueFrom names {{#{_SOURCES}.filter(given, given).size()}} sources: "
+        "name exactly one of configMapKeyRef, secretKeyRef, fieldRef, resourceFieldRef",
+    ),
+)
+KEY_PATTERN = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+"""Keys of labels and annotations: an optional domain, a slash, a name."""
+_KEY_FITS = f"key.matches({literal(f'^({KEY_PATTERN})$')})"
+KEY_RULES = (
+    Rule(
+        "key-form",
+        f"self.all(key, {_KEY_FITS})",
+        'key "{r}" is not a valid key of a label or annotation: write NAME or DOMAIN/NAME',
+        among=f"self.filter(key, !{_KEY_FITS})",
+    ),
+)
+_OWN_KEY = f"key.startsWith('{names.GROUP}/') || key == '{names.LABEL_MANAGED_BY}'"
+LABEL_RULES = (
+    Rule(
+        "label-reserved",
+        f"!self.exists(key, {_OWN_KEY})",
+        f'label "{{self.filter(key, {_OWN_KEY})[0]}}" belongs to the operator, which selects its pods by it: remove it',
+        "",
+        "FieldValueForbidden",
+    ),
+)
+
 
 Key = Annotated[str, Field(min_length=1, max_length=253)]
 KeyValue = Annotated[str, Field(max_length=4096)]

@@ -1,21 +1,64 @@
 """Every constraint across fields, as CEL for the API server. `checks` says the same in Python for objects already
 stored.
 
-Each rule has an accepted and a refused object in tests/contract. Bounds in the schema (`max_length`, `max_items`)
-keep the rules within the API server's cost budget.
+Each rule has an accepted and a refused object in tests/contract. Bounds in the schema (`max_length`, `max_items`) keep
+the rules within the API server's cost budget.
 """
 
 from __future__ import annotations
 
-from speculative_operator.api.auto_rules import AUTO_RULES
-from speculative_operator.api.cache_rules import CACHE_RULES, COMPILE_CACHE_APART, COMPILE_CACHE_RULES
-from speculative_operator.api.inference_service import TARGET_RULES, TARGET_STAYS
-from speculative_operator.api.leader_worker_set import GROUP_ROOT_RULES, GROUP_RULES
-from speculative_operator.api.pod_rules import ENV_RULES, KEY_RULES, LABEL_RULES, SOURCE_RULES
-from speculative_operator.api.route import ROUTE_ROOT_RULES, ROUTE_RULES
+from speculative_operator.api.pod import ENV_RULES, KEY_RULES, LABEL_RULES, SOURCE_RULES
+from speculative_operator.api.targets import (
+    GROUP_ROOT_RULES,
+    GROUP_RULES,
+    ROUTE_ROOT_RULES,
+    ROUTE_RULES,
+    TARGET_RULES,
+    TARGET_STAYS,
+)
+from speculative_operator.api.weights import CACHE_RULES, COMPILE_CACHE_APART, COMPILE_CACHE_RULES
 from speculative_operator.api.wire import Rule
 from speculative_operator.domain.spec import EngineType, Method
 from speculative_operator.domain.vllm import ALIASES, FIELDS_OF_FLAGS, IN_ONE_PASS
+
+_AUTO = "has(self.auto) && self.auto"
+
+
+def _not_beside_auto(field: str, shown: str) -> Rule:
+    return Rule(
+        f"auto-without-{field.lower()}",
+        f"!({_AUTO}) || has(self.method) || !has(self.{field})",
+        f"{field} is {shown} but auto is true: remove {field}, which the catalogue sets; or remove auto and set method",
+        field,
+        "FieldValueForbidden",
+    )
+
+
+AUTO_RULES = (
+    Rule(
+        "method-or-auto",
+        f"has(self.method) || ({_AUTO})",
+        "method is not set and auto is not true: set auto: true to let the operator pick a speculator, or set method "
+        "(and model, if the method needs weights of its own)",
+        "method",
+        "FieldValueRequired",
+    ),
+    Rule(
+        "method-without-auto",
+        f"!has(self.method) || !({_AUTO})",
+        "method is {self.method} but auto is true: remove one of the two",
+        "method",
+        "FieldValueForbidden",
+    ),
+    _not_beside_auto("model", '"{self.model}"'),
+    _not_beside_auto("revision", '"{self.revision}"'),
+    _not_beside_auto("tensorParallelSize", "{#self.tensorParallelSize}"),
+    _not_beside_auto("quantization", '"{self.quantization}"'),
+    _not_beside_auto("parallelDrafting", "set"),
+    _not_beside_auto("heterogeneousVocabulary", "set"),
+    _not_beside_auto("promptLookup", "set"),
+)
+
 
 NAME_LIMIT = 53
 """Characters of metadata.name: children add up to ten more, and names of Services end at 63."""

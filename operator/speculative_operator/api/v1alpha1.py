@@ -10,9 +10,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field
 
 from speculative_operator.api import rules, scalars
-from speculative_operator.api.inference_service import InferenceService
 from speculative_operator.api.pod import EnvVar, Template
-from speculative_operator.api.route import Route
+from speculative_operator.api.targets import InferenceService, Route
 from speculative_operator.api.weights import CompileCache, Weights
 from speculative_operator.api.wire import Wire, config_with_rules
 from speculative_operator.domain.spec import (

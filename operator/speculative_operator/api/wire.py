@@ -1,10 +1,12 @@
-"""What every wire type is made of: the base model, CEL rules and the scalar types with their own remedy.
+"""What every wire type is made of: the base model, CEL rules, scalar types with their own remedy, and the error of
+an object that cannot be served.
 
-`v1alpha1` and `status` are written with it; `structural` turns the outcome into the schema of the CRD.
+Every other module of `api` is written with it. `convert` raises the error, shell shows it as the condition SpecInvalid.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -122,3 +124,21 @@ class Text:
             "maxLength": self.limit,
             VALIDATIONS: [{"rule": rule, "message": self.remedy, "reason": "FieldValueInvalid"}],
         }
+
+
+class SpecError(ValueError):
+    """A value of the object that cannot be served; `str()` names field, value and remedy in one sentence."""
+
+    def __init__(self, field: str, value: object, remedy: str) -> None:
+        self.field = field
+        self.value = value
+        self.remedy = remedy
+        super().__init__(f"{field} {describe_value(value)}: {remedy}")
+
+
+def describe_value(value: object, limit: int = 120) -> str:
+    """`is VALUE` as JSON, cut to `limit` characters; `is not set` for None."""
+    if value is None:
+        return "is not set"
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return f"is {text if len(text) <= limit else text[: limit - 3] + '...'}"

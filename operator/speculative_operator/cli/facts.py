@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from speculative_operator.api.errors import SpecError
+from speculative_operator.api.wire import SpecError
 from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import ModelShape, PairFacts
 from speculative_operator.domain.spec import DeploymentSpec, Method

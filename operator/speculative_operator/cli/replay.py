@@ -175,7 +175,7 @@ def _row(moment: float, decision: Decision) -> list[str]:
 
 
 def _subject(arguments: argparse.Namespace) -> Subject:
-    from speculative_operator.api.errors import SpecError
+    from speculative_operator.api.wire import SpecError
     from speculative_operator.cli.subject import subject
 
     facts = files.document(arguments.facts, "--facts") if arguments.facts else None

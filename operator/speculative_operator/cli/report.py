@@ -84,7 +84,7 @@ def _span(arguments: argparse.Namespace) -> history.Span:
 
 def _subject(body: Object) -> Subject:
     """The object with the speculator that the operator picked, where it is the operator's to pick."""
-    from speculative_operator.api.errors import SpecError
+    from speculative_operator.api.wire import SpecError
     from speculative_operator.cli.subject import subject
 
     try:

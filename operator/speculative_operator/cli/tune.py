@@ -94,7 +94,7 @@ def _refuse_constant(text: str) -> NoReturn:
 def _begin(given: Mapping[str, Any], hints: TextIO) -> Any:
     """A session for the first line. The imports wait for it, so that help and errors of usage need none of them. Raises
     LineError."""
-    from speculative_operator.api.errors import SpecError
+    from speculative_operator.api.wire import SpecError
     from speculative_operator.cli.subject import subject
 
     if "spec" not in given:

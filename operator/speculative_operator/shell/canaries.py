@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speculative_operator.api.convert import to_domain
-from speculative_operator.api.errors import SpecError
+from speculative_operator.api.wire import SpecError
 from speculative_operator.domain import names
 from speculative_operator.domain.platform import CanarySeen
 from speculative_operator.domain.reading import is_controlled_by, items, mappings

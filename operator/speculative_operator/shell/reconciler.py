@@ -13,7 +13,7 @@ from math import inf
 from typing import Any, Protocol
 
 from speculative_operator.api.convert import to_domain
-from speculative_operator.api.errors import SpecError
+from speculative_operator.api.wire import SpecError
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild
 from speculative_operator.domain.jobs import JobSeen, Phase, Progress, Purpose

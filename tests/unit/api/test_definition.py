@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from speculative_operator.api.crd import COLUMNS, SELECTABLE, crd, schema
+from speculative_operator.api.crd import COLUMNS, SELECTABLE, NotStructuralError, crd, schema, structural
 from speculative_operator.api.rules import ALL_RULES
-from speculative_operator.api.structural import NotStructuralError, structural
 from speculative_operator.api.wire import VALIDATIONS, Rule, concatenation, literal
 
 OPAQUE = "x-kubernetes-preserve-unknown-fields"

@@ -1,0 +1,204 @@
+"""Parts of the spec that depend on what the pods run as (`spec.target`): `spec.inferenceService` for objects of
+KServe, what a replica of several nodes must fulfil, and `spec.route`, how requests from outside of the cluster reach
+the Service.
+
+A part of `v1alpha1` and `rules`; `checks` says the rules again for objects already stored.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from speculative_operator.api.scalars import LabelValue, ObjectName
+from speculative_operator.api.wire import Rule, Text, Wire
+from speculative_operator.domain.spec import EngineType, Target
+
+TARGET_STAYS = Rule(
+    "target-stays",
+    "self.target == oldSelf.target",
+    "target is {self.target} but was {oldSelf.target}, and pods cannot move to another kind without a gap: create a "
+    "second object with this target, send it the requests, then delete this one",
+    "target",
+)
+"""It compares an edit with what is stored, so that no object alone can break it."""
+TLS_REMEDY = (
+    f"remove tls, or set target: {Target.LLM_INFERENCE_SERVICE} and engine.type: {EngineType.VLLM}, because KServe has "
+    "a certificate for such pods alone"
+)
+OF_KSERVE = (Target.INFERENCE_SERVICE, Target.LLM_INFERENCE_SERVICE)
+TARGET_RULES = (
+    Rule(
+        "inference-service-target",
+        f"!has(self.inferenceService) || self.target in {[str(one) for one in OF_KSERVE]}",
+        f"inferenceService is set but target is {{self.target}}: set target: {' or '.join(OF_KSERVE)}, or remove "
+        "inferenceService",
+        "inferenceService",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "certificate-of-kserve",
+        "!has(self.inferenceService) || !has(self.inferenceService.tls) || "
+        f"(self.target == '{Target.LLM_INFERENCE_SERVICE}' && self.engine.type == '{EngineType.VLLM}')",
+        f"inferenceService.tls is set but target is {{self.target}} and engine.type {{self.engine.type}}: {TLS_REMEDY}",
+        "inferenceService.tls",
+        "FieldValueForbidden",
+    ),
+)
+
+_Words = Annotated[str, Text(r"[^\x00]+", "write at least one character, or remove the field", 256)]
+
+
+class HardwareProfile(Wire):
+    """A HardwareProfile of OpenShift AI."""
+
+    name: ObjectName
+    """Name of the HardwareProfile."""
+    namespace: ObjectName | None = None
+    """Namespace of the HardwareProfile. Default: the object's own."""
+
+
+class InferenceService(Wire):
+    """Labels and annotations by which KServe and OpenShift AI know the InferenceService or LLMInferenceService. KServe
+    copies those of an InferenceService to the pods, so an edit replaces the pods. Set others in template.metadata."""
+
+    display_name: _Words | None = None
+    """Name in the dashboard. Default: the object's name."""
+    description: _Words | None = None
+    """Description in the dashboard."""
+    exposed: bool | None = None
+    """Make the model reachable from outside of the cluster: an InferenceService on OpenShift by a Route, an
+    LLMInferenceService by an HTTPRoute. Default: false."""
+    authenticated: bool | None = None
+    """Let OpenShift AI ask clients for a token with the right to get the InferenceService. Default: false; of an
+    LLMInferenceService, what the platform does by itself, which is to ask."""
+    connection: ObjectName | None = None
+    """Secret with a connection of OpenShift AI of protocol oci, whose pull secret the platform gives to the pods. For
+    one of protocol s3, name the Secret in weights.secretName instead: here it would have KServe fetch the model a
+    second time."""
+    hardware_profile: HardwareProfile | None = None
+    """Profile from which OpenShift AI adds the node selector, tolerations and queue. Resources of the pods stay those
+    of this object."""
+    queue: LabelValue | None = None
+    """LocalQueue of Kueue."""
+    tls: bool | None = None
+    """Let the engine of an LLMInferenceService answer by HTTPS, with the certificate that KServe mounts. Set it to
+    true where KServe encrypts what it sends to pods (enableLLMInferenceServiceTLS), as OpenShift AI does unless told
+    otherwise. An edit replaces the pods. Default: false."""
+
+
+GROUP_NAME_LIMIT = 41
+"""Characters of metadata.name: 52 less those of `-group-1000`."""
+_OTHER = f"self.target != '{Target.LEADER_WORKER_SET}'"
+_RANKS = "self.verifier.tensorParallelSize * self.verifier.pipelineParallelSize"
+
+GROUP_ROOT_RULES = (
+    Rule(
+        "group-name",
+        f"!has(self.spec.target) || self.spec.target != '{Target.LEADER_WORKER_SET}' || "
+        f"size(self.metadata.name) <= {GROUP_NAME_LIMIT}",
+        f'metadata.name is "{{self.metadata.name}}" and spec.target is {Target.LEADER_WORKER_SET}: use at most '
+        f"{GROUP_NAME_LIMIT} characters, because labels of the pods carry the name and more",
+        "metadata.name",
+    ),
+)
+GROUP_RULES = (
+    Rule(
+        "nodes-target",
+        f"!has(self.nodes) || !({_OTHER})",
+        f"nodes is {{#self.nodes}} but target is {{self.target}}: set target: {Target.LEADER_WORKER_SET}, or remove "
+        "nodes",
+        "nodes",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "target-nodes",
+        f"has(self.nodes) || {_OTHER}",
+        f"nodes is not set but target is {Target.LEADER_WORKER_SET}: set nodes to the number of nodes of one replica",
+        "nodes",
+        "FieldValueRequired",
+    ),
+    Rule(
+        "nodes-share-evenly",
+        f"!has(self.nodes) || {_OTHER} || ({_RANKS}) % self.nodes == 0",
+        f"nodes is {{#self.nodes}}: write a number that divides {{#({_RANKS})}}, the product of the verifier's "
+        "tensorParallelSize and pipelineParallelSize",
+        "nodes",
+    ),
+    Rule(
+        "nodes-data-parallel",
+        f"{_OTHER} || self.verifier.dataParallelSize == 1",
+        "verifier.dataParallelSize is {#self.verifier.dataParallelSize} but target is "
+        f"{Target.LEADER_WORKER_SET}: remove it, and raise replicas instead",
+        "verifier.dataParallelSize",
+        "FieldValueForbidden",
+    ),
+)
+
+
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_REMEDY = f"remove route, or set target: {Target.DEPLOYMENT}"
+ROUTE_OF_KSERVE = f"KServe makes the routes of its objects: {_REMEDY}"
+CANARY_OF_ITSELF = "which is this object: name another one of the namespace, or remove canary"
+ROUTE_RULES = (
+    Rule(
+        "route-of-kserve",
+        f"!has(self.route) || !self.target.endsWith('{Target.INFERENCE_SERVICE}')",
+        f"route is set but target is {{self.target}}, and {ROUTE_OF_KSERVE}",
+        "route",
+        "FieldValueForbidden",
+    ),
+)
+ROUTE_ROOT_RULES = (
+    Rule(
+        "canary-of-another",
+        "!has(self.spec.route) || !has(self.spec.route.canary) || self.spec.route.canary.name != self.metadata.name",
+        f"spec.route.canary.name is {{self.metadata.name}}, {CANARY_OF_ITSELF}",
+        "spec.route.canary.name",
+    ),
+)
+
+_Hostname = Annotated[
+    str,
+    Text(rf"(\*\.)?({_LABEL}\.)*[a-z]([-a-z0-9]*[a-z0-9])?", "write a host, such as qwen.example.com", 253),
+]
+_Path = Annotated[
+    str,
+    Text(r"/|(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+", "write an absolute path without / at its end, such as /qwen", 256),
+]
+
+
+class Gateway(Wire):
+    """A Gateway of the Gateway API."""
+
+    name: ObjectName
+    """Name of the Gateway."""
+    namespace: ObjectName | None = None
+    """Namespace of the Gateway. Default: the object's own."""
+    listener: ObjectName | None = None
+    """Listener of the Gateway. Default: all that take the route."""
+
+
+class Canary(Wire):
+    """Another object of the namespace, which gets a share of the requests: a model, speculator or release to try."""
+
+    name: ObjectName
+    """Name of the other SpeculativeDeployment. It must serve the same model name (verifier.servedName)."""
+    weight: Annotated[int, Field(ge=0, le=100)]
+    """Percent of the requests that it gets while a pod of it is ready; else all go to this object."""
+
+
+class Route(Wire):
+    """An HTTPRoute from a Gateway to the object's Service. The cluster must have the kind HTTPRoute
+    (gateway.networking.k8s.io/v1); without it the model is served, and Ready is False with RouteUnsupported."""
+
+    gateway: Gateway
+    """The Gateway. It must take routes from the object's namespace."""
+    hostnames: Annotated[tuple[_Hostname, ...], Field(min_length=1, max_length=16)] | None = None
+    """Hosts of the requests, such as qwen.example.com or *.example.com. Default: all of the listener."""
+    path: _Path = "/"
+    """Requests whose path begins with it go to the Service, without it: with path /qwen, /qwen/v1/models arrives as
+    /v1/models."""
+    canary: Canary | None = None
+    """Another object that gets a share of the requests. Default: none."""
