@@ -20,7 +20,7 @@ from speculative_lab.cli import arena, simulate
 from speculative_lab.sim import experiment, score
 from speculative_lab.sim.policies.ours import Ours
 from speculative_lab.sim.scaled import Autoscaler, Scaled
-from speculative_operator.cli import tables
+from speculative_operator.cli import terminal
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.replay.session import Session
@@ -120,7 +120,7 @@ def main() -> int:
          f"{one.loss_after_changes:.1%}"]
         for one in figures
     ]  # fmt: skip
-    tables.write(sys.stdout, HEADERS, rows, frozenset(range(1, len(HEADERS))))
+    terminal.write_table(sys.stdout, HEADERS, rows, frozenset(range(1, len(HEADERS))))
     verdict = judged(figures)
     sys.stdout.write(json.dumps(verdict) + "\n")
     return 0 if verdict["ok"] else 1

@@ -22,7 +22,7 @@ from demo.hub import DRAFT, HEAD, TARGET, Json
 from demo.load import read_records
 from demo.scene import NAMESPACE, ROOT, SceneError, install_operator, options, service_url
 from devcluster.cluster import Cluster
-from speculative_operator.cli import findings
+from speculative_operator.cli import terminal
 from speculative_operator.domain import names
 from speculative_operator.domain.names import CACHE_FOLDER
 
@@ -282,7 +282,7 @@ def main() -> int:
         cluster.kubectl("create", "namespace", NAMESPACE)
         started = time.monotonic()
         seen = play(cluster, out, lambda text: print(f"{time.monotonic() - started:5.1f} s  {text}", flush=True))
-    Console().print(findings.table(seen.findings))
+    Console().print(terminal.findings_table(seen.findings))
     print(json.dumps(seen.summary()))
     print(json.dumps(seen.checks(), indent=2))
     return 0 if all(seen.checks().values()) else 1

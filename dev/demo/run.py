@@ -55,7 +55,7 @@ from devcluster.cluster import Cluster
 from figures import status_view
 from monitoring.shown import Shown, shown
 from speculative_operator.api.convert import to_domain
-from speculative_operator.cli import findings
+from speculative_operator.cli import terminal
 from speculative_operator.engines.registry import engine_for
 
 ENGINES = ROOT / "build" / "engines"
@@ -189,7 +189,7 @@ class Demo:
             return None
         assert self.cluster is not None
         seen = pairs.play(self.cluster, self.settings.out, self._say)
-        self.console.print(findings.table(seen.findings))
+        self.console.print(terminal.findings_table(seen.findings))
         return seen
 
     def _arrivals(self) -> list[Arrival]:

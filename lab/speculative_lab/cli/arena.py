@@ -22,8 +22,8 @@ from speculative_lab.sim.score import Run
 from speculative_lab.sim.watched import Watched
 from speculative_lab.sim.workload import Workload
 from speculative_operator.api.wire import SpecError
-from speculative_operator.cli import files, moments
-from speculative_operator.cli.errors import CommandError, UsageError
+from speculative_operator.cli import commands
+from speculative_operator.cli.commands import CommandError, UsageError
 from speculative_operator.cli.subject import subject
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
@@ -136,7 +136,9 @@ def _of_scenario(options: argparse.Namespace) -> Arena:
     recorded = _trace(options) if options.trace else None
     if scenario.trace and recorded is None:
         raise UsageError(f"--scenario {scenario.name} replays {scenario.trace}", "give its file with --trace")
-    scale = moments.seconds(options.seconds, "--seconds") / (60.0 * scenario.minutes) if options.seconds else 1.0
+    scale = (
+        commands.parse_duration(options.seconds, "--seconds") / (60.0 * scenario.minutes) if options.seconds else 1.0
+    )
     case = scenarios.build(scenario, options.seed, shaken=options.perturb, trace=recorded, scale=scale)
     return Arena(
         title=f"{scenario.name}: {scenario.about}",
@@ -168,7 +170,7 @@ def _of_trace(options: argparse.Namespace) -> Arena:
     rng = np.random.default_rng([options.seed, 3])
     kind, method = policy.workload, facts.method or Method.EAGLE3
     classes, mix = drafts.published_mix(method) if kind is Kind.MIXED else ((drafts.published(method, kind),), (1.0,))
-    seconds = moments.seconds(options.seconds, "--seconds") if options.seconds else float(trace.arrival[-1])
+    seconds = commands.parse_duration(options.seconds, "--seconds") if options.seconds else float(trace.arrival[-1])
     seconds = max(60.0, 5.0 * round(seconds / 5.0))
     hardware = facts.accelerator.name if facts.accelerator else "an unknown accelerator"
     count = int((trace.arrival <= seconds).sum())
@@ -202,8 +204,8 @@ def _plant(policy: Policy, options: argparse.Namespace, held: int, whole: int) -
 
 
 def _subject(options: argparse.Namespace) -> Any:
-    facts = files.document(options.facts, "--facts") if options.facts else None
-    body = files.document(options.spec, "--spec") if options.spec else _body(options)
+    facts = commands.read_document(options.facts, "--facts") if options.facts else None
+    body = commands.read_document(options.spec, "--spec") if options.spec else _body(options)
     try:
         return subject(body, facts)
     except SpecError as problem:
@@ -230,7 +232,7 @@ def _uri(model: str) -> str:
 
 
 def _trace(options: argparse.Namespace) -> traces.Trace:
-    lines = files.text(options.trace, "--trace", LARGEST_TRACE).splitlines()
+    lines = commands.read_text(options.trace, "--trace", LARGEST_TRACE).splitlines()
     try:
         found = traces.read(lines, options.format or _format(lines))
         return found.scaled(1.0 / options.speed_up) if options.speed_up != 1.0 else found

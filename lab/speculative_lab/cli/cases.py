@@ -18,8 +18,8 @@ from typing import Any
 
 from speculative_lab.cases.fitting import LeftOut, leave_one_out
 from speculative_lab.cases.prediction import CasePrediction, Summary, predict, summarise
-from speculative_operator.cli import files, tables
-from speculative_operator.cli.errors import OK, CommandError
+from speculative_operator.cli import commands, terminal
+from speculative_operator.cli.commands import OK, CommandError
 
 EPILOG = """examples:
   speculative cases cases.csv
@@ -65,7 +65,7 @@ def _count(text: str) -> int:
 
 
 def _rows(path: str) -> list[Mapping[str, str]]:
-    reader = csv.DictReader(io.StringIO(files.text(path, "FILE", _LARGEST), newline=""))
+    reader = csv.DictReader(io.StringIO(commands.read_text(path, "FILE", _LARGEST), newline=""))
     try:
         rows: list[Mapping[str, str]] = list(reader)
     except csv.Error as problem:
@@ -127,10 +127,10 @@ def _left_out(entry: LeftOut) -> dict[str, Any]:
 def _print_tables(predictions: Sequence[CasePrediction], summary: Summary, left_out: Sequence[LeftOut]) -> None:
     out = sys.stdout
     headers = ("case", "source", "model", "accelerator", "method", "load", "K", "predicted", "published", "error")
-    tables.write(out, headers, [_cells(one) for one in predictions], frozenset(range(5, 10)))
+    terminal.write_table(out, headers, [_cells(one) for one in predictions], frozenset(range(5, 10)))
     out.write("\nmedian |log error| by source\n")
     counts = [(name, f"{error:.3f}") for name, error in summary.by_source.items()]
-    tables.write(out, ("source", "error"), counts, frozenset((1,)))
+    terminal.write_table(out, ("source", "error"), counts, frozenset((1,)))
     if left_out:
         out.write("\nmedian |log error| with constants as shipped, fitted to all, and fitted to all other sources\n")
         lines = [
@@ -141,11 +141,11 @@ def _print_tables(predictions: Sequence[CasePrediction], summary: Summary, left_
             )
             for one in left_out
         ]
-        tables.write(out, ("source", "rows", "shipped", "fitted", "left out"), lines, frozenset((1, 2, 3, 4)))
+        terminal.write_table(out, ("source", "rows", "shipped", "fitted", "left out"), lines, frozenset((1, 2, 3, 4)))
     if summary.worst:
         out.write(f"\nworst {len(summary.worst)} rows\n")
         worst = [(*_cells(one), "; ".join(one.case.assumed)) for one in summary.worst]
-        tables.write(out, (*headers, "assumed"), worst, frozenset(range(5, 10)))
+        terminal.write_table(out, (*headers, "assumed"), worst, frozenset(range(5, 10)))
     _print_summary(summary)
 
 

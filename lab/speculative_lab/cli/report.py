@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from speculative_lab.cli.standings import HEADERS, as_cells, sentences
 from speculative_operator import __version__
-from speculative_operator.cli.errors import CommandError
+from speculative_operator.cli.commands import CommandError
 
 if TYPE_CHECKING:
     from speculative_lab.cli.arena import Arena, Result

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from speculative_operator.cli.errors import OK, UsageError
+from speculative_operator.cli.commands import OK, UsageError
 
 if TYPE_CHECKING:
     from speculative_lab.cli.arena import Arena, Result
@@ -127,8 +127,8 @@ def _print_json(out: TextIO, found: Arena, results: list[Result], table: Standin
 
 def _print_text(out: TextIO, found: Arena, results: list[Result], table: Standings) -> None:
     from speculative_lab.cli.standings import HEADERS, as_cells, sentences
-    from speculative_operator.cli import tables
+    from speculative_operator.cli import terminal
 
     out.write(f"{found.title}\n\n")
-    tables.write(out, HEADERS, [as_cells(row) for row in table.rows], frozenset(range(1, len(HEADERS))))
+    terminal.write_table(out, HEADERS, [as_cells(row) for row in table.rows], frozenset(range(1, len(HEADERS))))
     out.write("\n" + "\n".join(sentences(found, results, table)) + "\n")

@@ -15,7 +15,7 @@ from typing import Any
 
 from speculative_operator.cli import cluster
 from speculative_operator.cli.cluster import Cluster
-from speculative_operator.cli.errors import OK, CommandError
+from speculative_operator.cli.commands import OK, CommandError
 from speculative_operator.domain import names
 
 EPILOG = """examples:

@@ -17,12 +17,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speculative_operator.cli import files, findings
-from speculative_operator.cli.errors import FAILED, OK, USAGE, CommandError, UsageError
+from speculative_operator.cli import commands, terminal
+from speculative_operator.cli.commands import FAILED, OK, USAGE, CommandError, UsageError
 from speculative_operator.cli.pairs import add_catalogue, rows_of
 
 if TYPE_CHECKING:
-    from speculative_operator.cli.auto import Auto
+    from speculative_operator.cli.pairs import Auto
     from speculative_operator.domain.artifact import ModelFacts
     from speculative_operator.domain.spec import DeploymentSpec, ModelSource
     from speculative_operator.pairing.catalogue import Catalogue
@@ -113,7 +113,7 @@ def _read_file(arguments: argparse.Namespace) -> tuple[DeploymentSpec, dict[str,
             f"{what} is given together with a file with a spec",
             "write it into the file, or give the models instead of the file",
         )
-    return read_models(_spec(files.document(arguments.first, "SPEC")), rows_of(arguments), arguments.claims_at)
+    return read_models(_spec(commands.read_document(arguments.first, "SPEC")), rows_of(arguments), arguments.claims_at)
 
 
 def read_models(
@@ -126,7 +126,7 @@ def read_models(
         return _facts(source, side, claims_at)
 
     if spec.auto_speculator:
-        from speculative_operator.cli.auto import pick_and_read
+        from speculative_operator.cli.pairs import pick_and_read
 
         auto = pick_and_read(spec, rows, read, judge_pair)
         return auto.spec, auto.sides, auto
@@ -241,7 +241,7 @@ def _show(spec: DeploymentSpec, sides: Mapping[str, ModelFacts], names: Mapping[
         print(f"{'expected':<12}{report.expectation(verdict.expected)}")
     if verdict.findings:
         print()
-        findings.write(sys.stdout, report.findings(verdict))
+        terminal.write_findings(sys.stdout, report.findings(verdict))
     errors, warnings = len(verdict.errors), len(verdict.warnings)
     said = "compatible" if verdict.compatible else "not compatible"
     print(f"\n{said}: {errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}")

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from speculative_operator.cli.errors import CommandError, UnseenError
+from speculative_operator.cli.commands import CommandError, UnseenError
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy

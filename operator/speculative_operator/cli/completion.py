@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from speculative_operator.cli.errors import OK, CommandError
+from speculative_operator.cli.commands import OK, CommandError
 
 EPILOG = """examples:
   source <(speculative completion bash)

@@ -6,11 +6,54 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 
-from speculative_operator.cli import cluster, installed, output, scraped, spare
-from speculative_operator.cli.cluster import Cluster
-from speculative_operator.cli.errors import FAILED, OK, UnseenError
-from speculative_operator.cli.looks import GOOD, UNKNOWN, WRONG, Found, Look, full_name
+from speculative_operator.cli import cluster, inspection, scraped, terminal
+from speculative_operator.cli.cluster import Cluster, Object
+from speculative_operator.cli.commands import FAILED, OK, UnseenError
+from speculative_operator.cli.inspection import GOOD, UNKNOWN, WRONG, Found, Look, full_name
+from speculative_operator.reconcile.formats import quantity
+from speculative_operator.reconcile.room import request_of
+
+
+def accelerators(look: Look) -> Iterator[Found]:
+    """Yield the free accelerators of each kind, and a fault where pods wait and no node has enough."""
+    asked = {resource for body in look.objects for pod in look.pods_of(body) for resource, _ in _scarce(pod)}
+    free = {resource: _free(look, resource) for resource in sorted(asked)}
+    for resource, nodes in free.items():
+        spare = ", ".join(f"{left} of {every} on {name}" for name, (left, every) in nodes.items() if left > 0)
+        yield Found(f"{resource} free: {spare or 'none'}", "", GOOD)
+    for body in look.objects:
+        waiting = [pod for pod in look.pods_of(body) if not pod["spec"].get("nodeName")]
+        for resource, count in {one for pod in waiting for one in _scarce(pod)}:
+            if all(left < count for left, _ in free[resource].values()):
+                message = (
+                    f"{full_name(body)}: {len(waiting)} pods wait for {count} {resource} each; no node has as many free"
+                )
+                yield Found(message, "free some, or add a node: kubectl get pods -A -o wide")
+
+
+def _scarce(pod: Object) -> list[tuple[str, Decimal]]:
+    """The resources other than the node's own that a pod asks for, with their amounts."""
+    return [(name, count) for name, count in (request_of(pod) or {}).items() if "/" in name and count > 0]
+
+
+def _free(look: Look, resource: str) -> dict[str, tuple[Decimal, Decimal]]:
+    """Node -> the free and the whole amount of a resource, for nodes that have any and take pods."""
+    taken: dict[str, Decimal] = {}
+    for pod in look.pods:
+        node = pod["spec"].get("nodeName") or ""
+        taken[node] = taken.get(node, Decimal(0)) + (request_of(pod) or {}).get(resource, Decimal(0))
+    found = {}
+    for node in look.at.nodes():
+        name, every = (
+            node["metadata"]["name"],
+            quantity(((node.get("status") or {}).get("allocatable") or {}).get(resource)),
+        )
+        if every and not node["spec"].get("unschedulable"):
+            found[name] = (every - taken.get(name, Decimal(0)), every)
+    return found
+
 
 EPILOG = """examples:
   speculative doctor
@@ -36,16 +79,16 @@ def objects(look: Look) -> Iterator[Found]:
 
 
 CHECKS: dict[str, tuple[str, Callable[[Look], Iterator[Found]]]] = {
-    "definition": ("declares every field of the status", installed.definition),
-    "operator": ("has a ready pod that leads", installed.operator),
-    "rights": ("the operator may do what it must", installed.rights),
+    "definition": ("declares every field of the status", inspection.definition),
+    "operator": ("has a ready pod that leads", inspection.operator),
+    "rights": ("the operator may do what it must", inspection.rights),
     "selectors": ("every PodMonitor is selected, or nothing selects by label", scraped.selectors),
     "prometheus": ("the operator reports no trouble with it", scraped.prometheus),
     "freshness": ("figures are new", scraped.freshness),
     "labels": ("figures bear the labels of their pods", scraped.check_for(scraped.LABELS)),
     "figures": ("engines' figures are there", scraped.figures),
     "tables": ("pods follow the active table", scraped.tables),
-    "accelerators": ("no object asks for any", spare.accelerators),
+    "accelerators": ("no object asks for any", accelerators),
     "objects": ("the operator reports no fault", objects),
 }
 """Check -> the sentence that holds where it finds nothing, and the check."""
@@ -53,7 +96,7 @@ CHECKS: dict[str, tuple[str, Callable[[Look], Iterator[Found]]]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments; `main` calls it."""
-    output.add_arguments(parser)
+    terminal.add_format(parser)
     cluster.add_arguments(parser)
 
 
@@ -62,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     look = Look(Cluster(arguments))
     found = [(check, one) for check in CHECKS for one in make_check(check, look)]
     results = {one.result for _, one in found}
-    if arguments.output == output.TEXT:
+    if arguments.output == terminal.TEXT:
         for check, one in found:
             print(
                 cluster.plain(
@@ -74,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
         checks = [
             {"check": check, "result": one.result, "message": one.message, "next": one.next} for check, one in found
         ]
-        print(output.document({"ok": WRONG not in results, "checks": checks}, arguments.output))
+        print(terminal.format_document({"ok": WRONG not in results, "checks": checks}, arguments.output))
     return FAILED if WRONG in results else OK
 
 

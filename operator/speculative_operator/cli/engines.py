@@ -11,8 +11,8 @@ import json
 import sys
 from typing import Any, NamedTuple
 
-from speculative_operator.cli import tables
-from speculative_operator.cli.errors import FAILED, OK, UsageError
+from speculative_operator.cli import terminal
+from speculative_operator.cli.commands import FAILED, OK, UsageError
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
 from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.matrix.answers import CELLS, Answer, answers
@@ -114,7 +114,7 @@ def _warn_of_assumed(rows: list[_Row]) -> bool:
 
 
 def _list(rows: list[_Row]) -> None:
-    tables.write(sys.stdout, _HEADERS, [_cells(row) for row in rows if not row.alone.refused], frozenset((6,)))
+    terminal.write_table(sys.stdout, _HEADERS, [_cells(row) for row in rows if not row.alone.refused], frozenset((6,)))
     for release, one, *_ in rows:
         if one.refused:
             print(f"refused: {one.question.engine} {release}: {one.refused}")

@@ -7,12 +7,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from speculative_operator.cli import cluster, colours, output
+from speculative_operator.cli import cluster, terminal
 from speculative_operator.cli.cluster import Cluster, Object, mode, number, rests, speculation
-from speculative_operator.cli.diagnosis import Finding, cause_of, faults_of, warnings_of
-from speculative_operator.cli.errors import OK, CommandError
-from speculative_operator.cli.moments import moment, seconds_of
-from speculative_operator.cli.next_steps import meaning_of
+from speculative_operator.cli.commands import OK, CommandError, parse_moment, seconds_of
+from speculative_operator.cli.diagnosis import Finding, cause_of, faults_of, meaning_of, warnings_of
 from speculative_operator.domain.decision import Interval
 
 EPILOG = """examples:
@@ -44,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--at", metavar="WHEN", default="", help="the decision that held then: 2h (ago), 2026-01-31T12:00:00Z"
     )
-    output.add_arguments(parser, "every condition too")
+    terminal.add_format(parser, "every condition too")
     cluster.add_arguments(parser)
 
 
@@ -53,13 +51,13 @@ def run(arguments: argparse.Namespace) -> int:
     body = Cluster(arguments).object_with_notes(arguments.name)
     if arguments.at:
         found = decision_at(body, arguments.at)
-        told = found if arguments.output in (output.JSON, output.YAML) else "\n".join(decision_lines(found))
-    elif arguments.output in (output.JSON, output.YAML):
+        told = found if arguments.output in (terminal.JSON, terminal.YAML) else "\n".join(decision_lines(found))
+    elif arguments.output in (terminal.JSON, terminal.YAML):
         told = summary(body)
     else:
-        told = "\n".join(explanation(body, wide=arguments.output == output.WIDE))
-    text = told if isinstance(told, str) else output.document(told, arguments.output)
-    colours.write(sys.stdout, cluster.plain(text))
+        told = "\n".join(explanation(body, wide=arguments.output == terminal.WIDE))
+    text = told if isinstance(told, str) else terminal.format_document(told, arguments.output)
+    terminal.write_coloured(sys.stdout, cluster.plain(text))
     return OK
 
 
@@ -176,7 +174,7 @@ def decision_at(body: Object, when: str) -> dict[str, Any]:
     """The decision that held at a time, of the ten that status keeps. Raises CommandError."""
     import time
 
-    then = moment(when, "--at", time.time())
+    then = parse_moment(when, "--at", time.time())
     kept = [one for one in (body.get("status") or {}).get("decisions") or () if one.get("time")]
     found = next((one for one in kept if seconds_of(str(one["time"])) <= then), None)
     if found is None:

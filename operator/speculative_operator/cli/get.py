@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from speculative_operator.cli import cluster, output, tables
+from speculative_operator.cli import cluster, terminal
 from speculative_operator.cli.cluster import Cluster, Object
-from speculative_operator.cli.errors import OK
+from speculative_operator.cli.commands import OK
 
 EPILOG = """examples:
   speculative get -n models
@@ -23,19 +23,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments; `main` calls it."""
     cluster.add_arguments(parser)
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
-    output.add_arguments(parser, "load, time per token, actuator and models too")
+    terminal.add_format(parser, "load, time per token, actuator and models too")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the objects; returns the exit status. Raises CommandError."""
     found = Cluster(arguments).objects(everywhere=arguments.all_namespaces)
-    if arguments.output in (output.JSON, output.YAML):
+    if arguments.output in (terminal.JSON, terminal.YAML):
         for body in found:
-            print(output.document(body, arguments.output))
+            print(terminal.format_document(body, arguments.output))
     elif found:
-        wide = arguments.output == output.WIDE
+        wide = arguments.output == terminal.WIDE
         headers = (*_HEADERS, *_WIDE) if wide else _HEADERS
-        tables.write(sys.stdout, headers, [row(body, wide=wide) for body in found], frozenset((5,)))
+        terminal.write_table(sys.stdout, headers, [row(body, wide=wide) for body in found], frozenset((5,)))
     else:
         print("no SpeculativeDeployment; -A looks into all namespaces")
     return OK

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from speculative_operator.cli import moments
-from speculative_operator.cli.errors import CommandError, UsageError
+from speculative_operator.cli import commands
+from speculative_operator.cli.commands import CommandError, UsageError
 
 if TYPE_CHECKING:
     from speculative_operator.replay.exposition import SeriesKey
@@ -49,11 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def span_of(first: str, last: str, every: str, now: float) -> Span:
     """The span that --start, --end and --step name. Raises UsageError."""
-    start = round(moments.moment(first, "--start", now))
-    end = round(moments.moment(last, "--end", now))
-    step = moments.seconds(every, "--step")
+    start = round(commands.parse_moment(first, "--start", now))
+    end = round(commands.parse_moment(last, "--end", now))
+    step = commands.parse_duration(every, "--step")
     if end <= start:
-        problem = f"--end {moments.format_time(end)} is not after --start {moments.format_time(start)}"
+        problem = f"--end {commands.format_time(end)} is not after --start {commands.format_time(start)}"
         raise UsageError(problem, "give a later --end or an earlier --start")
     if not 1 <= step <= LONGEST_STEP or step != round(step):
         raise UsageError(f"--step is {every!r}", "write whole seconds from 1s to 15m")
@@ -66,7 +66,7 @@ def client_of(arguments: argparse.Namespace) -> Prometheus:
     from speculative_operator.settings import Settings
     from speculative_operator.shell.prometheus import Prometheus
 
-    timeout = min(moments.seconds(arguments.timeout, "--timeout"), 290.0)
+    timeout = min(commands.parse_duration(arguments.timeout, "--timeout"), 290.0)
     if not arguments.prometheus.startswith(("http://", "https://")):
         raise UsageError(f"--prometheus is {arguments.prometheus!r}", "write http://HOST:PORT or https://HOST")
     try:

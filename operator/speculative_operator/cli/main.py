@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from speculative_operator import __version__
-from speculative_operator.cli.errors import FAILED, INTERRUPTED, OK, USAGE, CommandError, UsageError
+from speculative_operator.cli.commands import FAILED, INTERRUPTED, OK, USAGE, CommandError, UsageError
 
 COMMANDS = {
     "get": "list the SpeculativeDeployments of a cluster",

@@ -12,8 +12,8 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from speculative_operator.cli import files, tables
-from speculative_operator.cli.errors import FAILED, OK, CommandError, UsageError
+from speculative_operator.cli import commands, terminal
+from speculative_operator.cli.commands import FAILED, OK, CommandError, UsageError
 from speculative_operator.cli.pairs import add_catalogue, rows_of
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     from speculative_operator.api.convert import SpecError
     from speculative_operator.cli.subject import subject
 
-    facts = files.document(arguments.facts, "--facts") if arguments.facts else None
+    facts = commands.read_document(arguments.facts, "--facts") if arguments.facts else None
     try:
-        return subject(files.document(arguments.file, "FILE"), facts, rows_of(arguments))
+        return subject(commands.read_document(arguments.file, "FILE"), facts, rows_of(arguments))
     except SpecError as problem:
         raise UsageError(f"{arguments.file}: {problem}") from None
 
@@ -109,7 +109,9 @@ def _show(plan: Plan) -> None:
         out.write("\n")
         priced = any(one.cost is not None for one in plan.rows)
         headers = _HEADERS if priced else _HEADERS[:7]
-        tables.write(out, headers, [one.cells(priced=priced) for one in plan.rows], frozenset(range(len(headers))))
+        terminal.write_table(
+            out, headers, [one.cells(priced=priced) for one in plan.rows], frozenset(range(len(headers)))
+        )
         out.write("\n")
     out.write(f"verdict: {plan.verdict}\n")
     for line in plan.advice:

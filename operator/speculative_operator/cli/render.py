@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from speculative_operator.cli import files
-from speculative_operator.cli.errors import FAILED, OK, CommandError, UsageError
+from speculative_operator.cli import commands
+from speculative_operator.cli.commands import FAILED, OK, CommandError, UsageError
 
 if TYPE_CHECKING:
     from speculative_operator.domain.spec import DeploymentSpec
@@ -62,7 +62,7 @@ def spec_of(path: str, namespace: str = "") -> DeploymentSpec:
     from speculative_operator.cli.subject import whole
 
     try:
-        body = whole(files.document(path, "FILE"))
+        body = whole(commands.read_document(path, "FILE"))
         body["metadata"].setdefault("namespace", namespace or "default")
         return to_domain(body)
     except SpecError as problem:

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
-from speculative_operator.cli import files, history, moments, tables
-from speculative_operator.cli.errors import FAILED, OK, CommandError, UsageError
+from speculative_operator.cli import commands, history, terminal
+from speculative_operator.cli.commands import FAILED, OK, CommandError, UsageError
 
 if TYPE_CHECKING:
     from speculative_operator.cli.subject import Subject
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         report.add(moment, decision)
     if not report.scrapes:
         raise CommandError(
-            f"no samples of these pods between {moments.format_time(span.start)} and {moments.format_time(span.end)}",
+            f"no samples of these pods between {commands.format_time(span.start)} and {commands.format_time(span.end)}",
             f"check namespace, pods and times with the query {selector}",
         )
     report.end()
@@ -128,7 +128,7 @@ class _Json(_Report):
     """Writes an object for each scrape, the summary last."""
 
     def _show(self, moment: float, decision: Decision) -> None:
-        from speculative_operator.cli.answers import answer
+        from speculative_operator.cli.tune import answer
 
         self._write(answer(moment, decision))
 
@@ -155,13 +155,15 @@ class _Text(_Report):
             self._last = seen
             self._rows.append(_row(moment, decision))
         if self._progress is not None:
-            self._progress.write(f"\r{moments.format_time(moment)}  {self.scrapes} scrapes")
+            self._progress.write(f"\r{commands.format_time(moment)}  {self.scrapes} scrapes")
             self._progress.flush()
 
     def end(self) -> None:
         if self._progress is not None:
             self._progress.write("\r\x1b[K")
-        tables.write(self._out, ("TIME (UTC)", "STATE", "REASON", "K BY REQUESTS", "GAIN", "MESSAGE"), self._rows)
+        terminal.write_table(
+            self._out, ("TIME (UTC)", "STATE", "REASON", "K BY REQUESTS", "GAIN", "MESSAGE"), self._rows
+        )
         states = ", ".join(f"{state} {count}" for state, count in self._states.most_common())
         self._out.write(f"\n{self.scrapes} scrapes, {self._changes} new tables (*); {states}\n")
 
@@ -171,16 +173,16 @@ def _row(moment: float, decision: Decision) -> list[str]:
     shown = f"{gain.mid:+.1f} % [{gain.low:+.1f}, {gain.high:+.1f}]" if gain is not None else "-"
     mark = "*" if decision.changed else ""
     table = f"{decision.table}{mark}"
-    return [moments.format_time(moment), decision.state.value, decision.reason.value, table, shown, decision.message]
+    return [commands.format_time(moment), decision.state.value, decision.reason.value, table, shown, decision.message]
 
 
 def _subject(arguments: argparse.Namespace) -> Subject:
     from speculative_operator.api.wire import SpecError
     from speculative_operator.cli.subject import subject
 
-    facts = files.document(arguments.facts, "--facts") if arguments.facts else None
+    facts = commands.read_document(arguments.facts, "--facts") if arguments.facts else None
     try:
-        found = subject(files.document(arguments.spec, "--spec"), facts)
+        found = subject(commands.read_document(arguments.spec, "--spec"), facts)
     except SpecError as problem:
         raise CommandError(f"{arguments.spec}: {problem}", status=FAILED) from None
     for path in found.ignored:

@@ -15,13 +15,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from speculative_operator.cli import cluster, history, moments
+from speculative_operator.cli import cluster, commands, history
 from speculative_operator.cli.cluster import Cluster, Object
-from speculative_operator.cli.errors import OK, CommandError
+from speculative_operator.cli.commands import OK, CommandError
 from speculative_operator.domain import names
 
 if TYPE_CHECKING:
-    from speculative_operator.cli.course import Point
+    from speculative_operator.cli.page import Point
     from speculative_operator.cli.subject import Subject
 
 EPILOG = """examples:
@@ -50,8 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the page; returns the exit status. Raises CommandError."""
-    from speculative_operator.cli.course import course_of
-    from speculative_operator.cli.page import page
+    from speculative_operator.cli.page import course_of, page
 
     at = Cluster(arguments)
     body = at.object_with_notes(arguments.name)
@@ -63,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     selector = history.selector_of(found.engine.metric_names, at.namespace, pods)
     points = course_of(found, body, history.scrapes(client, selector, at.namespace, span), span.step)
     if not points:
-        since, until = moments.format_time(span.start), moments.format_time(span.end)
+        since, until = commands.format_time(span.start), commands.format_time(span.end)
         raise CommandError(
             f"no samples of these pods between {since} and {until}", f"check times and pods with the query {selector}"
         )
@@ -77,7 +76,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _span(arguments: argparse.Namespace) -> history.Span:
     """The time to report on, with a step that gives at most POINTS instants."""
     now = time.time()
-    length = moments.moment(arguments.until, "--until", now) - moments.moment(arguments.since, "--since", now)
+    length = commands.parse_moment(arguments.until, "--until", now) - commands.parse_moment(
+        arguments.since, "--since", now
+    )
     step = min(max(LEAST_STEP, -(-int(max(length, 0)) // POINTS // LEAST_STEP) * LEAST_STEP), LONGEST_STEP)
     return history.span_of(arguments.since, arguments.until, arguments.step or f"{step}s", now)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from speculative_operator.cli.cluster import Object, condition, speculation
+from speculative_operator.cli.commands import UnseenError
 from speculative_operator.cli.diagnosis import Finding
-from speculative_operator.cli.errors import UnseenError
-from speculative_operator.cli.looks import GOOD, OURS, Found, Look, full_name
+from speculative_operator.cli.inspection import GOOD, OURS, Found, Look, full_name
 from speculative_operator.domain.reasons import ConditionType, Reason
 
 PROMETHEUS = frozenset({Reason.PROMETHEUS_ERROR, Reason.PROMETHEUS_TIMEOUT})

@@ -4,15 +4,63 @@ the last decisions, and what it waits for. With --watch, again whenever that cha
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TextIO
 
-from speculative_operator.cli import cluster, moments, output, trees
-from speculative_operator.cli.cluster import Cluster, Object, condition, mode, number, ready, rests, speculation
+from speculative_operator.cli import cluster, commands, terminal
+from speculative_operator.cli.cluster import Cluster, Object, condition, mode, number, plain, ready, rests, speculation
+from speculative_operator.cli.commands import OK
 from speculative_operator.cli.diagnosis import faults_of, warnings_of
-from speculative_operator.cli.errors import OK
-from speculative_operator.cli.trees import Branch
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
+
+_LONGEST = 10_000
+"""Columns of a pipe, so many that lines are never broken there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A line, and the branches below it."""
+
+    text: str
+    below: list[Branch] = field(default_factory=list)
+
+
+def write_tree(out: TextIO, root: Branch) -> None:
+    """Draw a tree; only indented where rich is not installed."""
+    try:
+        from rich.console import Console
+
+        plain_text = "NO_COLOR" in os.environ
+        width = None if out.isatty() else _LONGEST
+        Console(file=out, width=width, color_system=None if plain_text else "auto").print(draw_tree(root))
+    except ImportError:
+        out.writelines(f"{line}\n" for line in tree_lines(root))
+    out.flush()
+
+
+def draw_tree(branch: Branch) -> Tree:
+    """The tree for a console. Raises ImportError without rich."""
+    from rich.tree import Tree
+
+    from speculative_operator.cli.terminal import colour
+
+    made = Tree(colour(plain(branch.text)), guide_style="dim")
+    made.children = [draw_tree(one) for one in branch.below]
+    return made
+
+
+def tree_lines(branch: Branch, depth: int = 0) -> Iterator[str]:
+    """Yield the lines of the tree, each indented by its depth."""
+    yield "  " * depth + plain(branch.text)
+    for one in branch.below:
+        yield from tree_lines(one, depth + 1)
+
 
 EPILOG = """examples:
   speculative status qwen3-8b -n models
@@ -35,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-w", "--watch", action="store_true", help="show it again whenever it changes, until interrupted"
     )
-    output.add_arguments(parser, "all decisions that status keeps, and every condition")
+    terminal.add_format(parser, "all decisions that status keeps, and every condition")
     cluster.add_arguments(parser)
 
 
@@ -68,16 +116,16 @@ def _separator(watch: bool, *, first: bool) -> str:
 
 def _write(body: Object, pods: Sequence[Object], arguments: argparse.Namespace) -> None:
     form, now = arguments.output, time.time()
-    if form in (output.JSON, output.YAML):
-        print(cluster.plain(output.document(body, form)), flush=True)
+    if form in (terminal.JSON, terminal.YAML):
+        print(cluster.plain(terminal.format_document(body, form)), flush=True)
         return
-    root = view(body, pods, now, wide=form == output.WIDE)
-    trees.write(sys.stdout, add_time(root, now) if arguments.watch else root)
+    root = view(body, pods, now, wide=form == terminal.WIDE)
+    write_tree(sys.stdout, add_time(root, now) if arguments.watch else root)
 
 
 def add_time(root: Branch, now: float) -> Branch:
     """The tree with the time at which it was read."""
-    return Branch(f"{root.text}, {moments.format_time(now)} UTC", root.below)
+    return Branch(f"{root.text}, {commands.format_time(now)} UTC", root.below)
 
 
 def view(body: Object, pods: Sequence[Object], now: float, *, wide: bool = False) -> Branch:
@@ -129,7 +177,7 @@ def _pods(body: Object, pods: Sequence[Object], now: float) -> Iterator[Branch]:
     newest = seen.get("tableVersion")
     for one in found:
         state = "ready" if one.ready else one.trouble or "not ready"
-        age = f"  {moments.age(now - then)}" if (then := since[one.name]) is not None else ""
+        age = f"  {commands.format_age(now - then)}" if (then := since[one.name]) is not None else ""
         version = one.poked.partition("-")[0]
         k = _k(body, version)
         table = f"  table {version}" + (f", not yet {newest}" if str(newest) != version and newest else "")
@@ -141,7 +189,7 @@ def _since(pod: Object) -> float | None:
     conditions = (pod.get("status") or {}).get("conditions") or ()
     ready_since = (one.get("lastTransitionTime") for one in conditions if one.get("type") == "Ready")
     told = next(ready_since, None) or pod["metadata"].get("creationTimestamp")
-    return moments.seconds_of(str(told)) if told else None
+    return commands.seconds_of(str(told)) if told else None
 
 
 def _k(body: Object, version: str) -> str:

@@ -7,9 +7,9 @@ import json
 import time
 from collections.abc import Iterator
 
-from speculative_operator.cli import cluster, moments
+from speculative_operator.cli import cluster, commands
 from speculative_operator.cli.cluster import Cluster, Object
-from speculative_operator.cli.errors import OK
+from speculative_operator.cli.commands import OK
 
 EPILOG = """examples:
   speculative watch -n models
@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print decisions until the time is over; returns the exit status. Raises CommandError."""
     at = Cluster(arguments)
-    began = moments.moment(arguments.since, "--since", time.time())
-    ends = time.monotonic() + moments.seconds(arguments.length, "--for") if arguments.length else None
+    began = commands.parse_moment(arguments.since, "--since", time.time())
+    ends = time.monotonic() + commands.parse_duration(arguments.length, "--for") if arguments.length else None
     printed: set[tuple[str, ...]] = set()
     while True:
         bodies = [at.object(arguments.name)] if arguments.name else at.objects(everywhere=arguments.all_namespaces)
@@ -65,7 +65,7 @@ def new_decisions(
 
 def _time(found: Object) -> float:
     try:
-        return moments.seconds_of(str(found.get("time")))
+        return commands.seconds_of(str(found.get("time")))
     except ValueError:
         return 0.0
 

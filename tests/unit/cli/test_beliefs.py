@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.cli.test_cluster_commands import stored
 
-from speculative_operator.cli import explain, status, trees
+from speculative_operator.cli import explain, status
 from speculative_operator.cli.beliefs import beliefs_at, lead_at, outlook_of
 from speculative_operator.tuner.comparisons import band_of
 from speculative_operator.tuner.outlook import Outlook
@@ -71,7 +71,7 @@ def cell(k: int, against: int, rate: float, beside: float, load: float = LOAD) -
 
 def shown(body: dict[str, Any]) -> list[str]:
     """The lines of `speculative status`."""
-    return list(trees.lines(status.view(body, (), 0.0)))
+    return list(status.tree_lines(status.view(body, (), 0.0)))
 
 
 class TestOff:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.weights import made
 
-from speculative_operator.cli import check, findings
+from speculative_operator.cli import check, terminal
 from speculative_operator.cli.main import main
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.pairing import codes, report
@@ -87,7 +87,7 @@ def test_a_pair_that_does_not(capsys: pytest.CaptureFixture[str], tmp_path: Path
     for cell in ("HiddenSizeDiffers", "speculator config.json hidden_size", " 64 ", " 128 ", "use a speculator that"):
         assert cell in row
     assert next(line for line in out.splitlines() if line.startswith("LEVEL")).split() == [
-        name.upper() for name in findings.COLUMNS
+        name.upper() for name in terminal.COLUMNS
     ]
 
 

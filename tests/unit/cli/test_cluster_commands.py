@@ -13,9 +13,9 @@ import pytest
 import yaml
 from tests.golden.recording import STORED
 
-from speculative_operator.cli import annotate, explain, get, main, status, trees
+from speculative_operator.cli import annotate, explain, get, main, status
 from speculative_operator.cli.cluster import Cluster
-from speculative_operator.cli.errors import CommandError, UnseenError
+from speculative_operator.cli.commands import CommandError, UnseenError
 from speculative_operator.domain import names
 
 NOW = 1_800_001_600.0
@@ -33,7 +33,7 @@ def stored(name: str, /, **meta: Any) -> dict[str, Any]:
 
 def shown(body: dict[str, Any], pods: Sequence[dict[str, Any]] = (), now: float = NOW) -> list[str]:
     """The lines of `status`, without what shows the depth."""
-    return [line.strip() for line in trees.lines(status.view(body, pods, now))]
+    return [line.strip() for line in status.tree_lines(status.view(body, pods, now))]
 
 
 class FakeCluster:

@@ -14,7 +14,7 @@ from tests.unit.cli.test_cluster_commands import FakeCluster, stored
 from generate import rbac
 from speculative_operator import __version__
 from speculative_operator.api.crd import crd
-from speculative_operator.cli import doctor, installed, main, scraped
+from speculative_operator.cli import doctor, inspection, main, scraped
 from speculative_operator.domain import names
 
 PAGE = """speculative_operator_leader 1.0
@@ -148,7 +148,7 @@ class TestDefinition:
 class TestRights:
     def test_what_is_asked_for_is_what_the_chart_grants(self) -> None:
         granted = {(one.resource, one.group): set(one.verbs) for one in rbac.OPERATOR}
-        asked = {(resource, group): set(verbs) for resource, group, verbs in installed.required_kinds()}
+        asked = {(resource, group): set(verbs) for resource, group, verbs in inspection.required_kinds()}
         assert {key: verbs - granted[key] for key, verbs in asked.items() if verbs - granted[key]} == {}
         optional = {"podmonitors", "servingruntimes", "inferenceservices", "llminferenceservices", "httproutes"}
         optional |= {"leaderworkersets", "pods/log", f"{names.PLURAL}/finalizers"}

@@ -15,9 +15,9 @@ from tests.unit.reconcile.scripted import Tuner, removed
 from tests.unit.reconcile.worlds import SPEC, STATIC, Cluster, observed, restart, settled
 
 from speculative_operator.api.crd import schema
-from speculative_operator.cli import explain, next_steps
+from speculative_operator.cli import diagnosis, explain
+from speculative_operator.cli.commands import CommandError
 from speculative_operator.cli.diagnosis import cause_of
-from speculative_operator.cli.errors import CommandError
 from speculative_operator.cli.main import COMMANDS
 from speculative_operator.domain import names
 from speculative_operator.domain.observation import Gap, Observation
@@ -214,7 +214,7 @@ NAMES_A_STEP = (
 
 def test_each_next_step_names_what_exists() -> None:
     properties = schema()["properties"]
-    for reason, step in next_steps.NEXT.items():
+    for reason, step in diagnosis.NEXT.items():
         for path in re.findall(r"\b(?:spec|status)(?:\.\w+)+", step):
             node: Any = {"properties": properties}
             for part in path.split("."):

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from speculative_operator.cli import findings
+from speculative_operator.cli import terminal
 
 FOUND = [
     {
@@ -29,7 +29,7 @@ class Terminal(io.StringIO):
 
 def test_eighty_columns_hold_codes_and_words_unbroken() -> None:
     out = io.StringIO()
-    Console(file=out, width=80).print(findings.table(FOUND))
+    Console(file=out, width=80).print(terminal.findings_table(FOUND))
     shown = out.getvalue()
     assert max(map(len, shown.splitlines())) <= 80
     for word in ("AuxiliaryLayersBeyond", "speculator: 2", "Use a speculator", "No values.", "[bold]"):
@@ -38,14 +38,14 @@ def test_eighty_columns_hold_codes_and_words_unbroken() -> None:
 
 def test_a_pipe_gets_a_line_for_each() -> None:
     out = io.StringIO()
-    findings.write(out, FOUND)
+    terminal.write_findings(out, FOUND)
     head, *lines = out.getvalue().splitlines()
-    assert head.split() == [name.upper() for name in findings.COLUMNS]
+    assert head.split() == [name.upper() for name in terminal.COLUMNS]
     assert [line.split()[:2] for line in lines] == [["Error", "AuxiliaryLayersBeyond"], ["Info", "[bold]"]]
     assert lines[1].split()[3:5] == ["-", "-"]
 
 
 def test_a_terminal_gets_the_table() -> None:
     out = Terminal()
-    findings.write(out, FOUND)
+    terminal.write_findings(out, FOUND)
     assert "What is wrong, and the remedy" in out.getvalue()

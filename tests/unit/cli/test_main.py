@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from speculative_operator import __version__
-from speculative_operator.cli import moments, tables
-from speculative_operator.cli.errors import UsageError
+from speculative_operator.cli import commands, terminal
+from speculative_operator.cli.commands import UsageError
 from speculative_operator.cli.main import ANNOTATES, COMMANDS, LABORATORY, command, main
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -112,22 +112,22 @@ def test_a_library_that_the_laboratory_lacks_is_no_missing_laboratory(monkeypatc
 
 def test_moments() -> None:
     now = 1_700_000_000.0
-    assert moments.moment("now", "--start", now) == now
-    assert moments.moment("2h", "--start", now) == moments.moment("-2h", "--start", now) == now - 7200
-    assert moments.moment("1.5d", "--start", now) == now - 129_600
-    assert moments.moment("1699999999", "--start", now) == now - 1
-    assert moments.moment("2023-11-14T22:13:20Z", "--start", now) == now
-    assert moments.moment("2023-11-14 22:13:20", "--start", now) == now
-    assert moments.format_time(now) == "2023-11-14 22:13:20"
-    assert [moments.seconds(text, "-x") for text in ("90", "90s", "1.5m", "2h")] == [90, 90, 90, 7200]
+    assert commands.parse_moment("now", "--start", now) == now
+    assert commands.parse_moment("2h", "--start", now) == commands.parse_moment("-2h", "--start", now) == now - 7200
+    assert commands.parse_moment("1.5d", "--start", now) == now - 129_600
+    assert commands.parse_moment("1699999999", "--start", now) == now - 1
+    assert commands.parse_moment("2023-11-14T22:13:20Z", "--start", now) == now
+    assert commands.parse_moment("2023-11-14 22:13:20", "--start", now) == now
+    assert commands.format_time(now) == "2023-11-14 22:13:20"
+    assert [commands.parse_duration(text, "-x") for text in ("90", "90s", "1.5m", "2h")] == [90, 90, 90, 7200]
     for text in ("", "0", "-5s", "5 parsecs", "1e9d", "inf"):
         with pytest.raises(UsageError, match="-x is"):
-            moments.seconds(text, "-x")
+            commands.parse_duration(text, "-x")
 
 
 def test_tables_line_up_in_a_pipe_and_print_what_they_hold() -> None:
     out = io.StringIO()
-    tables.write(out, ("NAME", "N"), [("a", "10"), ("[b]bold[/b]", "7")], frozenset({1}))
+    terminal.write_table(out, ("NAME", "N"), [("a", "10"), ("[b]bold[/b]", "7")], frozenset({1}))
     assert out.getvalue() == "NAME          N\na            10\n[b]bold[/b]   7\n"
 
 
@@ -139,7 +139,7 @@ class Terminal(io.StringIO):
 def test_tables_on_a_terminal_hold_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     out, said = Terminal(), "a message of several words that a cell can hold in lines"
-    tables.write(out, ("NAME", "N", "MESSAGE"), [("[b]bold[/b]", "7", said)], frozenset({1}))
+    terminal.write_table(out, ("NAME", "N", "MESSAGE"), [("[b]bold[/b]", "7", said)], frozenset({1}))
     lines = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).splitlines()
     assert "[b]bold[/b]" in out.getvalue()
     assert "7" in out.getvalue()
@@ -154,7 +154,7 @@ def test_a_terminal_too_narrow_for_a_word_gets_it_whole(monkeypatch: pytest.Monk
     monkeypatch.setenv("COLUMNS", "40")
     out, address = Terminal(), "https://huggingface.co/RedHatAI/Qwen3-8B-speculator.eagle3/blob/main/README.md"
     rows = [("RedHatAI/Qwen3-8B-speculator.eagle3", "7", address), ("a/b", "12", "-")]
-    tables.write(out, ("SPECULATOR", "K", "SOURCE"), rows, frozenset({1}))
+    terminal.write_table(out, ("SPECULATOR", "K", "SOURCE"), rows, frozenset({1}))
     assert out.getvalue().splitlines() == [
         "SPECULATOR                            K",
         "RedHatAI/Qwen3-8B-speculator.eagle3   7",
@@ -166,8 +166,8 @@ def test_a_terminal_too_narrow_for_a_word_gets_it_whole(monkeypatch: pytest.Monk
 def test_the_manual_names_every_command_option_and_field() -> None:
     from speculative_lab.cli import simulate
     from speculative_operator.cli import replay
-    from speculative_operator.cli.answers import answer
     from speculative_operator.cli.facts import COUNTS, KNOWN
+    from speculative_operator.cli.tune import answer
     from speculative_operator.domain.decision import Decision, State
     from speculative_operator.domain.reasons import Reason
     from speculative_operator.domain.table import KTable

@@ -19,9 +19,9 @@ from tests.unit.narrow import too_wide
 from tests.unit.shell.promserver import PrometheusServer, serving
 
 from speculative_operator.cli import page, report
-from speculative_operator.cli.course import Point
 from speculative_operator.cli.history import Span
 from speculative_operator.cli.main import main
+from speculative_operator.cli.page import Point
 from speculative_operator.domain.decision import Interval
 
 DECISION = {

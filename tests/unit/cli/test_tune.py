@@ -81,8 +81,8 @@ def test_one_answer_for_each_scrape_and_none_for_the_first_line() -> None:
 
 def test_it_decides_as_a_session_does() -> None:
     """Nothing is lost or added on the way: the answers are the decisions of the session, fed with the same texts."""
-    from speculative_operator.cli.answers import answer
     from speculative_operator.cli.subject import subject
+    from speculative_operator.cli.tune import answer
 
     session, given = subject(SPEC).session(), scrapes(20, a=Pod(requests=40), b=Pod(requests=10))
     expected = [answer(one["time"], session.feed(one["time"], one["pods"]), session.tries) for one in given]
@@ -90,8 +90,8 @@ def test_it_decides_as_a_session_does() -> None:
 
 
 def test_what_may_be_tried_is_told_as_the_tables_file_has_it() -> None:
-    from speculative_operator.cli.answers import answer
     from speculative_operator.cli.subject import subject
+    from speculative_operator.cli.tune import answer
 
     decision = subject(SPEC).session().feed(START, {"a": Pod().run(5).text()})
     told = answer(START, decision, (Trial(1, 4, (2, 5), 0.05), Trial(9, 12, (3,), 0.02)))
