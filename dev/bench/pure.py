@@ -15,7 +15,7 @@ from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.engines.facts import pair_facts
+from speculative_operator.engines.pairs import pair_facts
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.tick import World, tick
 from speculative_operator.render import Capabilities, RenderInput, render

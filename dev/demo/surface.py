@@ -15,7 +15,7 @@ from demo.watch import Sight
 from speculative_lab.sim.surface import Surface, first_accepted, surface
 from speculative_operator.api.convert import to_domain
 from speculative_operator.domain.decision import Policy
-from speculative_operator.engines.facts import pair_facts
+from speculative_operator.engines.pairs import pair_facts
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.deciding import policy_of
 from speculative_operator.tuner import Memory

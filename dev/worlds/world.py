@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.spec import Method, OffPolicy
-from speculative_operator.engines.vllm.environment import OFF_STEPS
+from speculative_operator.engines.vllm.arguments import OFF_STEPS
 from speculative_operator.payload.speculative_off import SOON
 from worlds import layout as at
 from worlds.types import Floats, Ints, Machine

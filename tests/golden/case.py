@@ -18,7 +18,7 @@ from speculative_operator.api.convert import to_domain
 from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines import picking
+from speculative_operator.engines import pairs
 from speculative_operator.engines.base import Engine, EngineContainer
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import catalogue_of
@@ -52,8 +52,8 @@ class Case:
 
     def _picked(self, spec: DeploymentSpec) -> DeploymentSpec:
         """With the speculator that the case's rows have for its verifier, as the operator would."""
-        choice = picking.choose(spec, catalogue_of(self.more["catalogue"], self.name))
-        return picking.with_entry(spec, choice.entry) if choice.entry is not None else spec
+        choice = pairs.choose(spec, catalogue_of(self.more["catalogue"], self.name))
+        return pairs.with_entry(spec, choice.entry) if choice.entry is not None else spec
 
     @property
     def engine(self) -> Engine:

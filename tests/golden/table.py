@@ -11,7 +11,7 @@ from tests.golden.case import Case
 
 from speculative_operator.domain.spec import Verifier
 from speculative_operator.engines import images
-from speculative_operator.engines.matrix.version import show
+from speculative_operator.engines.matrix.cell import show_version
 
 IMAGES_BEGIN, IMAGES_END = "<!-- images: begin -->", "<!-- images: end -->"
 BEGIN, END = "<!-- cases: begin -->", "<!-- cases: end -->"
@@ -62,8 +62,8 @@ def image_rows() -> Iterator[str]:
     yield "| Engine | Accelerators | Releases | Image | Documented in |"
     yield "|---|---|---|---|---|"
     for row in images.IMAGES:
-        releases = f"from {show(row.since)}" if any(row.since) else "all"
-        releases += f", before {show(row.before)}" if row.before is not None else ""
+        releases = f"from {show_version(row.since)}" if any(row.since) else "all"
+        releases += f", before {show_version(row.before)}" if row.before is not None else ""
         yield f"| {row.engine} | {row.vendor} | {releases} | `{row.reference}` | {row.source} |"
     yield ""
     yield "| Accelerators | Limits of each | /dev/shm | Environment | Entry point | To add in spec.template |"

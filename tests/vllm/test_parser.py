@@ -22,9 +22,9 @@ from realengine.serving import environment
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, EngineType, Method
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines import engine_for
-from speculative_operator.engines.vllm.batching import budget
+from speculative_operator.engines.registry import engine_for
 from speculative_operator.engines.vllm.forms import Runner
+from speculative_operator.engines.vllm.graphs import budget
 from speculative_operator.engines.vllm.plan import plan
 
 ENGINE = paths.python()

@@ -22,7 +22,7 @@ from speculative_operator.api.convert import to_domain
 from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.spec import DeploymentSpec, Mode
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines.pair_rules import rules_of
+from speculative_operator.engines.pairs import rules_of
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing import fit_weights, reading
 from speculative_operator.pairing.codes import Code

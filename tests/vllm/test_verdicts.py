@@ -34,7 +34,7 @@ from realengine.serving import CPU_FLAGS, environment
 from speculative_operator.api.convert import to_domain
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines.pair_rules import rules_of
+from speculative_operator.engines.pairs import rules_of
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.codes import Code
 from speculative_operator.pairing.findings import Verdict

@@ -23,7 +23,7 @@ from speculative_operator.domain.spec import (
     Speculator,
     Verifier,
 )
-from speculative_operator.engines.facts import pair_facts
+from speculative_operator.engines.pairs import pair_facts
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.physics.step_time import StepCosts
 

@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def judge_pair(spec: DeploymentSpec, sides: Mapping[str, ModelFacts]) -> Verdict:
     """The verdict on the facts of the two models, as the operator judges them."""
-    from speculative_operator.engines.pair_rules import rules_of
+    from speculative_operator.engines.pairs import rules_of
     from speculative_operator.pairing.judge import judge
 
     return judge(sides["verifier"], sides.get("speculator"), spec, rules_of(spec))

@@ -16,7 +16,7 @@ from speculative_operator.cli.commands import FAILED, OK, UsageError
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
 from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.matrix.answers import CELLS, Answer, answers
-from speculative_operator.engines.matrix.version import Version, parse, show
+from speculative_operator.engines.matrix.cell import Version, parse_version, show_version
 
 EPILOG = """examples:
   speculative engines
@@ -88,7 +88,7 @@ def _member(kind: Any, text: str, what: str) -> Any:
 
 def _rows(engine: EngineType, given: str | None, vendor: Vendor, method: Method | None) -> list[_Row]:
     release = given or DEFAULT_VERSIONS[engine]
-    version = parse(release)
+    version = parse_version(release)
     if version is None:
         raise UsageError(f"--version is {release!r}", "write a release such as 0.32.0")
     both = zip(answers(engine, version, vendor), answers(engine, version, vendor, 2), strict=True)
@@ -99,7 +99,7 @@ def _rows(engine: EngineType, given: str | None, vendor: Vendor, method: Method 
 def _newest(engine: EngineType) -> Version:
     """The newest known release of the engine."""
     known = [cell.since for cell in CELLS[engine]] + [cell.before for cell in CELLS[engine] if cell.before]
-    return max([*known, *filter(None, [parse(DEFAULT_VERSIONS[engine])])])
+    return max([*known, *filter(None, [parse_version(DEFAULT_VERSIONS[engine])])])
 
 
 def _warn_of_assumed(rows: list[_Row]) -> bool:
@@ -107,8 +107,8 @@ def _warn_of_assumed(rows: list[_Row]) -> bool:
     found = dict.fromkeys((row.alone.question.engine, row.release) for row in rows if row.assumed)
     for engine, release in found:
         sys.stderr.write(
-            f"warning: {engine} {release} is newer than {show(_newest(engine))}, the newest release that is known "
-            "here: the rows say what the operator would assume\n"
+            f"warning: {engine} {release} is newer than {show_version(_newest(engine))}, the newest release that is "
+            "known here: the rows say what the operator would assume\n"
         )
     return bool(found)
 
@@ -162,8 +162,8 @@ def _object(row: _Row) -> dict[str, Any]:
         "passesAtZero": one.passes if served else None,
         "smallerKDraftsLess": one.follows_k if served else None,
         "metrics": sorted(figure.value for figure in cell.metrics) if cell else [],
-        "since": show(cell.since) if cell else None,
-        "before": show(cell.before) if cell and cell.before else None,
+        "since": show_version(cell.since) if cell else None,
+        "before": show_version(cell.before) if cell and cell.before else None,
         "plugin": one.platform.plugin if one.platform else "",
         "note": cell.note if cell else "",
         "proven": ASSUMED if assumed else one.proven.value,

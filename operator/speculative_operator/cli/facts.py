@@ -15,7 +15,7 @@ from speculative_operator.api.wire import SpecError
 from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import ModelShape, PairFacts
 from speculative_operator.domain.spec import DeploymentSpec, Method
-from speculative_operator.engines.facts import pair_facts
+from speculative_operator.engines.pairs import pair_facts
 
 COUNTS = {
     "parameters": "parameters",

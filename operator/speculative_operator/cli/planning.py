@@ -16,7 +16,7 @@ from speculative_operator.cli.subject import Subject
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import DeploymentSpec, Mode, Workload
-from speculative_operator.engines.picking import hindrance, with_entry
+from speculative_operator.engines.pairs import hindrance, with_entry
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import Catalogue
 from speculative_operator.reconcile.deciding import policy_of

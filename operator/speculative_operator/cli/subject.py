@@ -20,7 +20,7 @@ from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.base import Engine
-from speculative_operator.engines.picking import choose, with_entry
+from speculative_operator.engines.pairs import choose, with_entry
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import Catalogue, load_packaged
 from speculative_operator.reconcile.deciding import policy_of

@@ -16,7 +16,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Target
 from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.base import Refusal
-from speculative_operator.engines.matrix.version import Version, parse
+from speculative_operator.engines.matrix.cell import Version, parse_version
 
 _USER = 2000
 """vllm/vllm-openai is prepared for this id (docs/deployment/docker.md of vLLM). In the other images it is an id that
@@ -222,7 +222,7 @@ def environment_of(spec: DeploymentSpec) -> dict[str, str]:
 
 def stock(spec: DeploymentSpec) -> Image | None:
     """The documented image for the spec's engine, release and accelerators; None where there is none."""
-    version = parse(spec.engine.version)
+    version = parse_version(spec.engine.version)
     return next((image for image in IMAGES if version is not None and _speaks_of(image, spec, version)), None)
 
 
@@ -253,7 +253,7 @@ def user_of(spec: DeploymentSpec) -> int | None:
 
 def refusal(spec: DeploymentSpec) -> Refusal | None:
     """Why `spec` has no image; None when it has one, and for an unreadable release, which other checks refuse."""
-    if spec.engine.image or parse(spec.engine.version) is None or stock(spec) is not None:
+    if spec.engine.image or parse_version(spec.engine.version) is None or stock(spec) is not None:
         return None
     example = EXAMPLES.get((spec.engine.type, spec.accelerator.vendor))
     message = f"there is no known public image for {_circumstances(spec)}; set spec.engine.image" + (

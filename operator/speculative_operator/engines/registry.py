@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from speculative_operator.domain.promql import one_of, quote
 from speculative_operator.domain.spec import DeploymentSpec, EngineType
+from speculative_operator.engines import tgi
 from speculative_operator.engines.base import Engine
 from speculative_operator.engines.sglang import adapter as sglang
-from speculative_operator.engines.targets import TARGET_LABELS
+from speculative_operator.engines.shared.reading import TARGET_LABELS
 from speculative_operator.engines.tensorrt_llm import adapter as tensorrt_llm
-from speculative_operator.engines.tgi import adapter as tgi
 from speculative_operator.engines.vllm import adapter as vllm
-from speculative_operator.engines.vllm import pieces, telemetry, tried
+from speculative_operator.engines.vllm import pieces, telemetry
 
 ENGINES: dict[EngineType, Engine] = {
     EngineType.VLLM: vllm.ENGINE,
@@ -39,7 +39,7 @@ without which all works."""
 LABELS = TARGET_LABELS | {
     *("pod", "engine", "position", "source", "kv_cache_size_tokens", "num_gpu_blocks", "block_size"),
     *("k", "batch", "live", "engine_version"),
-    *(*tried.LABELS, tried.SIDE),
+    *(*pieces.TRIED_LABELS, pieces.SIDE),
     *("le", "is_streaming"),
     *("mode", "pp_rank", "token_position"),
 }

@@ -1,6 +1,6 @@
 """Speculators that are publicly known for a verifier: data of the package, and rows that a user adds.
 
-Called by `speculative pairs` and, for `speculator: {auto: true}`, by `engines.picking`. The rows lie in
+Called by `speculative pairs` and, for `speculator: {auto: true}`, by `engines.pairs`. The rows lie in
 `data/catalogue.csv`; each names its source. A row that cannot be read is an error with row, column, value and remedy,
 never left out.
 """

@@ -1,4 +1,4 @@
-"""Rules of an engine's release for the judge: filled by `engines.pair_rules`, read by the modules of `compared`.
+"""Rules of an engine's release for the judge: filled by `engines.pairs`, read by the modules of `compared`.
 
 `pairing` knows no engine. Every field has the value that finds least, so that an engine of which nothing is known
 leads to no Error that rests on it.

@@ -17,7 +17,7 @@ from speculative_operator.domain.reading import at, mapping, seconds_of, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.base import Notice
-from speculative_operator.engines.matrix.version import parse
+from speculative_operator.engines.matrix.cell import parse_version
 from speculative_operator.reconcile.formats import timestamp
 from speculative_operator.reconcile.running_engine import AS_IN_SPEC, engine_as_asked
 from speculative_operator.reconcile.view import View
@@ -85,7 +85,7 @@ def _consequence(spec: DeploymentSpec, block: Mapping[str, Any]) -> str:
 
 def same_release(one: str, other: str) -> bool:
     """True when both versions are builds of one release."""
-    releases = parse(one), parse(other)
+    releases = parse_version(one), parse_version(other)
     return one == other if None in releases else releases[0] == releases[1]
 
 

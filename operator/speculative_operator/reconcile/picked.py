@@ -13,7 +13,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import SOURCES, DeploymentSpec, Method, Speculator
 from speculative_operator.engines.base import Notice
-from speculative_operator.engines.picking import speculator, with_speculator
+from speculative_operator.engines.pairs import speculator, with_speculator
 from speculative_operator.pairing.catalogue import Choice
 from speculative_operator.reconcile.formats import LONGEST_MESSAGE, timestamp
 

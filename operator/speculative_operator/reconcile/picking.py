@@ -21,7 +21,7 @@ from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode
 from speculative_operator.engines.base import Notice
-from speculative_operator.engines.picking import Key, choose, hindrance, key_of, with_entry
+from speculative_operator.engines.pairs import Key, choose, hindrance, key_of, with_entry
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import REMEDY, Choice, Match
 from speculative_operator.reconcile import jobs, records, verdicts

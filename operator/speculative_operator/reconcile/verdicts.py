@@ -12,8 +12,8 @@ from speculative_operator.domain.memo import Memo, digest
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.engines import facts as catalogue
-from speculative_operator.engines.pair_rules import rules_of
+from speculative_operator.engines import pairs as catalogue
+from speculative_operator.engines.pairs import rules_of
 from speculative_operator.pairing.findings import Expected, Finding, Verdict
 from speculative_operator.pairing.judge import judge
 from speculative_operator.pairing.memory import Fit, fit, pair_facts

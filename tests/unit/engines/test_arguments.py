@@ -19,7 +19,8 @@ from speculative_operator.domain.spec import (
     Speculator,
 )
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines import EngineContainer, ImageMount, PvcMount, engine_for
+from speculative_operator.engines.base import EngineContainer, ImageMount, PvcMount
+from speculative_operator.engines.registry import engine_for
 
 TABLE = KTable.from_rows([[1, 16, 3], [17, 256, 1]])
 

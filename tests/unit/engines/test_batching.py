@@ -12,8 +12,8 @@ from tests.unit.engines.building import SMALL_QWEN, spec, valued
 
 from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, LoraLimits, Method, Speculator
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines import engine_for
-from speculative_operator.engines.vllm.batching import budget, budget_flag, drafting_slots, token_need
+from speculative_operator.engines.registry import engine_for
+from speculative_operator.engines.vllm.graphs import budget, budget_flag, drafting_slots, token_need
 from speculative_operator.engines.vllm.plan import plan
 
 FLAG = "--max-num-batched-tokens"

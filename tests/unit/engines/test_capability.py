@@ -8,8 +8,8 @@ from tests.unit.engines.building import spec
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import Method, Mode, OffPolicy
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines import engine_for
-from speculative_operator.engines.matrix import version
+from speculative_operator.engines.matrix import cell
+from speculative_operator.engines.registry import engine_for
 from speculative_operator.engines.vllm.forms import Runner
 from speculative_operator.engines.vllm.plan import boot_schedule, plan
 
@@ -174,5 +174,5 @@ def test_boot_schedule_holds_every_k_of_the_knob_space(
         ("0.32.0.4", None),
     ],
 )
-def test_versions(text: str, parsed: version.Version | None) -> None:
-    assert version.parse(text) == parsed
+def test_versions(text: str, parsed: cell.Version | None) -> None:
+    assert cell.parse_version(text) == parsed

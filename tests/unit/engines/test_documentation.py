@@ -7,7 +7,7 @@ from pathlib import Path
 from generate import matrix
 from speculative_operator.engines.matrix.answers import CELLS
 from speculative_operator.engines.vllm import reading
-from speculative_operator.engines.vllm.user_arguments import FLAGS
+from speculative_operator.engines.vllm.graphs import FLAGS
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 ENGINES = (DOCS / "engines.md").read_text(encoding="utf-8")

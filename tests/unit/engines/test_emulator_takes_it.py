@@ -11,7 +11,7 @@ from speculative_lab.emulator.arguments import parse
 from speculative_lab.emulator.schedule import lookup
 from speculative_operator.domain.spec import Method, OffPolicy
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines import engine_for
+from speculative_operator.engines.registry import engine_for
 
 VERIFIER = {
     "tensor_parallel_size": 2, "max_model_len": 4096, "dtype": "bfloat16", "quantization": "fp8",

@@ -8,7 +8,7 @@ from tests.unit.engines.building import spec
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, Mode, ModelSource, Scheme, Weights
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines import engine_for
+from speculative_operator.engines.registry import engine_for
 
 
 def environment(subject: DeploymentSpec) -> dict[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ from speculative_lab.emulator.config import engine_config
 from speculative_lab.emulator.settings import Settings
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPolicy
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines import engine_for
+from speculative_operator.engines.registry import engine_for
 from speculative_operator.engines.vllm.graphs import RAISED
 
 FLAG = "--max-cudagraph-capture-size"

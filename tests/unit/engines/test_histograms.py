@@ -14,7 +14,7 @@ from tests.unit.engines.test_reading import BUSY, T0, T1, T2, ZERO, gap, window
 
 from speculative_operator.domain.observation import PodWindow, Series
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.engines.histograms import histogram
+from speculative_operator.engines.samples import histogram
 from speculative_operator.engines.vllm.reading import BUCKETS
 
 INF = math.inf

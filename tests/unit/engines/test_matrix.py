@@ -12,9 +12,17 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
 from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.matrix.answers import CELLS, answer, answers, forms
-from speculative_operator.engines.matrix.cell import Cell, Extent, Figure, Proven, Question, Variant
+from speculative_operator.engines.matrix.cell import (
+    Cell,
+    Extent,
+    Figure,
+    Proven,
+    Question,
+    Variant,
+    Version,
+    parse_version,
+)
 from speculative_operator.engines.matrix.vendors import PLATFORMS, platform_of, vendors_of
-from speculative_operator.engines.matrix.version import Version, parse
 from speculative_operator.engines.vllm import capability
 from speculative_operator.engines.vllm import forms as vllm_forms
 
@@ -133,7 +141,7 @@ def test_at_most_one_platform_row(first: Version) -> None:
 def test_every_method_and_every_default_release_is_answered() -> None:
     assert {cell.method for cell in CELLS[EngineType.VLLM]} == set(Method)
     for engine in CELLS:
-        version = parse(DEFAULT_VERSIONS[engine])
+        version = parse_version(DEFAULT_VERSIONS[engine])
         assert version is not None
         served = [one for one in answers(engine, version, Vendor.NVIDIA) if not one.refused]
         assert served, engine

@@ -9,11 +9,10 @@ from tests.unit.engines.test_matrix import EVERY, shown
 from tests.unit.engines.test_matrix_vllm import make_spec
 
 from speculative_operator.domain.spec import EngineType, Method
-from speculative_operator.engines import engine_for
 from speculative_operator.engines.matrix import refusing
 from speculative_operator.engines.matrix.answers import CELLS
-from speculative_operator.engines.matrix.cell import Cell, Extent, find
-from speculative_operator.engines.matrix.version import Version, show
+from speculative_operator.engines.matrix.cell import Cell, Extent, Version, find, show_version
+from speculative_operator.engines.registry import engine_for
 
 OTHERS = [cell for cell in EVERY if cell.engine is not EngineType.VLLM]
 
@@ -27,7 +26,7 @@ def test_adapter_obeys_the_row(cell: Cell) -> None:
     data, pipeline = (2 if extent is Extent.MANY else 1 for extent in (cell.data, cell.pipeline))
     for version in releases(cell):
         subject = make_spec(cell.method, cell.variant, version, data=data, pipeline=pipeline)
-        subject = replace(subject, engine=replace(subject.engine, type=cell.engine, version=show(version)))
+        subject = replace(subject, engine=replace(subject.engine, type=cell.engine, version=show_version(version)))
         assert find(CELLS[cell.engine], refusing.question_of(subject, version)) is cell
         engine = engine_for(subject)
         if cell.engine is EngineType.TGI and cell.method is Method.MEDUSA and subject.speculator is not None:

@@ -19,11 +19,10 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, Method
 from speculative_operator.domain.table import KTable
 from speculative_operator.domain.vendor import Vendor
-from speculative_operator.engines import engine_for
 from speculative_operator.engines.matrix import refusing
-from speculative_operator.engines.matrix.cell import Cell, Extent, Proven, Variant, find
+from speculative_operator.engines.matrix.cell import Cell, Extent, Proven, Variant, Version, find, show_version
 from speculative_operator.engines.matrix.vendors import PLATFORMS, Platform
-from speculative_operator.engines.matrix.version import Version, show
+from speculative_operator.engines.registry import engine_for
 from speculative_operator.engines.vllm.capability import CELLS, EMULATED
 from speculative_operator.engines.vllm.plan import plan
 
@@ -51,7 +50,7 @@ def make_spec(
     verifier: dict[str, Any] = {"data_parallel_size": data, "pipeline_parallel_size": pipeline}
     env = ({"name": "VLLM_USE_V2_MODEL_RUNNER", "value": RUNNERS[runner]},) if runner else ()
     source = None if method.draft_free else SMALL_QWEN if method is Method.DRAFT_MODEL else HEAD
-    subject = spec(method, source=source, version=show(version), env=env, verifier=verifier)
+    subject = spec(method, source=source, version=show_version(version), env=env, verifier=verifier)
     assert subject.speculator is not None
     drafter = replace(
         subject.speculator,

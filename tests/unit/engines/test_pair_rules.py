@@ -8,7 +8,7 @@ import pytest
 from tests.unit.engines.building import spec
 
 from speculative_operator.domain.spec import EngineSettings, EngineType, Method, Mode, Speculation
-from speculative_operator.engines.pair_rules import MTP_TYPES, NO_INNER_STATES, rules_of
+from speculative_operator.engines.pairs import MTP_TYPES, NO_INNER_STATES, rules_of
 from speculative_operator.engines.registry import engine_for
 
 

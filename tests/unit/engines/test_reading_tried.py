@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speculative_operator.domain.observation import BlockTotals, Comparison, PodWindow, Series
+from speculative_operator.engines.vllm.pieces import TRIED_LABELS, TRIED_NAMES
 from speculative_operator.engines.vllm.telemetry import extend
-from speculative_operator.engines.vllm.tried import LABELS, NAMES
 
 NOW = 1_700_000_100.0
 START, END = NOW - 35, NOW - 5
@@ -34,7 +34,7 @@ ONE = Comparison(
 
 def totals(one: Comparison = ONE, times: float = 1.0, key: tuple[str, ...] = THREE) -> Iterator[Series]:
     """Every series of one label set with one value: `times` that of `one`; samples are added by `grow`."""
-    labels = dict(zip(LABELS, key, strict=True))
+    labels = dict(zip(TRIED_LABELS, key, strict=True))
     for name in ("blocks", "seconds_square", "tokens_square"):
         yield series(name, labels, times * getattr(one, name))
     for side in ("tried", "beside"):
@@ -75,7 +75,7 @@ def compared(*tracks: Series) -> tuple[Comparison, ...]:
 
 def test_differences_between_two_scrapes_are_exact() -> None:
     assert compared(*grow(4.0, 4.5, 5.0)) == (ONE,)
-    assert set(NAMES) == {track.name for track in grow(0, 0, 0)}
+    assert set(TRIED_NAMES) == {track.name for track in grow(0, 0, 0)}
 
 
 def test_what_appears_within_the_window_counts_from_nothing() -> None:
@@ -182,7 +182,7 @@ _samples = st.lists(st.tuples(st.sampled_from([*SCRAPED, math.inf]), _value), ma
 
 
 @settings(deadline=None)
-@given(st.lists(st.builds(Series, st.sampled_from(NAMES), _labels, _samples), max_size=20))
+@given(st.lists(st.builds(Series, st.sampled_from(TRIED_NAMES), _labels, _samples), max_size=20))
 def test_no_series_whatever_raise_or_change_anything_else(tracks: list[Series]) -> None:
     for one in compared(*tracks):
         assert all(0 <= figure < 2.0**53 for figure in (one.blocks, one.seconds_square, one.trial.steps))

@@ -7,8 +7,8 @@ from tests.unit.engines.building import spec
 
 from speculative_operator.domain.spec import Method, Mode, ModelSource, Scheme
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines import engine_for
-from speculative_operator.engines.vllm.user_arguments import FLAGS
+from speculative_operator.engines.registry import engine_for
+from speculative_operator.engines.vllm.graphs import FLAGS
 
 TABLE = KTable.from_rows([[1, 16, 3], [17, 256, 1]])
 S3 = ModelSource(Scheme.S3, "bucket/m")

@@ -9,8 +9,8 @@ import pytest
 from tests.unit.engines.building import SMALL_QWEN, spec
 
 from speculative_operator.domain.spec import EngineType, Method, ModelSource, Scheme
-from speculative_operator.engines import engine_for, pair_facts, query
-from speculative_operator.engines.registry import CELLS, ENGINES
+from speculative_operator.engines.pairs import pair_facts
+from speculative_operator.engines.registry import CELLS, ENGINES, engine_for, query
 
 FAMILIES = resources.files("speculative_lab.emulator").joinpath("data", "vllm_metric_families.csv")
 

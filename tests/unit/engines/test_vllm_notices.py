@@ -9,7 +9,7 @@ from tests.unit.engines.test_matrix_vllm import make_spec
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode
 from speculative_operator.domain.vendor import Vendor
-from speculative_operator.engines import engine_for
+from speculative_operator.engines.registry import engine_for
 
 
 def notices_of(subject: DeploymentSpec) -> list[tuple[str, str]]:

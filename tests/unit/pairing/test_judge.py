@@ -11,8 +11,8 @@ from tests.unit.pairing.known_pairs import Known, facts, spec_of
 from speculative_operator.domain.artifact import ModelFacts, TokenizerFacts, WeightFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import EngineSettings, EngineType, Method, Scheme
-from speculative_operator.engines import pair_rules
-from speculative_operator.engines.pair_rules import rules_of
+from speculative_operator.engines import pairs
+from speculative_operator.engines.pairs import rules_of
 from speculative_operator.pairing import report
 from speculative_operator.pairing.codes import Code
 from speculative_operator.pairing.compared import named
@@ -361,7 +361,7 @@ def test_without_facts_of_the_speculator_nothing_is_held_against_it() -> None:
 def test_other_engines_are_judged_by_files() -> None:
     known = Known(LLAMA, EAGLE3, Method.EAGLE3, {}, (), (), "", "")
     for engine in (EngineType.SGLANG, EngineType.TENSORRT_LLM):
-        spec = replace(spec_of(known), engine=EngineSettings(engine, pair_rules.rules_of(spec_of(known)).version))
+        spec = replace(spec_of(known), engine=EngineSettings(engine, pairs.rules_of(spec_of(known)).version))
         rules = replace(rules_of(spec), refusals=())
         assert not rules.divisible_heads
         wrong = judge(facts("meta-llama/Llama-3.1-70B-Instruct"), facts(EAGLE3), spec, rules)

@@ -12,7 +12,7 @@ from tests.unit.pairing.known_pairs import Known, facts, models, pairs, spec_of
 
 from speculative_operator.domain.artifact import ModelFacts, TokenizerFacts, WeightFacts
 from speculative_operator.domain.spec import Method, ModelSource, Scheme, Speculator, Workload
-from speculative_operator.engines.pair_rules import rules_of
+from speculative_operator.engines.pairs import rules_of
 from speculative_operator.pairing import reading
 from speculative_operator.pairing.codes import Code
 from speculative_operator.pairing.findings import Kind, Level, Verdict

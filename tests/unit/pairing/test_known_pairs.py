@@ -6,7 +6,7 @@ import pytest
 from tests.unit.pairing.known_pairs import Known, facts, models, pairs, spec_of
 
 from speculative_operator.domain.spec import Method, Scheme
-from speculative_operator.engines.pair_rules import rules_of
+from speculative_operator.engines.pairs import rules_of
 from speculative_operator.pairing.findings import Kind, Verdict
 from speculative_operator.pairing.judge import judge
 

@@ -20,7 +20,7 @@ from speculative_operator.domain.spec import (
     Speculator,
 )
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines import engine_for
+from speculative_operator.engines.registry import engine_for
 from speculative_operator.engines.vllm import adapter as vllm_adapter
 from speculative_operator.engines.vllm import plan as vllm_plan
 from speculative_operator.reconcile.caps import unused_notices

@@ -26,7 +26,7 @@ from speculative_operator.domain.spec import (
     Speculator,
 )
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines import engine_for
+from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.caps import per_request, unused_notices
 from speculative_operator.reconcile.engine_report import CERTAIN_SECONDS, acceptance
 from speculative_operator.reconcile.status import should_write

@@ -13,13 +13,12 @@ from types import MappingProxyType
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import EngineType, Method
 from speculative_operator.domain.vendor import Vendor
+from speculative_operator.engines import tgi
 from speculative_operator.engines.matrix import refusing
-from speculative_operator.engines.matrix.cell import Cell, Proven, Question, Variant, find
+from speculative_operator.engines.matrix.cell import Cell, Proven, Question, Variant, Version, find
 from speculative_operator.engines.matrix.vendors import Platform, best_actuator, platform_of
-from speculative_operator.engines.matrix.version import Version
 from speculative_operator.engines.sglang import capability as sglang
 from speculative_operator.engines.tensorrt_llm import capability as tensorrt_llm
-from speculative_operator.engines.tgi import capability as tgi
 from speculative_operator.engines.vllm import capability as vllm
 
 CELLS: Mapping[EngineType, tuple[Cell, ...]] = MappingProxyType(

@@ -1,12 +1,13 @@
 """One row of the capability matrix: what an engine does with a method under stated circumstances.
 
-Rows are data. Every adapter registers its own in `engines/<engine>/capability.py` as `CELLS`; `matrix.lookup` answers
+Rows are data. Every adapter registers its own in `engines/<engine>/capability.py` as `CELLS`; `matrix.answers` answers
 from them, `speculative engines` prints them and docs/engines.md is generated from them. What an accelerator takes away
 is told apart from that, in `matrix.vendors`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +15,27 @@ from enum import StrEnum
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import EngineType, Method
 from speculative_operator.domain.vendor import Vendor
-from speculative_operator.engines.matrix.version import Version
+
+Version = tuple[int, int, int]
+
+_FORM = re.compile(r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?:[.+-]?[a-zA-Z][\w.+-]*|\+[\w.-]+)?")
+
+
+def parse_version(text: str) -> Version | None:
+    """`0.32.0`, `v0.32`, `0.11.0+rhai5`, `0.33.0rc1` -> the release they are built from; None for anything else.
+
+    Vendors' suffixes and release candidates count as the release they name.
+    """
+    match = _FORM.fullmatch(text.strip())
+    if match is None:
+        return None
+    major, minor, patch = match.groups(default="0")
+    return (int(major), int(minor), int(patch))
+
+
+def show_version(version: Version) -> str:
+    return ".".join(map(str, version))
+
 
 ALL_VENDORS = frozenset(Vendor)
 

@@ -12,9 +12,8 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Speculator
 from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.base import Refusal
-from speculative_operator.engines.matrix.cell import Cell, Question, Variant, find
+from speculative_operator.engines.matrix.cell import Cell, Question, Variant, Version, find, show_version
 from speculative_operator.engines.matrix.vendors import PLATFORMS, Platform, platform_of, vendors_of
-from speculative_operator.engines.matrix.version import Version, show
 
 _UNSUPPORTED = Reason.UNSUPPORTED_BY_ENGINE
 METHOD = "spec.speculator.method"
@@ -55,8 +54,9 @@ def platform(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
         return
     if row.newest is not None and version > _line_end(row.newest) and not spec.engine.image:
         message = (
-            f"engine.version {show(version)}: {row.plugin}, which runs {spec.engine.type} on {row.vendor}, is not "
-            f"known for it; set engine.version {show(row.newest)}, or set engine.image to an image that has it"
+            f"engine.version {show_version(version)}: {row.plugin}, which runs {spec.engine.type} on {row.vendor}, is "
+            f"not known for it; set engine.version {show_version(row.newest)}, or set engine.image to an image "
+            "that has it"
         )
         yield Refusal("spec.engine.version", _UNSUPPORTED, message)
     if spec.verifier.pipeline_parallel_size > 1 and not row.pipeline:
@@ -86,7 +86,7 @@ def why(question: Question, cells: Collection[Cell]) -> Refusal | None:
     if row is None:
         return None
     if question.method not in row.methods or question.variant not in row.variants:
-        where = f"{question.engine} {show(question.version)} on {question.vendor}"
+        where = f"{question.engine} {show_version(question.version)} on {question.vendor}"
         return Refusal(METHOD, _UNSUPPORTED, f"speculator.method {_method_text(question)}, {where}: {_remedy(row)}")
     cell = find(cells, question)
     if cell is None:
@@ -94,8 +94,8 @@ def why(question: Question, cells: Collection[Cell]) -> Refusal | None:
     refused = cell.refused
     if not refused and question.pipeline_parallel_size > 1 and question.version < cell.pipelined_since:
         refused = (
-            f"speculation does not work with pipeline parallelism before {show(cell.pipelined_since)}; use a newer "
-            "engine.version"
+            f"speculation does not work with pipeline parallelism before {show_version(cell.pipelined_since)}; use a "
+            "newer engine.version"
         )
     return Refusal(METHOD, _UNSUPPORTED, f"speculator.method {_method_text(question)}: {refused}") if refused else None
 
@@ -104,8 +104,8 @@ def _elsewhere(spec: DeploymentSpec, version: Version) -> Refusal:
     engine, vendor = spec.engine.type, spec.accelerator.vendor
     rows = [row for row in PLATFORMS if row.engine is engine and row.vendor is vendor]
     if rows:
-        known = show(rows[-1].newest or rows[-1].since)
-        message = f"engine.version {show(version)}: not known to run on {vendor}; set engine.version {known}"
+        known = show_version(rows[-1].newest or rows[-1].since)
+        message = f"engine.version {show_version(version)}: not known to run on {vendor}; set engine.version {known}"
         return Refusal("spec.engine.version", _UNSUPPORTED, message)
     where = ", ".join(one for one in vendors_of(engine) if one is not Vendor.OTHER)
     instead = [kind for kind in EngineType if kind is not EngineType.TGI and vendor in vendors_of(kind)]
@@ -131,8 +131,8 @@ def _no_row(question: Question, cells: Collection[Cell]) -> Refusal:
         running = [cell for cell in formed if cell.runner in ("", question.runner)] or formed
         since = min(cell.since for cell in running)
         message = (
-            f"speculator.method {_method_text(question)} needs engine.version {show(since)} or newer, "
-            f"not {show(question.version)}; set engine.version and engine.image, or choose another method"
+            f"speculator.method {_method_text(question)} needs engine.version {show_version(since)} or newer, "
+            f"not {show_version(question.version)}; set engine.version and engine.image, or choose another method"
         )
     return Refusal(METHOD, _UNSUPPORTED, message)
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import EngineType, Method
 from speculative_operator.domain.vendor import Vendor
-from speculative_operator.engines.matrix.cell import Cell, Variant
-from speculative_operator.engines.matrix.version import Version
+from speculative_operator.engines.matrix.cell import Cell, Variant, Version
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,7 @@ from dataclasses import dataclass
 
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.engines.histograms import Buckets
-from speculative_operator.engines.samples import Cut, Need, UnreadableError
+from speculative_operator.engines.samples import Buckets, Cut, Need, UnreadableError
 from speculative_operator.engines.shared.reading import Selection, mean, more, read_each, refuse
 
 PASSES = "sglang:cuda_graph_passes_total"

@@ -14,9 +14,9 @@ from speculative_operator.domain.spec import DEFAULT_VERSIONS, DeploymentSpec, M
 from speculative_operator.engines import images
 from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.matrix import refusing
-from speculative_operator.engines.matrix.version import Version, parse, show
-from speculative_operator.engines.shared import sources
-from speculative_operator.engines.shared.flags import Flags
+from speculative_operator.engines.matrix.cell import Version, parse_version, show_version
+from speculative_operator.engines.shared import arguments
+from speculative_operator.engines.shared.arguments import Flags
 from speculative_operator.engines.shared.plan import Offer, plan
 
 UNSUPPORTED, INVALID = Reason.UNSUPPORTED_BY_ENGINE, Reason.SPEC_INVALID
@@ -39,7 +39,7 @@ def refusals_of(
     of_speculator: Callable[[DeploymentSpec, Speculator], Iterable[Refusal]],
 ) -> tuple[Refusal, ...]:
     """The common refusals of `spec`, then the engine's own; empty when the engine can serve it."""
-    version = parse(spec.engine.version)
+    version = parse_version(spec.engine.version)
     if version is None:
         return (unreadable_version(spec),)
     found = [*_common(spec, version, offer, flags), *of_verifier(spec.verifier)]
@@ -55,7 +55,7 @@ def refuse_field(field: str, why: str, value: object = "") -> Refusal:
 
 def _common(spec: DeploymentSpec, version: Version, offer: Offer, flags: Flags) -> Iterator[Refusal]:
     """All refusals but the engine's own, in the order of the spec's fields. `version` is the spec's, as read."""
-    yield from sources.refusals(spec)
+    yield from arguments.source_refusals(spec)
     yield from parallelism(spec)
     yield from _release(spec, offer, version)
     if spec.speculator is not None and spec.speculates:
@@ -67,7 +67,7 @@ def _common(spec: DeploymentSpec, version: Version, offer: Offer, flags: Flags) 
 
 def too_old(version: Version, oldest: Version, why: str) -> Refusal:
     """Refuses a release before `oldest`, the first that the adapter serves; `why` completes the message."""
-    message = f"engine.version {show(version)} {why}; use {show(oldest)} or newer"
+    message = f"engine.version {show_version(version)} {why}; use {show_version(oldest)} or newer"
     return Refusal("spec.engine.version", UNSUPPORTED, message)
 
 
@@ -144,7 +144,8 @@ def _one_k(spec: DeploymentSpec, offer: Offer) -> str:
     if planned.actuator is not Actuator.RESTART:
         return ""
     return (
-        offer.fixed_k_reason(spec) or f"{offer.engine} {show(planned.version)} keeps one K with this method and layout"
+        offer.fixed_k_reason(spec)
+        or f"{offer.engine} {show_version(planned.version)} keeps one K with this method and layout"
     )
 
 

@@ -10,8 +10,8 @@ from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
 from speculative_operator.engines.base import EngineContainer, PvcMount
 from speculative_operator.engines.images import environment_of, image_of, limits_of, user_of
+from speculative_operator.engines.shared.arguments import locate_all
 from speculative_operator.engines.shared.plan import Plan
-from speculative_operator.engines.shared.sources import locate_all
 
 TOKEN_KEY = "HF_TOKEN"  # noqa: S105  (the key within the Secret, no token)
 """Key of `spec.weights.secretName` that holds the hub's token."""

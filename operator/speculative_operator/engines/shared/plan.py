@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, OffPolicy
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines.matrix.cell import Cell, find
+from speculative_operator.engines.matrix.cell import Cell, Version, find, parse_version
 from speculative_operator.engines.matrix.refusing import question_of
-from speculative_operator.engines.matrix.version import Version, parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class Plan:
 
 def plan(spec: DeploymentSpec, offer: Offer) -> Plan:
     """The plan of `spec`. For a version that cannot be read it assumes the oldest (the checks refuse that spec)."""
-    version = parse(spec.engine.version) or offer.oldest
+    version = parse_version(spec.engine.version) or offer.oldest
     batch = spec.verifier.max_num_seqs or offer.default_batch
     if spec.speculator is None or not spec.speculates:
         return Plan(Actuator.NONE, version, batch, (0,))

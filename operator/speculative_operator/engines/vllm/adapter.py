@@ -13,13 +13,17 @@ from speculative_operator.engines.base import Engine, EngineContainer
 from speculative_operator.engines.matrix.cell import Variant
 from speculative_operator.engines.shared.container import serving_container, startup_seconds
 from speculative_operator.engines.vllm import checks, reading
-from speculative_operator.engines.vllm.arguments import SHUTDOWN_SECONDS, arguments
+from speculative_operator.engines.vllm.arguments import (
+    COMPILED,
+    SHUTDOWN_SECONDS,
+    arguments,
+    environment,
+    has_own_weights,
+)
 from speculative_operator.engines.vllm.capability import BLOCK_METHODS
-from speculative_operator.engines.vllm.environment import COMPILED, environment
 from speculative_operator.engines.vllm.forms import SHUTDOWN_TIMEOUT_SINCE
 from speculative_operator.engines.vllm.graphs import capture_sizes, raised_ceiling
 from speculative_operator.engines.vllm.plan import Plan, holds_drafts, leaves_out, plan, rests, rests_with
-from speculative_operator.engines.vllm.weights import apart
 
 _START_SECONDS_RAISED = 120
 """Seconds added to the startup budget for graphs above the engine's own ceiling."""
@@ -58,7 +62,7 @@ def container(spec: DeploymentSpec, table: KTable) -> EngineContainer:
     ranks = verifier.tensor_parallel_size * verifier.pipeline_parallel_size * verifier.data_parallel_size
     return serving_container(
         spec,
-        with_speculator=planned.drafts(table) and apart(spec),
+        with_speculator=planned.drafts(table) and has_own_weights(spec),
         args=arguments(spec, planned, table),
         command=images.command_of(spec),
         env=environment(spec, planned, startup),

@@ -1,26 +1,143 @@
-"""The argument list of `vllm serve`: flags the operator owns, then the user's. Called by `adapter`.
+"""What vLLM's container is given: the argument list of `vllm serve` (flags that the operator owns, then the user's),
+its environment (caches in writable folders, hub credentials, the payload), and where the speculator's weights are
+found. Called by `adapter` and `checks`.
 
 The image's entry point is `vllm serve`, so the model comes first; pods of KServe run vLLM's API server instead. Nothing
-here ever passes a shell.
+here ever passes a shell. Every path of the environment lies in the cache mount, so that the pod runs under any user id
+and with a read-only root file system.
+
+Weights lie in the speculator's own checkpoint, in the verifier's, or go by the speculator's name. By its own name a
+speculators-format checkpoint is served like a model: it names its verifier, and the engine loads both (vLLM 0.32
+transformers_utils/config.py, `maybe_override_with_speculators`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from speculative_operator.domain import names
 from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.spec import DeploymentSpec, Speculator, Verifier
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPolicy, Speculator, Verifier
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines.images import API_SERVER, command_of
-from speculative_operator.engines.shared.flags import ALL_INTERFACES, above_one, flag_arguments, share
-from speculative_operator.engines.shared.sources import locate
-from speculative_operator.engines.vllm.batching import budget_flag
-from speculative_operator.engines.vllm.forms import SHUTDOWN_TIMEOUT_SINCE
-from speculative_operator.engines.vllm.graphs import raised_ceiling
-from speculative_operator.engines.vllm.plan import Plan, boot_schedule, leaves_out
-from speculative_operator.engines.vllm.weights import in_verifier, serves_itself
+from speculative_operator.engines.base import Refusal
+from speculative_operator.engines.images import API_SERVER, command_of, environment_of
+from speculative_operator.engines.shared.arguments import ALL_INTERFACES, above_one, flag_arguments, locate, share
+from speculative_operator.engines.shared.container import hub, variables, with_users
+from speculative_operator.engines.vllm.forms import SHUTDOWN_TIMEOUT_SINCE, Runner
+from speculative_operator.engines.vllm.graphs import budget_flag, raised_ceiling
+from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, Plan, boot_schedule, leaves_out
+
+OWN_NAME = (Method.EAGLE3, Method.DFLASH, Method.DSPARK)
+"""Methods that speculators-format checkpoints have (vLLM 0.32 transformers_utils/configs/speculators/algos.py)."""
+IN_VERIFIER = (Method.MTP, Method.DSPARK)
+"""Methods that need no model beside the verifier's (vLLM 0.32 config/speculative.py, `__post_init__`)."""
+
+
+def serves_itself(spec: DeploymentSpec) -> bool:
+    """True for a speculator that is served by its own name: verifier and speculator name one checkpoint.
+
+    A `dspark` that is part of its verifier is told by the absence of speculator.model.
+    """
+    return _names_one_checkpoint(spec) and spec.speculator is not None and spec.speculator.method in OWN_NAME
+
+
+def in_verifier(spec: DeploymentSpec) -> bool:
+    """True when the drafting layers are part of the verifier's checkpoint; `mtp` may name that one once more."""
+    speculator = spec.speculator
+    if speculator is None or speculator.method not in IN_VERIFIER:
+        return False
+    return speculator.source is None or (_names_one_checkpoint(spec) and not serves_itself(spec))
+
+
+def has_own_weights(spec: DeploymentSpec) -> bool:
+    """True when the speculator's weights are a second source, with a place of its own."""
+    return not serves_itself(spec) and not in_verifier(spec)
+
+
+def weights_refusals(spec: DeploymentSpec) -> Iterator[Refusal]:
+    """A speculator served by its own name drafts whenever it is served, and its revision is not its verifier's."""
+    if not serves_itself(spec) or spec.speculator is None:
+        return
+    source, speculation = spec.verifier.source, spec.speculation
+    remedy = "set verifier.model to the model that it was made for"
+    if spec.speculator.method in IN_VERIFIER:
+        remedy += ", or remove speculator.model if it drafts with layers of its own"
+        if source.revision:
+            message = (
+                f"verifier.revision {source.revision}: {source.uri} is also the speculator, whose revision it would "
+                f"be, not that of the verifier it names; {remedy}"
+            )
+            yield Refusal("spec.speculator.model", Reason.SPEC_INVALID, message)
+    if speculation.mode is Mode.DISABLED:
+        message = (
+            f"verifier.model {source.uri} is its own speculator and cannot be served with speculation.mode Disabled; "
+            f"{remedy}"
+        )
+        yield Refusal("spec.verifier.model", Reason.SPEC_INVALID, message)
+    elif speculation.off_policy is OffPolicy.HARD and speculation.mode is not Mode.STATIC:
+        message = (
+            f"speculation.offPolicy Hard needs a verifier that is served without drafts, which {source.uri} is not; "
+            f"{remedy}, or set speculation.offPolicy: Soft"
+        )
+        yield Refusal("spec.speculation.offPolicy", Reason.SPEC_INVALID, message)
+
+
+def _names_one_checkpoint(spec: DeploymentSpec) -> bool:
+    source = spec.speculator.source if spec.speculator is not None else None
+    return source is not None and source.uri == spec.verifier.source.uri
+
+
+TABLE_VARIABLE = "SPECULATIVE_TABLE_FILE"
+OFF_VARIABLE, OFF_STEPS = "SPECULATIVE_OFF_STEPS", 64
+"""Steps at K = 0 after which pods leave the speculator out: some seconds, so that loads at a threshold do not flap."""
+_PATH = "PYTHONPATH"
+_CACHE = names.CACHE_MOUNT
+
+COMPILED = ("vllm/torch_compile_cache", "triton", "torchinductor")
+"""Where vLLM, Triton and torch keep what they compile, below the cache mount: VLLM_CACHE_ROOT, TRITON_CACHE_DIR and
+TORCHINDUCTOR_CACHE_DIR."""
+
+# In this order: another one would be another pod template.
+_FOLDERS = {
+    "HOME": _CACHE,
+    "HF_HOME": f"{_CACHE}/huggingface",
+    "XDG_CACHE_HOME": f"{_CACHE}/xdg",
+    "VLLM_CACHE_ROOT": f"{_CACHE}/vllm",
+    "VLLM_CONFIG_ROOT": f"{_CACHE}/vllm-config",
+    "TRITON_CACHE_DIR": f"{_CACHE}/triton",
+    "TORCHINDUCTOR_CACHE_DIR": f"{_CACHE}/torchinductor",
+    "OUTLINES_CACHE_DIR": f"{_CACHE}/outlines",
+}
+
+
+def environment(spec: DeploymentSpec, plan: Plan, startup_seconds: int) -> tuple[Mapping[str, Any], ...]:
+    """EnvVar objects: the operator's, then the user's, which win by name.
+
+    A user's PYTHONPATH keeps the payload before it.
+    """
+    live = plan.actuator is Actuator.LIVE
+    # An arbitrary user id has no passwd entry, and torch asks for the user's name.
+    ours = {**_FOLDERS, "USER": "vllm", "VLLM_NO_USAGE_STATS": "1"}
+    ours |= {"VLLM_ENGINE_READY_TIMEOUT_S": str(startup_seconds), **environment_of(spec)}
+    if plan.required_runner is not None:
+        ours[RUNNER_VARIABLE] = "0" if plan.required_runner is Runner.V1 else "1"
+    if live:
+        ours |= {TABLE_VARIABLE: f"{names.TABLE_MOUNT}/{names.TABLE_KEY}", _PATH: names.PAYLOAD_MOUNT}
+    if leaves_out(spec, plan):
+        ours[OFF_VARIABLE] = str(OFF_STEPS)
+    users = map(_with_payload, spec.engine.env) if live else spec.engine.env
+    # A checkpoint that names its own verifier names it on the hub, wherever it lies itself.
+    return with_users((*variables(ours), *hub(spec, asked=serves_itself(spec))), users)
+
+
+def _with_payload(variable: Mapping[str, Any]) -> Mapping[str, Any]:
+    if variable.get("name") != _PATH:
+        return variable
+    return {"name": _PATH, "value": f"{names.PAYLOAD_MOUNT}:{variable.get('value', '')}".rstrip(":")}
+
 
 SCHEDULER_CLASS = "speculative_scheduler.scheduler"
 WORKER_EXTENSION = "speculative_worker.Extension"

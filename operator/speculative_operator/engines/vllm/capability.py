@@ -20,10 +20,10 @@ from speculative_operator.engines.matrix.cell import (
     Proven,
     Question,
     Variant,
+    Version,
     find,
 )
 from speculative_operator.engines.matrix.vendors import GENTLEST, platform_of
-from speculative_operator.engines.matrix.version import Version
 from speculative_operator.engines.vllm.forms import (
     FORMS,
     PIPELINE_SINCE,

@@ -12,16 +12,16 @@ from speculative_operator.domain.vllm import IN_ONE_PASS
 from speculative_operator.engines import images
 from speculative_operator.engines.base import Notice, Refusal
 from speculative_operator.engines.matrix import refusing
+from speculative_operator.engines.matrix.cell import Version, parse_version, show_version
 from speculative_operator.engines.matrix.vendors import platform_of
-from speculative_operator.engines.matrix.version import Version, parse, show
 from speculative_operator.engines.shared import checks as shared
-from speculative_operator.engines.shared import sources
-from speculative_operator.engines.vllm import batching, capability, weights
+from speculative_operator.engines.shared.arguments import source_refusals
+from speculative_operator.engines.vllm import arguments, capability, graphs
+from speculative_operator.engines.vllm.arguments import TABLE_VARIABLE
 from speculative_operator.engines.vllm.capability import LIVE_PROVEN
-from speculative_operator.engines.vllm.environment import TABLE_VARIABLE
 from speculative_operator.engines.vllm.forms import OLDEST
+from speculative_operator.engines.vllm.graphs import FLAGS
 from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, plan, user_runner
-from speculative_operator.engines.vllm.user_arguments import FLAGS
 
 MODULES = {"stepfun-ai/step-3.5-flash": 3}
 """Checkpoints whose number of mtp modules is above 1 (`num_nextn_predict_layers` of their config.json)."""
@@ -30,7 +30,7 @@ _UNSUPPORTED, _INVALID = Reason.UNSUPPORTED_BY_ENGINE, Reason.SPEC_INVALID
 
 def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
     """Why vLLM cannot serve `spec`, in the order of its fields; empty when it can."""
-    version = parse(spec.engine.version)
+    version = parse_version(spec.engine.version)
     if version is None:
         return (shared.unreadable_version(spec),)
     return tuple(_all(spec, version))
@@ -38,7 +38,7 @@ def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
 
 def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
     """What a user should know of `spec`; empty without a speculator and with one K (mode Static, no schedule)."""
-    version = parse(spec.engine.version)
+    version = parse_version(spec.engine.version)
     fixed = spec.speculation.mode is Mode.STATIC and spec.speculation.schedule is None
     if version is None or spec.speculator is None or not spec.speculates or fixed:
         return ()
@@ -46,10 +46,10 @@ def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
 
 
 def _all(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
-    yield from sources.refusals(spec)
-    yield from weights.refusals(spec)
+    yield from source_refusals(spec)
+    yield from arguments.weights_refusals(spec)
     yield from shared.parallelism(spec)
-    yield from batching.refusals(spec, plan(spec))
+    yield from graphs.budget_refusals(spec, plan(spec))
     if version < OLDEST:
         yield shared.too_old(version, OLDEST, "lacks metrics that the operator reads")
     else:
@@ -70,7 +70,7 @@ def _speculator(spec: DeploymentSpec, speculator: Speculator, version: Version) 
     if speculator.method not in capability.SERVED:
         return
     method = speculator.method
-    yield from shared.weights(speculator, needed=not method.draft_free and method not in weights.IN_VERIFIER)
+    yield from shared.weights(speculator, needed=not method.draft_free and method not in arguments.IN_VERIFIER)
     yield from _options(spec, speculator)
 
 
@@ -83,12 +83,16 @@ def _options(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
 
 def _own_name(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
     source, verifier = speculator.source, spec.verifier.source
-    if source is None or source.uri != verifier.uri or speculator.method in (*weights.OWN_NAME, *weights.IN_VERIFIER):
+    if (
+        source is None
+        or source.uri != verifier.uri
+        or speculator.method in (*arguments.OWN_NAME, *arguments.IN_VERIFIER)
+    ):
         return
     if speculator.method is Method.DRAFT_MODEL:
         remedy = "a verifier cannot draft faster than it verifies; set a smaller model"
     else:
-        named = ", ".join(weights.OWN_NAME)
+        named = ", ".join(arguments.OWN_NAME)
         remedy = f"checkpoints that name their verifier have method {named}; set another speculator, or that method"
     message = f"speculator.model {source.uri} with method {speculator.method} is the verifier: {remedy}"
     yield Refusal("spec.speculator.model", _INVALID, message)
@@ -155,7 +159,7 @@ def _environment(spec: DeploymentSpec) -> Iterator[Refusal]:
 
 def _notices(spec: DeploymentSpec) -> Iterator[Notice]:
     planned = plan(spec)
-    release = show(planned.version)
+    release = show_version(planned.version)
     row = platform_of(EngineType.VLLM, spec.accelerator.vendor, planned.version)
     if planned.actuator is Actuator.TABLE and planned.version[:2] not in LIVE_PROVEN:
         proven = " to ".join(f"{major}.{minor}" for major, minor in (LIVE_PROVEN[0], LIVE_PROVEN[-1]))

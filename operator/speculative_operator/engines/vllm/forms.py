@@ -12,8 +12,7 @@ from enum import StrEnum
 
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import Method
-from speculative_operator.engines.matrix.cell import Proven, Variant
-from speculative_operator.engines.matrix.version import Version
+from speculative_operator.engines.matrix.cell import Proven, Variant, Version
 
 OLDEST: Version = (0, 11, 0)
 """First release with `inter_token_latency_seconds` and `kv_cache_usage_perc`, which `reading` needs."""

@@ -1,8 +1,12 @@
-"""The payload's counters between the two of its scrapes that bound a window. Used by `telemetry` and `tried`.
+"""The payload's counters between the two of its scrapes that bound a window, and the comparisons that its tried
+blocks give. Used by `telemetry`.
 
 They come from another port of the same pod, hence another scrape target with other instants than vLLM's: their piece
 runs from the last of their scrapes before a window's start to the last one before its end, so that pieces of joining
 windows join.
+
+A tried block of steps at a candidate stands between two blocks at the active K: docs/metrics.md, "Tried blocks", has
+the names and what counts. Label sets of a table that is no longer active may go away with it.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from speculative_operator.domain.observation import PodWindow, Series
+from speculative_operator.domain.observation import BlockTotals, Comparison, PodWindow, Series
 from speculative_operator.engines.samples import EXACT_BELOW, SAME_SCRAPE_SECONDS
 
 PREFIX = "speculative_payload_"
@@ -109,3 +113,46 @@ def _increase(track: Series, piece: Piece, *, may_end: bool) -> tuple[float, boo
     if not all(0 <= value < EXACT_BELOW for value in values) or any(b < a for a, b in pairwise(values)):
         raise UnusableError(f"{track.name} fell or is no count")
     return values[-1] - values[0], new
+
+
+_OF_BLOCKS = tuple(f"{PREFIX}tried_{name}_total" for name in ("blocks", "seconds_square", "tokens_square"))
+_TOTALS = ("steps", "step_seconds", "requests", "request_seconds", "tokens", "decode_steps", "decode_step_seconds")
+_OF_STEPS = tuple(f"{PREFIX}tried_{name}_total" for name in _TOTALS)
+TRIED_NAMES: tuple[str, ...] = (*_OF_BLOCKS, *_OF_STEPS)
+"""Series of a window's comparisons: seventeen for each label set."""
+TRIED_LABELS = ("k", "against", "first", "last")
+SIDE = "side"
+LARGEST_K = 128
+_MOST_REQUESTS = 99_999
+
+
+def comparisons(piece: Piece) -> tuple[Comparison, ...]:
+    """Comparisons of the piece, by label set. Raises UnusableError where series are missing or have fallen."""
+    blocks = rows(piece, _OF_BLOCKS, TRIED_LABELS, may_end=True)
+    sides = rows(piece, _OF_STEPS, (*TRIED_LABELS, SIDE), may_end=True)
+    if set(sides) != {(*key, side) for key in blocks for side in ("tried", "beside")}:
+        raise UnusableError("blocks and their steps differ")
+    found = (_comparison(key, row, sides[(*key, "tried")], sides[(*key, "beside")]) for key, row in blocks.items())
+    return tuple(one for one in found if one is not None)
+
+
+def _comparison(key: tuple[str, ...], row: Row, tried: Row, beside: Row) -> Comparison | None:
+    """One comparison; None where the piece has none."""
+    if len({row.new, tried.new, beside.new}) > 1:
+        raise UnusableError(f"not all figures of {key}")
+    if not any((*row.figures, *tried.figures, *beside.figures)):
+        return None
+    blocks, seconds_square, tokens_square = row.figures
+    k, against = (whole(text, LARGEST_K) for text in key[:2])
+    first, last = (whole(text, _MOST_REQUESTS) for text in key[2:])
+    return Comparison(
+        k,
+        against,
+        first,
+        last,
+        blocks,
+        BlockTotals(*tried.figures),
+        BlockTotals(*beside.figures),
+        seconds_square,
+        tokens_square,
+    )

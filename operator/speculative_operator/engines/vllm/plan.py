@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPolicy
-from speculative_operator.engines.matrix.cell import Cell, Question, Variant, find
+from speculative_operator.engines.matrix.cell import Cell, Question, Variant, find, parse_version
 from speculative_operator.engines.matrix.refusing import question_of
 from speculative_operator.engines.matrix.vendors import best_actuator, platform_of
-from speculative_operator.engines.matrix.version import parse
 from speculative_operator.engines.shared import plan as shared
 from speculative_operator.engines.vllm.capability import CELLS, runner_under_schedule
 from speculative_operator.engines.vllm.forms import OLDEST, Runner
@@ -45,7 +44,7 @@ class Plan(shared.Plan):
 
 def plan(spec: DeploymentSpec) -> Plan:
     """The plan of `spec`. For a version that cannot be read it assumes the oldest (`checks` refuses that spec)."""
-    version = parse(spec.engine.version) or OLDEST
+    version = parse_version(spec.engine.version) or OLDEST
     batch = spec.verifier.max_num_seqs or DEFAULT_MAX_NUM_SEQS
     if not spec.speculates:
         return Plan(Actuator.NONE, version, batch, (0,))

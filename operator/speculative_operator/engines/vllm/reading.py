@@ -13,8 +13,7 @@ from itertools import pairwise
 
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.engines.histograms import Buckets
-from speculative_operator.engines.samples import Cut, Need, UnreadableError
+from speculative_operator.engines.samples import Buckets, Cut, Need, UnreadableError
 from speculative_operator.engines.shared.reading import SLACK, Selection, mean, more, read_each, refuse
 from speculative_operator.engines.vllm import telemetry
 

@@ -13,8 +13,8 @@ from itertools import pairwise
 
 from speculative_operator.domain.observation import PodWindow, Series, StepCell
 from speculative_operator.engines.samples import EXACT_BELOW, SAME_SCRAPE_SECONDS, Need, UnreadableError
-from speculative_operator.engines.targets import of_the_same_target, one_target
-from speculative_operator.engines.vllm import tried
+from speculative_operator.engines.shared.reading import of_the_same_target, one_target
+from speculative_operator.engines.vllm import pieces
 from speculative_operator.engines.vllm.pieces import INFO, PREFIX, Piece, UnusableError, piece_of, rows, whole
 
 TABLE_VERSION = f"{PREFIX}table_version"
@@ -29,10 +29,10 @@ ACCEPTED = f"{PREFIX}accepted_tokens_total"
 
 _CELL = (STEPS, SECONDS, REQUESTS, TOKENS, PREFILL)
 GAPPED = f"{PREFIX}requests_with_gaps"
-NAMES: tuple[str, ...] = (INFO, TABLE_VERSION, GAPPED, *_CELL, DRAFTED, ACCEPTED, *tried.NAMES)
+NAMES: tuple[str, ...] = (INFO, TABLE_VERSION, GAPPED, *_CELL, DRAFTED, ACCEPTED, *pieces.TRIED_NAMES)
 """Series that a query asks for. TABLE_SINCE is for people: the operator needs only the version of the active table."""
 
-_TRIED = frozenset(tried.NAMES)
+_TRIED = frozenset(pieces.TRIED_NAMES)
 _NEED = Need((INFO,), gauges=frozenset({TABLE_VERSION, GAPPED}), infos=frozenset({INFO}))
 _SLACK_SECONDS = 5.0
 """By this much steps may have taken longer than passed between scrapes: one that began before ends within."""
@@ -68,7 +68,7 @@ def extend(window: PodWindow, series: Sequence[Series], stale_after: float) -> P
 
 def _add_comparisons(window: PodWindow, piece: Piece) -> PodWindow:
     try:
-        return replace(window, comparisons=tried.comparisons(piece))
+        return replace(window, comparisons=pieces.comparisons(piece))
     except UnusableError:
         return window
 
@@ -106,7 +106,7 @@ def _add_counts(window: PodWindow, piece: Piece) -> PodWindow:
 
 def _cells(piece: Piece) -> Iterator[StepCell]:
     for key, row in rows(piece, _CELL, ("k", "batch")).items():
-        k, upper = whole(key[0], tried.LARGEST_K), _bucket(key[1])
+        k, upper = whole(key[0], pieces.LARGEST_K), _bucket(key[1])
         steps, seconds, requests, tokens, prefill = row.figures
         if not steps and not (seconds or requests or tokens):
             continue
@@ -122,7 +122,7 @@ def _positions(piece: Piece, length: int) -> tuple[tuple[float, ...], tuple[floa
     by_k: dict[int, dict[int, tuple[float, float]]] = {}
     for (k, position), row in rows(piece, (DRAFTED, ACCEPTED), ("k", "position")).items():
         drafted, accepted = row.figures
-        by_k.setdefault(whole(k, tried.LARGEST_K), {})[whole(position, tried.LARGEST_K)] = (drafted, accepted)
+        by_k.setdefault(whole(k, pieces.LARGEST_K), {})[whole(position, pieces.LARGEST_K)] = (drafted, accepted)
     for figures in by_k.values():
         _check_positions(figures)
     longest = max([length, *(position + 1 for figures in by_k.values() for position in figures)])

@@ -27,8 +27,7 @@ from speculative_operator.domain.spec import (
     Scheme,
 )
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines.sglang.adapter import ENGINE
-from speculative_operator.engines.sglang.arguments import UNREACHED, adaptive, first_steps
+from speculative_operator.engines.sglang.adapter import ENGINE, UNREACHED, adaptive, first_steps
 from speculative_operator.engines.sglang.capability import ALGORITHMS
 
 TABLE = KTable.from_rows([[1, 8, 5], [9, 40, 2], [41, 256, 0]])

@@ -24,9 +24,8 @@ from speculative_operator.domain.spec import (
     Scheme,
 )
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines.tensorrt_llm.adapter import ENGINE
+from speculative_operator.engines.tensorrt_llm.adapter import ENGINE, schedule
 from speculative_operator.engines.tensorrt_llm.capability import CELLS
-from speculative_operator.engines.tensorrt_llm.configuration import schedule
 
 TABLE = KTable.from_rows([[1, 8, 5], [9, 40, 2], [41, 256, 1]])
 TABLED = (Method.EAGLE3, Method.MTP, Method.DRAFT_MODEL, Method.SUFFIX, Method.DFLASH, Method.DSPARK)

@@ -13,7 +13,7 @@ from speculative_operator.domain.observation import Gap
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import EngineType, LoraLimits, Method, Mode, ModelSource, OffPolicy, Scheme
 from speculative_operator.domain.table import KTable
-from speculative_operator.engines.tgi.adapter import ENGINE
+from speculative_operator.engines.tgi import ENGINE
 
 FOUR = KTable.constant(4, 128)
 

@@ -1,7 +1,9 @@
-"""How the operator writes flags, and which of the user's `engine.args` collide with them, engine by engine.
+"""What adapters write on an engine's command line: its flags, and where it finds weights (a hub name that it loads
+itself, or a folder of a mounted claim or image). And which of the user's `engine.args` collide with that.
 
-One owner per flag: a flag with a field of its own is refused even while that field is empty, because the operator
-reasons with the field's value (batch limits, memory, metrics) and would not see the flag's.
+Used by every adapter's arguments, container and checks. One owner per flag: a flag with a field of its own is refused
+even while that field is empty, because the operator reasons with the field's value (batch limits, memory, metrics) and
+would not see the flag's.
 """
 
 from __future__ import annotations
@@ -9,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from speculative_operator.domain import names
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DeploymentSpec, Mode
-from speculative_operator.engines.base import Refusal
+from speculative_operator.domain.spec import DeploymentSpec, Mode, ModelSource, Scheme
+from speculative_operator.engines.base import MODELS_MOUNT, ImageMount, PvcMount, Refusal
 
 FIELD = "spec.engine.args"
 ALL_INTERFACES = "0.0.0.0"  # noqa: S104  (the pod's own network namespace; a NetworkPolicy says who may reach it)
@@ -105,3 +108,70 @@ def above_one(size: int) -> int | None:
 def share(percent: int | None) -> str:
     """Percent as a share of 1; empty where the spec leaves it open."""
     return "" if percent is None else f"{percent / 100:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """One source as the engine's command line names it."""
+
+    model: str
+    revision: str = ""
+    pvc: PvcMount | None = None
+    image: ImageMount | None = None
+
+
+def locate(source: ModelSource, role: str) -> Located:
+    """`role` ("verifier" or "speculator") names the folder of an image. Raises ValueError for s3: checks
+    refuse it, or its weights lie in a cache.
+
+    A claim is mounted whole, once, because hub caches link from one folder of it into another.
+    """
+    if source.scheme is Scheme.HF:
+        return Located(source.location, revision=source.revision)
+    if source.scheme is Scheme.PVC:
+        claim, _, path = source.location.partition("/")
+        mount = f"{MODELS_MOUNT}/{claim}"
+        return Located(f"{mount}/{path}".rstrip("/"), pvc=PvcMount(claim, "", mount))
+    if source.scheme is Scheme.POD:
+        _, _, path = source.location.rpartition(f"/{names.CACHE_FOLDER}/")
+        return Located(f"{names.WEIGHTS_MOUNT}/{names.CACHE_FOLDER}/{path}")
+    if source.scheme is Scheme.OCI:
+        mount = f"{MODELS_MOUNT}/{role}"
+        return Located(mount, image=ImageMount(source.location, mount))
+    raise ValueError(f"{source.uri}: no engine loads {source.scheme}:// itself")
+
+
+def locate_all(spec: DeploymentSpec, with_speculator: bool) -> tuple[Located, ...]:
+    """Every source of the spec, the verifier's first."""
+    roles = [(spec.verifier.source, "verifier")]
+    if with_speculator and spec.speculator is not None and spec.speculator.source:
+        roles.append((spec.speculator.source, "speculator"))
+    return tuple(locate(source, role) for source, role in roles)
+
+
+def source_refusals(spec: DeploymentSpec) -> Iterator[Refusal]:
+    """Refusals of the sources of models, in the order of the spec."""
+    cached = spec.weights.cache is not None
+    yield from _refusals(spec.verifier.source, "spec.verifier.model", cached=cached)
+    if spec.speculator is not None and spec.speculator.source is not None:
+        yield from _refusals(spec.speculator.source, "spec.speculator.model", cached=cached)
+
+
+def _refusals(source: ModelSource, field: str, *, cached: bool) -> Iterator[Refusal]:
+    if source.scheme is Scheme.S3 and not cached:
+        message = (
+            f"{field} {source.uri}: engines do not load s3:// themselves; set spec.weights.cache, or use hf://, pvc:// "
+            "or oci://"
+        )
+        yield Refusal(field, Reason.UNSUPPORTED_SOURCE, message)
+    elif source.scheme is Scheme.PVC:
+        claim, _, path = source.location.partition("/")
+        if not claim or ".." in path.split("/"):
+            message = f"{field} {source.uri}: write pvc://CLAIM/FOLDER, where FOLDER has no '..'"
+            yield Refusal(field, Reason.SPEC_INVALID, message)
+    if source.scheme is not Scheme.HF and source.revision:
+        message = (
+            f"{field}: a revision ({source.revision}) applies to hf:// sources only; remove it, "
+            "or put the version into the image reference or folder"
+        )
+        yield Refusal(field.replace(".model", ".revision"), Reason.SPEC_INVALID, message)

@@ -1,0 +1,221 @@
+"""What an engine makes of a pair of models before a pod runs: the shapes of models and accelerator that the
+catalogue knows, the speculator that it can serve where the spec leaves it open (`speculator: {auto: true}`), and
+what the judge of pairs must know of its release.
+
+Called by reconcile and by the commands that need a whole spec. This module knows nothing of earlier picks. What a
+release reads is told only up to the release whose source was read: a later one may have learned more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from speculative_operator.domain.memo import Memo, digest
+from speculative_operator.domain.models import ModelShape, PairFacts
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, ModelSource, Scheme, Speculator
+from speculative_operator.engines.base import Engine
+from speculative_operator.engines.matrix.cell import Variant, Version, parse_version
+from speculative_operator.engines.registry import engine_for
+from speculative_operator.engines.vllm.forms import FORMS
+from speculative_operator.pairing.catalogue import Catalogue, Choice, Entry, pick
+from speculative_operator.pairing.rules import EngineRules
+from speculative_operator.physics.catalog import find_accelerator, find_model
+from speculative_operator.physics.memory import kv_tokens
+
+_WEIGHT_BYTES = (("fp4", 0.5), ("mxfp4", 0.5), ("awq", 0.5), ("gptq", 0.5), ("int4", 0.5), ("fp8", 1.0), ("int8", 1.0))
+"""Bytes per parameter by what the name of a quantization contains; scales and zero points are neglected."""
+
+_MEMORY_SHARE = 0.9
+"""Share of an accelerator's memory that vLLM takes unless told otherwise."""
+
+
+def pair_facts(spec: DeploymentSpec) -> PairFacts:
+    """Shapes of verifier, speculator and accelerator as far as the catalogue knows them, and what KV cache they leave
+    room for; the rest is None."""
+    small_kv = spec.verifier.kv_cache_dtype.startswith("fp8")
+    verifier = _shape(spec.verifier.source, small_kv)
+    if verifier is not None:
+        size = min(verifier.bytes_per_parameter, _weight_bytes(spec.verifier.quantization))
+        verifier = replace(verifier, bytes_per_parameter=size)
+    facts = PairFacts(
+        verifier=verifier,
+        speculator=_shape(spec.speculator.source, small_kv) if spec.speculator is not None else None,
+        accelerator=find_accelerator(spec.accelerator.product) if spec.accelerator.product else None,
+        accelerators=spec.verifier.tensor_parallel_size,
+        method=spec.speculator.method if spec.speculator is not None else None,
+    )
+    held, whole = (_capacity(spec, facts, with_speculator=one) for one in (True, False))
+    return replace(facts, kv_capacity_tokens=held, kv_capacity_tokens_without_speculator=whole)
+
+
+def _capacity(spec: DeploymentSpec, facts: PairFacts, *, with_speculator: bool) -> int | None:
+    """Tokens that the KV cache of one engine holds; None when unknown, or when the weights alone seem not to fit."""
+    percent = spec.verifier.gpu_memory_utilization_percent
+    share = percent / 100.0 if percent is not None else _MEMORY_SHARE
+    together = replace(facts, accelerators=facts.accelerators * spec.verifier.pipeline_parallel_size)
+    return kv_tokens(together, with_speculator=with_speculator, memory_share=share) or None
+
+
+def _shape(source: ModelSource | None, small_kv: bool) -> ModelShape | None:
+    """The catalogue's shape; an 8-bit KV cache holds for the speculator too, which takes over the verifier's."""
+    shape = find_model(source.location) if source is not None else None
+    return replace(shape, kv_bytes_per_value=1.0) if shape is not None and small_kv else shape
+
+
+def _weight_bytes(quantization: str) -> float:
+    """Bytes per weight at `quantization`; 2 when it is empty or unknown."""
+    return next((size for part, size in _WEIGHT_BYTES if part in quantization.lower()), 2.0)
+
+
+Key = tuple[str, Method]
+"""URI in lower case, and method."""
+_OPEN = (Mode.AUTO, Mode.RECOMMEND)
+"""Modes in which K is the operator's to choose, and the catalogue's K where it starts."""
+
+
+def choose(
+    spec: DeploymentSpec,
+    among: Catalogue,
+    base_models: tuple[str, ...] = (),
+    *,
+    without: frozenset[Key] = frozenset(),
+    only: Key | None = None,
+    memo: Memo | None = None,
+) -> Choice:
+    """Choose the best catalogue entry for the verifier of `spec` that its engine serves.
+
+    Entries with a key in `without` are passed over; with `only`, all but the entry of that key.
+
+    `memo` holds recent choices: engines take milliseconds to say what they serve.
+    """
+    asked = replace(spec, generation=0, replicas=1, paused=False)
+    engine = engine_for(spec)
+
+    def serves(entry: Entry) -> bool:
+        key = key_of(entry)
+        asked_for = key not in without and only in (None, key)
+        return asked_for and not hindrance(with_entry(asked, entry), engine)
+
+    key = ("choose", among, digest(asked), base_models, without, only)
+    uri = spec.verifier.source.uri
+    return (memo or Memo()).get(key, lambda: pick(uri, base_models, serves, among=among))
+
+
+def key_of(entry: Entry) -> Key:
+    """The key by which speculators for one verifier differ: URI in lower case, and method."""
+    return (entry.uri.lower(), entry.method)
+
+
+def with_entry(spec: DeploymentSpec, entry: Entry) -> DeploymentSpec:
+    """`spec` with the speculator of `entry`, starting at its K."""
+    return with_speculator(spec, speculator(entry.method, entry.uri, one_pass=entry.one_pass), entry.k)
+
+
+def speculator(method: Method, uri: str, *, one_pass: bool) -> Speculator:
+    """The speculator as a value of the spec; an empty `uri` says that its weights are part of the verifier."""
+    scheme, _, location = uri.partition("://")
+    return Speculator(method, ModelSource(Scheme(scheme), location) if uri else None, parallel_drafting=one_pass)
+
+
+def with_speculator(spec: DeploymentSpec, desired: Speculator | None, k: int | None) -> DeploymentSpec:
+    """`spec` with `desired`; `k` is where tuning starts, unless the spec says or fixes it."""
+    speculation = spec.speculation
+    if k is not None and speculation.num_speculative_tokens is None and speculation.mode in _OPEN:
+        start = min(k, speculation.max_speculative_tokens)
+        speculation = replace(speculation, num_speculative_tokens=start)
+    return replace(spec, speculator=desired, speculation=speculation)
+
+
+def hindrance(spec: DeploymentSpec, engine: Engine) -> str:
+    """Why the engine does not serve `spec` with its speculator, though it would without; empty where it does."""
+    alone = {one.message for one in engine.refusals(replace(spec, speculator=None))}
+    return next((one.message for one in engine.refusals(spec) if one.message not in alone), "")
+
+
+READ_UP_TO: Version = (0, 32, 0)
+"""vLLM release whose source the lists below were read from."""
+
+RENAMES = (
+    ("eagle-", Method.EAGLE),
+    ("eagle3", Method.EAGLE3),
+    ("dflash", Method.DFLASH),
+    ("dspark", Method.DSPARK),
+)
+"""vLLM 0.32.0 config/speculative.py, __post_init__: parts of names, in the order in which they are looked for."""
+SPECULATORS_TYPES = frozenset({"eagle3", "peagle", "dflash", "dflash2", "dspark"})
+"""vLLM 0.32.0 transformers_utils/configs/speculators/algos.py."""
+MTP_TYPES = frozenset(
+    {
+        "bailing_hybrid", "bailing_moe_v3", "bailing_moe_v3_vl", "deepseek_mtp", "deepseek_v3", "deepseek_v32",
+        "deepseek_v4", "dots3_note", "ernie4_5_moe", "exaone4_5", "exaone_moe", "gemma4_assistant",
+        "gemma4_unified_assistant", "glm4_moe", "glm4_moe_lite", "glm5_next", "glm_moe_dsa", "glm_ocr", "hy_v3",
+        "hy_v4", "inkling_mm_model", "inkling_model", "intern_s2_preview", "interns2_mobius", "kimi_k3",
+        "longcat_flash", "mimo", "mimo_v2", "mimo_v2_flash", "mimo_v2_omni", "minimax_m3_vl", "mistral_large_3",
+        "nemotron_h", "nemotron_h_puzzle", "pangu_ultra_moe", "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text",
+        "qwen3_5_text", "qwen3_next", "qwen4_exp", "qwen4_exp_text", "step3p5", "step3p7",
+    }
+)  # fmt: skip
+"""vLLM 0.32.0 config/speculative.py, hf_config_override: `model_type` of what it rewrites into modules. For the few
+that it knows by architecture the type is that of the family's config.json."""
+_NO_INNER_STATES = """
+    AXK1 BailingMoe BailingMoeV2 BailingMoeV2_5 BailingMoeV3 Bloom Cohere Cohere2 Dbrx DeciLM DeepseekOCR
+    DeepseekOCR2 DeepseekVLV2 DotsOCR Ernie4_5_Moe Exaone Exaone4 ExaoneMoE ExaoneMoe Falcon FalconH1 FalconMamba
+    Gemma Gemma2 Gemma3 Gemma3n Glm4 Glm4Moe Glm4MoeLite GLM4V GPTJ GraniteMoe GraniteMoeHybrid GraniteMoeShared
+    GraniteMoeSWA HCXVisionV2 HrmText HyperCLOVAX HYV3 HYV4 InternLM2 IQuestLoopCoder Jamba Lfm2 Lfm2Moe LongcatFlash
+    LongcatFlashNgram Mamba Mamba2 Mixtral Molmo Moondream3 MoonshotKimia Nemotron Olmoe OlmoHybrid OPT Orion Ovis2_6
+    Ovis2_6_Moe PanguEmbedded PanguProMoEV2 PanguUltraMoE Param2MoE Phi3V Phi4MM PhiMoE Qwen2Moe Qwen4Exp Rnj1 Solar
+    StableLm Step3p5 Step3Text UnlimitedOCR Zamba2
+"""
+NO_INNER_STATES = frozenset(f"{name}ForCausalLM" for name in _NO_INNER_STATES.split())
+"""Text models of vLLM 0.32.0 model_executor/models/registry.py whose classes neither inherit SupportsEagle3 nor name
+auxiliary hidden states; for the others "Model does not support EAGLE3 interface" is not known to come."""
+SAME_SIZE_SINCE: Version = (0, 14, 0)
+"""draft_model came back to vLLM with the check of `vocab_size` (vllm#24322)."""
+
+SGLANG_READ: Version = (0, 5, 23)
+"""SGLang release whose speculative/standalone_worker_v2.py refuses a draft model of another `vocab_size`."""
+
+
+def rules_of(spec: DeploymentSpec) -> EngineRules:
+    """The rules of the engine and release that `spec` names. Never raises for a spec that has passed the API."""
+    engine = engine_for(spec)
+    refused = tuple(
+        (one.field, one.message) for one in engine.refusals(spec) if one.reason is not Reason.UNSUPPORTED_SOURCE
+    )
+    k = max(engine.knobs(spec).ks, default=0) if spec.speculates else 0
+    plain = EngineRules(spec.engine.type, spec.engine.version, refused, k or None)
+    version = parse_version(spec.engine.version)
+    if spec.engine.type is EngineType.SGLANG:
+        return replace(plain, same_vocabulary_size=version == SGLANG_READ)
+    if spec.engine.type is not EngineType.VLLM or version is None:
+        return plain
+    return _vllm(plain, version)
+
+
+def _vllm(plain: EngineRules, version: Version) -> EngineRules:
+    read = version <= READ_UP_TO
+    return EngineRules(
+        engine=plain.engine,
+        version=plain.version,
+        refusals=plain.refusals,
+        largest_k=plain.largest_k,
+        same_vocabulary_size=version >= SAME_SIZE_SINCE,
+        whole_heads=read,
+        heterogeneous=version >= _heterogeneous_since(),
+        renames=RENAMES,
+        speculators_types=SPECULATORS_TYPES if read else None,
+        mtp_types=MTP_TYPES if read else None,
+        no_inner_states=NO_INNER_STATES if read else frozenset(),
+        divisible_modules=True,
+        divisible_heads=True,
+        parallel_token=True,
+        stretches_positions=version >= READ_UP_TO,
+        checks_lengths=True,
+        checks_quantization=True,
+    )
+
+
+def _heterogeneous_since() -> Version:
+    """The first vLLM release in the matrix whose speculator may have another vocabulary."""
+    return min(form.since for form in FORMS if form.variant is Variant.HETEROGENEOUS and not form.refused)
