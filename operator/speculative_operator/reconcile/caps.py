@@ -69,7 +69,7 @@ def _why_soft(spec: DeploymentSpec, knobs: KnobSpace) -> str:
             "every K), or set offPolicy: Soft, or Hard"
         )
     return (
-        "vLLM can skip the speculator for draft_model, eagle and eagle3 on its V1 runner (0.25 to 0.33 without 0.30), "
-        f"without pipeline parallelism and with K 0 allowed, but not for {method} in this object; set offPolicy: Soft, "
-        "or Hard"
+        "vLLM can skip the speculator for draft_model, eagle, eagle3 and mtp on its V1 runner (0.25 to 0.33 without "
+        f"0.30), without pipeline parallelism and with K 0 allowed, but not for {method} in this object; set "
+        "offPolicy: Soft, or Hard"
     )

@@ -49,7 +49,7 @@ LIVE_PROVEN = _lines(*Proven)
 """Release lines on which the mounted scheduler was proven. The payload holds the same list and is inert elsewhere."""
 OFF_PROVEN = _lines(Proven.REAL_ENGINE)
 """Release lines on which workers left the speculator out. The payload's worker holds the same list."""
-RESTS = frozenset({Method.DRAFT_MODEL, Method.EAGLE, Method.EAGLE3})
+RESTS = frozenset({Method.DRAFT_MODEL, Method.EAGLE, Method.EAGLE3, Method.MTP})
 """Methods whose speculator a worker of the V1 runner leaves out; the payload holds the same list."""
 EMULATED: Version = (0, 32, 0)
 """The release that the emulator imitates; a test holds the rows of this release to it."""
@@ -59,6 +59,8 @@ _REAL = frozenset({Method.DRAFT_MODEL, Method.NGRAM, Method.EAGLE3})
 """Methods whose live changes of K the end-to-end run on the real engine asserts: CPU, V1 runner, one process."""
 _MATRIX = frozenset({Method.DRAFT_MODEL, Method.EAGLE3})
 """Methods whose K changed and whose speculator workers skipped in the real engine of every release that has a build."""
+_RAN_ONCE = frozenset({Method.MTP})
+"""Methods that tests/vllm run with live K and with workers that skip them, on 0.32 alone."""
 _IN_CLASSES = frozenset({Method.DRAFT_MODEL})
 _REAL_SOURCE = "make e2e-vllm: vLLM 0.32.0 on a CPU, V1 runner, one process"
 _DEADLOCK = "Under data parallelism the engine drops a schedule; 0.24 to 0.27 take it and may deadlock."
@@ -115,7 +117,8 @@ def _of_release(cell: Cell, form: Form, release: Release) -> Iterator[Cell]:
 
 def _live(cell: Cell, release: Release) -> Proven:
     """How live changes of K were shown to work for the row in the release."""
-    ran = _IN_CLASSES if release.proven is Proven.CLASSES else _REAL if release.since == EMULATED else _MATRIX
+    ran = _IN_CLASSES if release.proven is Proven.CLASSES else _MATRIX
+    ran = _REAL | _RAN_ONCE if release.since == EMULATED else ran
     return release.proven if cell.method in ran and cell.variant is Variant.PLAIN else Proven.SOURCE
 
 
@@ -123,7 +126,8 @@ def _off(cell: Cell, release: Release) -> Proven | None:
     """How it was shown that workers skip the speculator at K = 0; None where they run it."""
     if cell.method not in RESTS or release.proven is not Proven.REAL_ENGINE:
         return None
-    return Proven.REAL_ENGINE if cell.method in _MATRIX and cell.variant is Variant.PLAIN else Proven.SOURCE
+    ran = _MATRIX | _RAN_ONCE if release.since == EMULATED else _MATRIX
+    return Proven.REAL_ENGINE if cell.method in ran and cell.variant is Variant.PLAIN else Proven.SOURCE
 
 
 def _split_by_proof(cell: Cell) -> tuple[Cell, ...]:
