@@ -49,6 +49,7 @@ async def story(one: Engine, off: bool) -> tuple[float, float]:
         assert (await one.told())["drafter_off"] == 1
     await busy.stop()
     one.force(1)
+    await one.until("table_version", one.version)
     await client.ask(LONG[0], 4)
     before, hits = await one.drafts(), await one.counted("prefix_cache_hits")
     for prompt in CACHED:

@@ -5,16 +5,14 @@ from typing import Any
 
 import pytest
 
+from speculative_operator.domain.resolved import ResolvedEngine, ResolvedSpec, ResolvedWeights
 from speculative_operator.domain.spec import (
     DEFAULT_VERSIONS,
     Cache,
-    DeploymentSpec,
-    EngineSettings,
     EngineType,
     ModelSource,
     Scheme,
     Verifier,
-    Weights,
 )
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import EngineContainer
@@ -31,9 +29,9 @@ REACHED: dict[str, Any] = {
 
 
 def container(source: ModelSource, engine: EngineType = EngineType.VLLM, **weights: Any) -> EngineContainer:
-    spec = DeploymentSpec(
+    spec = ResolvedSpec(
         "demo", "models", "uid", 1, Verifier(source, "demo", max_num_seqs=256),
-        engine=EngineSettings(engine, DEFAULT_VERSIONS[engine]), weights=Weights(**weights),
+        engine=ResolvedEngine(engine, DEFAULT_VERSIONS[engine]), weights=ResolvedWeights(**weights),
     )  # fmt: skip
     return engine_for(spec).container(spec, TABLE)
 
@@ -64,9 +62,9 @@ def test_an_engine_that_fetches_is_told_how_to_reach_the_hub(engine: EngineType)
 
 @pytest.mark.parametrize("engine", EngineType)
 def test_a_cache_makes_every_source_servable(engine: EngineType) -> None:
-    spec = DeploymentSpec(
+    spec = ResolvedSpec(
         "demo", "models", "uid", 1, Verifier(ModelSource(Scheme.S3, "bucket/m"), "demo"),
-        engine=EngineSettings(engine, DEFAULT_VERSIONS[engine]),
+        engine=ResolvedEngine(engine, DEFAULT_VERSIONS[engine]),
     )  # fmt: skip
     refused = engine_for(spec).refusals(spec)
     assert [one.reason.value for one in refused] == ["UnsupportedSource"]

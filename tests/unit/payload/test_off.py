@@ -292,7 +292,7 @@ class TestWorker:
     @pytest.mark.parametrize(
         "changes",
         [
-            {"method": "mtp"},
+            {"method": "dflash"},
             {"method": "ngram"},
             {"disable_padded_drafter_batch": True},
             {"draft_sample_method": "probabilistic"},
