@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from speculative_operator.domain.resolved import ResolvedEngine, ResolvedSpec, ResolvedWeights
+from speculative_operator.domain.resolved import ResolvedCache, ResolvedEngine, ResolvedSpec, ResolvedWeights
 from speculative_operator.domain.spec import (
     DEFAULT_VERSIONS,
-    Cache,
     EngineType,
     ModelSource,
     Scheme,
@@ -69,5 +68,5 @@ def test_a_cache_makes_every_source_servable(engine: EngineType) -> None:
     refused = engine_for(spec).refusals(spec)
     assert [one.reason.value for one in refused] == ["UnsupportedSource"]
     assert "spec.weights.cache" in refused[0].message
-    cached = replace(spec, weights=Weights(cache=Cache("models")))
+    cached = replace(spec, weights=ResolvedWeights(cache=ResolvedCache("models")))
     assert engine_for(cached).refusals(cached) == ()
