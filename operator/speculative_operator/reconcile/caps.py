@@ -20,16 +20,16 @@ def per_request(spec: DeploymentSpec, knobs: KnobSpace) -> bool:
     return spec.speculation.per_request is PerRequest.AUTO and knobs.per_request
 
 
-def unused_notices(spec: DeploymentSpec, knobs: KnobSpace) -> tuple[Notice, ...]:
+def unused_notices(spec: DeploymentSpec, knobs: KnobSpace, *, stay: bool = False) -> tuple[Notice, ...]:
     """One notice for each of perRequest and `offPolicy: Live` that the spec sets without effect; none where pods run
-    without a speculator."""
+    without a speculator. `stay`: pods of an earlier release run, and new ones could do more (UpgradeWaits)."""
     if not spec.speculates:
         return ()
     found = []
     if spec.speculation.per_request is PerRequest.AUTO and not knobs.per_request:
         found.append(Notice(Reason.PER_REQUEST_UNUSED, f"{_NO_EFFECT}: {_why_no_caps(spec, knobs)}"))
     if spec.speculation.off_policy is OffPolicy.LIVE and not knobs.rests:
-        found.append(Notice(Reason.LIVE_OFF_UNUSED, f"{_AS_SOFT}: {_why_soft(spec, knobs)}"))
+        found.append(Notice(Reason.LIVE_OFF_UNUSED, f"{_AS_SOFT}: {_why_soft(spec, knobs, stay)}"))
     return tuple(found)
 
 
@@ -51,7 +51,7 @@ def _why_no_caps(spec: DeploymentSpec, knobs: KnobSpace) -> str:
     )
 
 
-def _why_soft(spec: DeploymentSpec, knobs: KnobSpace) -> str:
+def _why_soft(spec: DeploymentSpec, knobs: KnobSpace, stay: bool) -> str:
     if spec.engine.type is not EngineType.VLLM:
         return f"{spec.engine.type} cannot skip its speculator at K 0; set offPolicy: Soft, or Hard"
     if knobs.actuator is not Actuator.LIVE:
@@ -59,6 +59,8 @@ def _why_soft(spec: DeploymentSpec, knobs: KnobSpace) -> str:
             "it needs pods that re-read their table, and K of these pods is fixed at their start (actuator "
             f"{knobs.actuator}); set offPolicy: Soft or Hard, or use a combination of docs/engines.md with live tables"
         )
+    if stay:
+        return f"the running pods were created before they could skip the speculator; {Reason.UPGRADE_WAITS} tells more"
     method = spec.speculator.method if spec.speculator is not None else ""
     if knobs.draft_free:
         return f"{method} makes no pass at K 0 that could be skipped; set offPolicy: Soft"

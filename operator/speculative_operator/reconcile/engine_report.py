@@ -1,7 +1,7 @@
 """What serving pods report of their engine, kept in `status.engine`, and which pods lack the active table.
 
 Called by `status` (the block, the warnings), `figures` and `tuning` (pods behind the table). What follows from the
-block is decided in `found`.
+block is decided in `running_engine`.
 """
 
 from __future__ import annotations

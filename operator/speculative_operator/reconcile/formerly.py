@@ -1,5 +1,5 @@
 """What pods were made of, inferred from a Deployment without a record (`render.resolved`), as releases before 0.2 left
-it. Used by `desired` and `running`. The whole module goes one release after that record came.
+it. Used by `desired` and `choices`. The whole module goes one release after that record came.
 
 Whatever was not written down is found by rendering the possibilities until one is what runs, and the versions of models
 by the texts in the template that look like one.

@@ -60,13 +60,20 @@ def engine_as_made(engine: Engine, spec: DeploymentSpec, deployment: Mapping[str
     return without_live_tables(engine, "") if engine.knobs(spec).actuator is Actuator.LIVE else None
 
 
+def was_soft(spec: DeploymentSpec, status: Mapping[str, Any]) -> bool:
+    """True where `offPolicy: Live` had no effect so far, as the status tells; also where the status is lost."""
+    if spec.speculation.off_policy is not OffPolicy.LIVE:
+        return False
+    warned = any(text(one, "reason") == Reason.LIVE_OFF_UNUSED for one in mappings(status, "warnings"))
+    return warned or not mapping(status, "speculation")
+
+
 def engine_that_runs_on(
     engine: Engine, spec: DeploymentSpec, deployment: Mapping[str, Any] | None, status: Mapping[str, Any]
 ) -> Engine | None:
-    """The adapter that makes pods which run the speculator at K 0, where `offPolicy: Live` had no effect so far, as the
-    status tells, and pods were made so, but new ones would skip it. Else None."""
-    so_far = any(text(one, "reason") == Reason.LIVE_OFF_UNUSED for one in mappings(status, "warnings"))
-    if deployment is None or not so_far or spec.speculation.off_policy is not OffPolicy.LIVE:
+    """The adapter that makes pods which run the speculator at K 0, where pods were made so (`was_soft`) and new ones
+    would skip it. Else None."""
+    if deployment is None or not was_soft(spec, status):
         return None
 
     def soft(spec: DeploymentSpec) -> DeploymentSpec:

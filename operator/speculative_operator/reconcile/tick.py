@@ -59,6 +59,7 @@ from speculative_operator.reconcile.running_engine import (
     engine_as_found,
     engine_as_made,
     engine_that_runs_on,
+    was_soft,
     without_live_tables,
 )
 from speculative_operator.reconcile.status import make_status
@@ -207,7 +208,7 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *of_older: Notice) -> tuple[
     unused_cache = unused_cache_notices(choice.by_name, world)
     claims = () if pairing.frozen or unused_cache else claim(world, spec.engine.compile_cache)
     policy = _policy(turn, choice)
-    unused = (*unused_notices(choice.by_name, policy.knobs), *unused_cache)
+    unused = (*unused_notices(choice.by_name, policy.knobs, stay=bool(of_older)), *unused_cache)
     active = active_table(world, spec, policy, pairing.same)
     memory = restore_memory(world, turn.memory, policy, active, turn.now)
     own = _labels(spec, active, pairing.same)
@@ -269,7 +270,10 @@ def _former_knobs(turn: Turn, choice: PairedSpec, active: ActiveTable) -> Iterat
     another default release, and for pods without a speculator the one without live tables."""
     engine, of_pods = choice.by_name.engine, upgrade.release_of_pods(turn.world)
     if not engine.version_named and of_pods not in ("", engine.version):
-        yield turn.engine.knobs(replace(choice.by_name, engine=replace(engine, version=of_pods)))
+        knobs = turn.engine.knobs(replace(choice.by_name, engine=replace(engine, version=of_pods)))
+        yield knobs
+        if was_soft(choice.by_name, turn.world.status):
+            yield replace(knobs, rests=False)
     if active.hard_off:
         yield without_live_tables(turn.engine, "").knobs(choice.by_name)
 

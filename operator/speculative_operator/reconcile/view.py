@@ -1,4 +1,4 @@
-"""The findings of one reconcile, for the modules that report them: `conditions`, `tuning`, `figures`, `history`."""
+"""The findings of one reconcile, for the modules that report them: `conditions`, `tuning`, `figures`, `events`."""
 
 from __future__ import annotations
 

@@ -57,14 +57,17 @@ def test_ranks_that_share_each_layer_have_it_too() -> None:
     assert "warnings" not in status
 
 
-def test_pods_of_a_release_that_could_not_stay_until_the_user_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An upgrade of the operator replaces no pods."""
+@pytest.mark.parametrize("lost", [False, True])
+def test_pods_of_a_release_that_could_not_stay_until_the_user_asks(lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upgrade of the operator replaces no pods, also where the status is lost."""
     with monkeypatch.context() as before:
         for module in (vllm_plan, vllm_adapter):
             before.setattr(module, "rests", lambda *_: False)
         cluster = settled(spec=TENSOR_PARALLEL)
         assert reasons(cluster) == ["LiveOffUnused"]
     cluster.upgraded, made = True, cluster.templates
+    if lost:
+        cluster.status = {}
     for _ in range(3):
         cluster.tick()
         assert reasons(cluster) == ["LiveOffUnused", "UpgradeWaits"]
@@ -163,7 +166,6 @@ def test_a_head_on_the_v2_runner_is_told_the_variable_that_helps(
         replace(HEAD, accelerator=RANKS.accelerator, verifier=replace(SPEC.verifier, pipeline_parallel_size=2)),
         replace(HEAD, engine=EngineSettings(version="0.34.0")),
         replace(HEAD, engine=EngineSettings(version="0.30.0")),
-        replace(LIVE, speculator=Speculator(Method.MTP)),
     ],
 )
 def test_no_variable_is_named_where_none_helps(spec: DeploymentSpec) -> None:

@@ -110,7 +110,9 @@ def test_whatever_happens(weights: Weights, first: Any, steps: list[tuple[str, A
         walk.tick()
     cluster = walk.cluster
     cluster.catalogue = rows(WRONG, GOOD)
-    cluster.edit(paused=False, speculation=Speculation(), verifier=LEFT.verifier, weights=replace(weights, repin="end"))
+    cluster.edit(paused=False, speculation=Speculation(), verifier=LEFT.verifier)
+    walk.tick()  # a pick that was lost while paused is taken from the pods
+    cluster.edit(weights=replace(weights, repin="end"))
     for _ in range(12):
         cluster.now += 4000.0
         walk.tick()

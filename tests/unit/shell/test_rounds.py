@@ -18,7 +18,7 @@ from speculative_operator.shell.podseries import Addresses, Answer
 from speculative_operator.shell.rounds import Room, Round, Rounds, slot_of
 from speculative_operator.shell.telemetry import Telemetry
 
-SETTINGS = Settings(tick_seconds=2.0, prometheus_timeout_seconds=0.3, lease_retry_seconds=1.0)
+SETTINGS = Settings(tick_seconds=2.0, prometheus_timeout_seconds=1.0, lease_retry_seconds=1.0)
 
 
 class Source:
@@ -103,11 +103,10 @@ async def test_a_hanging_namespace_is_a_gap_and_does_not_hold_up_others(source: 
     arrived: list[str] = []
     rounds = rounds_of(source, arrived)
     rounds.start_due(0.0, each("slow", "quick"))
-    await asyncio.sleep(0.1)
-    assert arrived == ["quick"]
+    await eventually(lambda: arrived[:1] == ["quick"])
     rounds.start_due(2.0, each("slow"))
     assert source.asked.count("slow") == 1, "still asking: no second query on top"
-    await eventually(lambda: rounds.latest("slow") is not None, 2.0)
+    await eventually(lambda: rounds.latest("slow") is not None)
     found = rounds.latest("slow")
     assert found is not None
     assert found.gap is not None

@@ -69,9 +69,9 @@ def holds_drafts(spec: DeploymentSpec, planned: Plan) -> bool:
 
 def rests(spec: DeploymentSpec, planned: Plan) -> bool:
     """True when pods can skip the speculator at K = 0: the actuator is Live, 0 is one K, the row has live off, and
-    replicas have no ranks but tensor parallel ones."""
+    replicas have no ranks but tensor parallel ones of one node, since agreements between nodes never ran."""
     verifier = spec.verifier
-    others = verifier.pipeline_parallel_size * verifier.data_parallel_size
+    others = verifier.pipeline_parallel_size * verifier.data_parallel_size * spec.nodes
     if spec.speculator is None or others > 1 or planned.actuator is not Actuator.LIVE or 0 not in planned.ks:
         return False
     return planned.cell is not None and planned.cell.off is not None
