@@ -18,6 +18,7 @@ from tests.unit.weights.shelf import KIB, Shelf, content
 
 from speculative_operator.domain.jobs import decode, progress_of
 from speculative_operator.own_folder import FOLDER
+from speculative_operator.weights.cache import Cache
 from speculative_operator.weights.journal import parse
 
 MODEL = {
@@ -92,7 +93,15 @@ def test_ten_kills_cost_no_byte_of_a_complete_chunk(server: Server, tmp_path: Pa
 
 
 def test_three_at_once_download_once(server: Server, tmp_path: Path) -> None:
-    processes = [start(server.url, tmp_path, "--object", f"space/number-{index}") for index in range(3)]
+    place = Cache(tmp_path)
+    place.prepare()
+    with place.lock(KEY) as held:  # until all three have begun: none comes when the others are done
+        assert held
+        processes = [start(server.url, tmp_path, "--object", f"space/number-{index}") for index in range(3)]
+        ends = time.monotonic() + 60.0
+        while not place.uses(KEY).exists() or len(list(place.uses(KEY).iterdir())) < 3:
+            assert time.monotonic() < ends
+            time.sleep(0.05)
     results = [ended(process) for process in processes]
     assert [status for status, _, _ in results] == [0, 0, 0], results
     assert server.count == TOTAL
