@@ -132,7 +132,7 @@ class PodLab:
     def ready(self, name: str, seconds: float = 120.0) -> Json:
         return self.wait(name, is_ready, seconds)
 
-    def done(self, name: str, seconds: float = 120.0) -> Json:
+    def wait_for_end(self, name: str, seconds: float = 120.0) -> Json:
         """Wait for the end of a pod that ends by itself."""
         return self.wait(name, lambda pod: pod["status"].get("phase") in ("Succeeded", "Failed"), seconds)
 
@@ -154,7 +154,7 @@ class PodLab:
         """Run a shell script in a pod of its own to its end; its output."""
         extra = spec.pop("container", {})
         self.pod(name, shell(script, **extra), restartPolicy="Never", **spec)
-        pod = self.done(name)
+        pod = self.wait_for_end(name)
         output = self.log(name)
         assert pod["status"]["phase"] == "Succeeded", output
         return output

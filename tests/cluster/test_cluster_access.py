@@ -64,12 +64,12 @@ def test_pod_security_is_enforced_where_a_namespace_asks_for_it(cluster: Cluster
     cluster.kubectl("label", "namespace", "restricted", "pod-security.kubernetes.io/enforce=restricted")
     run = ("run", "loose", "--image=any", "-n", "restricted")
 
-    def said() -> str:
+    def refusal() -> str:
         refused = cluster.kubectl(*run, check=False)
         assert refused.returncode == 1
         return refused.stderr
 
-    until("refused for its security, once the namespace has an account", lambda: "violates PodSecurity" in said())
+    until("refused for its security, once the namespace has an account", lambda: "violates PodSecurity" in refusal())
 
 
 def test_controllers_make_pods_of_a_deployment(cluster: Cluster) -> None:
@@ -139,11 +139,11 @@ def test_prometheus_has_a_service_for_pods(cluster: Cluster) -> None:
 def test_audit_log_records_writes_with_their_user_and_no_content(cluster: Cluster) -> None:
     cluster.kubectl("create", "secret", "generic", "watched", "--from-literal=key=confidential")
 
-    def made() -> list[dict[str, Any]]:
+    def creations() -> list[dict[str, Any]]:
         found = (event for event in _audit(cluster) if event["verb"] == "create")
         return [event for event in found if event.get("objectRef", {}).get("name") == "watched"]
 
-    mine = until("the record of it", made)
+    mine = until("the record of it", creations)
     assert [event["responseStatus"]["code"] for event in mine] == [http.client.CREATED]
     assert mine[0]["user"]["groups"] == ["system:masters", "system:authenticated"]
     assert "confidential" not in cluster.audit_log.read_text()

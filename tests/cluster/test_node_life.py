@@ -44,14 +44,14 @@ def test_init_containers_run_in_order_before_the_others(lab: PodLab) -> None:
         volumes=[{"name": "shared", "emptyDir": {}}],
         restartPolicy="Never",
     )
-    pod = lab.done("p")
+    pod = lab.wait_for_end("p")
     assert lab.log("p") == "first\nsecond\nmain\n"
     assert container(pod, "two", "initContainerStatuses")["state"]["terminated"]["reason"] == "Completed"
 
 
 def test_failing_init_container_keeps_the_pod_from_starting(lab: PodLab) -> None:
     lab.pod("p", shell("echo never"), initContainers=[shell("exit 4", "bad")], restartPolicy="Never")
-    pod = lab.done("p")
+    pod = lab.wait_for_end("p")
     assert pod["status"]["phase"] == "Failed"
     assert container(pod, "bad", "initContainerStatuses")["state"]["terminated"]["exitCode"] == 4
     assert container(pod)["state"]["waiting"]["reason"] == "PodInitializing"
@@ -67,7 +67,7 @@ def test_sidecar_starts_before_and_ends_after_the_main_container(lab: PodLab) ->
     }
     main = shell("echo main >> /data/order", **shared)
     lab.pod("p", main, initContainers=[sidecar], volumes=[{"name": "shared", "emptyDir": {}}], restartPolicy="Never")
-    assert lab.done("p")["status"]["phase"] == "Succeeded"
+    assert lab.wait_for_end("p")["status"]["phase"] == "Succeeded"
     assert lab.log("p", "side") == "side\nmain\nside-end\n"
 
 
@@ -99,7 +99,7 @@ def test_unknown_image_says_which_images_there_are(lab: PodLab) -> None:
 
 def test_program_that_does_not_exist_is_a_start_error(lab: PodLab) -> None:
     lab.pod("p", {"name": "c", "image": "shell", "command": ["/no/such/program"]}, restartPolicy="Never")
-    ended = container(lab.done("p"))["state"]["terminated"]
+    ended = container(lab.wait_for_end("p"))["state"]["terminated"]
     assert (ended["reason"], ended["exitCode"]) == ("StartError", 128)
     assert "/no/such/program" in ended["message"]
 
@@ -203,5 +203,5 @@ def test_jobs_complete_and_fail(lab: PodLab) -> None:
 
 def test_deadline_of_a_pod(lab: PodLab) -> None:
     lab.pod("p", shell(FOREVER), activeDeadlineSeconds=1)
-    status = lab.done("p")["status"]
+    status = lab.wait_for_end("p")["status"]
     assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")

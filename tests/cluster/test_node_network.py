@@ -116,7 +116,7 @@ def test_large_and_half_closed_streams_arrive_whole(lab: PodLab) -> None:
         "got = b''\nwhile d := s.recv(65536): got += d\nprint(got[:7], len(got))"
     )
     lab.pod("client", python(client), restartPolicy="Never")
-    assert lab.done("client")["status"]["phase"] == "Succeeded"
+    assert lab.wait_for_end("client")["status"]["phase"] == "Succeeded"
     assert lab.log("client") == "b'3000000' 5000007\n"
 
 

@@ -88,7 +88,7 @@ def test_pod_waits_for_a_config_map_that_comes_later(lab: PodLab) -> None:
     lab.until(lambda: [e for e in lab.list("events") if 'configmap "late" not found' in e["message"]])
     lab.wait("p", lambda p: container(p).get("state", {}).get("waiting", {}).get("reason") == "ContainerCreating")
     lab.create("configmaps", "late", data={"a": "here"})
-    lab.done("p")
+    lab.wait_for_end("p")
     assert lab.log("p") == "here"
 
 

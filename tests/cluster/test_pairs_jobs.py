@@ -164,5 +164,5 @@ async def test_an_image_that_is_not_there_is_told_while_the_job_waits(jobs: JobL
 def test_a_message_of_the_longest_kind_arrives_whole(lab: PodLab) -> None:
     """Kubernetes cuts at 4096 bytes; a result as long as that must not lose its end."""
     lab.pod("p", shell("head -c 5000 /dev/zero | tr '\\0' x > /dev/termination-log"), restartPolicy="Never")
-    state = container(lab.done("p"))["state"]["terminated"]
+    state = container(lab.wait_for_end("p"))["state"]["terminated"]
     assert state["message"] == "x" * 4096

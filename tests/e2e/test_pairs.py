@@ -185,11 +185,11 @@ def test_without_the_hub_what_is_cached_serves_on_and_the_operator_may_restart(s
     stage.cluster.kubectl("scale", "-n", scene.OPERATOR_NAMESPACE, scene.OPERATOR, "--replicas=1")
     stage.cluster.kubectl("delete", "pod", before["metadata"]["name"], "-n", NAMESPACE)
 
-    def others() -> list[dict[str, Any]]:
+    def other_pods() -> list[dict[str, Any]]:
         return [pod for pod in stage.pods("steady") if pod["metadata"]["uid"] != before["metadata"]["uid"]]
 
-    until(lambda: [is_ready(pod) for pod in others()] == [True], LONG)
-    (after,) = others()
+    until(lambda: [is_ready(pod) for pod in other_pods()] == [True], LONG)
+    (after,) = other_pods()
     assert after["metadata"]["labels"][names.LABEL_PAIR] == before["metadata"]["labels"][names.LABEL_PAIR]
     assert not stage.items("jobs", f"{JOB}=fetch,{names.LABEL_DEPLOYMENT}=steady")
 
