@@ -19,6 +19,7 @@ LOCK = Path(__file__).with_name("requirements.lock")
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON_VARIABLE = "SPECULATIVE_VLLM_PYTHON"
 MODELS_VARIABLE = "SPECULATIVE_TINY_MODELS"
+DEVICE_VARIABLE = "SPECULATIVE_VLLM_DEVICE"
 MISSING = "the real engine is not installed: make vllm (six gigabytes, some minutes)"
 COMPLETE = "complete.json"
 """Written last into an environment; without it the environment is half an environment."""
@@ -46,6 +47,11 @@ def python() -> Path | None:
         return Path(given) if Path(given).exists() else None
     place = environment()
     return place / "bin" / "python" if (place / COMPLETE).exists() else None
+
+
+def on_accelerator() -> bool:
+    """Whether SPECULATIVE_VLLM_DEVICE says that the engine of SPECULATIVE_VLLM_PYTHON is a build for CUDA (`cuda`)."""
+    return os.environ.get(DEVICE_VARIABLE, "cpu") == "cuda"
 
 
 def models() -> Path:

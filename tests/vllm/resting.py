@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 
 from payloadbench.server import PAYLOAD, Server, free_port, write_table
+from realengine import paths
 from realengine.load import GREEDY, Answer, Client
 
 BOOT = ((1, 13, 3), (14, 14, 2), (15, 15, 1), (16, 16, 0))
@@ -124,8 +125,10 @@ def engine(
     models: Path,
     scheduler: str = "sync",
     fault: str = "",
+    *,
     flags: Sequence[str] = (),
     off: bool = True,
+    variables: Mapping[str, str] | None = None,
 ) -> Iterator[Engine]:
     """`models`: a folder with the speculator, or with the verifier whose own layers draft (`mtp`)."""
     table, port = home / "table.json", free_port()
@@ -133,10 +136,10 @@ def engine(
     home.mkdir(exist_ok=True)
     write_table(table, 1, [[1, 16, 3]])
     before = [str(BESIDE / "asynchronous")] if scheduler == "async" else [str(BESIDE / "faulty")] if fault else []
-    variables = {
+    environment = {
         "PYTHONPATH": ":".join([*before, str(PAYLOAD)]), "SPECULATIVE_TABLE_FILE": str(table), **latch,
         "SPECULATIVE_TELEMETRY_PORT": str(port), "SPECULATIVE_TELEMETRY_HOST": "127.0.0.1", "SPECULATIVE_FAULT": fault,
-        "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_SERVER_DEV_MODE": "1", **(variables or {}),
     }  # fmt: skip
     config: dict[str, object] = {
         "method": method, "num_speculative_tokens": 3, "num_speculative_tokens_per_batch_size": list(map(list, BOOT)),
@@ -145,7 +148,9 @@ def engine(
         config["model"] = str(models / {"draft_model": "draft"}.get(method, method))
     ours = ["--speculative-config", json.dumps(config), "--scheduler-cls", "speculative_scheduler.scheduler"]
     ours += ["--worker-extension-cls", "speculative_worker.Extension", *flags]
-    with Server(python, home, ours, variables, models / method if method == "mtp" else None) as server:
+    if paths.on_accelerator() and scheduler == "sync" and fault != "to_send":
+        ours += ["--no-async-scheduling"]
+    with Server(python, home, ours, environment, models / method if method == "mtp" else None) as server:
         yield Engine(server, table, port)
 
 
@@ -158,9 +163,9 @@ def texts(answers: Iterable[Answer]) -> dict[tuple[str, int], set[str]]:
 
 
 @contextmanager
-def plain(python: Path, home: Path) -> Iterator[str]:
+def plain(python: Path, home: Path, variables: Mapping[str, str] | None = None) -> Iterator[str]:
     """Address of an engine without a drafter."""
-    with Server(python, home, [], {}) as server:
+    with Server(python, home, [], variables or {}) as server:
         yield server.url
 
 

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 FAULT, _, RANK = os.environ.get("SPECULATIVE_FAULT", "").partition("@")
-if FAULT == "to_send":
+if FAULT == "to_send" and os.environ.get("VLLM_TARGET_DEVICE") == "cpu":
     runpy.run_path(str(Path(__file__).parents[1] / "asynchronous" / "sitecustomize.py"))
 
 

@@ -1,0 +1,121 @@
+"""`speculative tune` beside one engine: its scrapes go in, its tables come out, while the load climbs and falls.
+
+Called by `accelerator`. Between engine and tuner there is what an operator has there too: the text of both ports, and a
+file. Everything is counted by the engine's own counters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from payloadbench.load import WORDS
+from realengine import counters, paths
+from realengine.load import Client, Load
+
+BETWEEN = 3.6
+"""Seconds between scrapes: the tuner makes a window of 3.5 or more."""
+TOKENS = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One load, and what was generated in the last part of it."""
+
+    width: int
+    tokens_per_second: float
+    acceptance_length: float
+    table: Any = None
+    message: str = ""
+
+
+class Tuner:
+    """`speculative tune` as a process."""
+
+    def __init__(self, spec: dict[str, Any], table: Path, version: int) -> None:
+        self._table, self._version = table, version
+        self.said: dict[str, Any] = {}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "speculative_operator.cli.main", "tune"], stdin=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(paths.ROOT / "operator")},
+        )  # fmt: skip
+        self._send({"spec": spec, "facts": {}})
+
+    def _send(self, line: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(line) + "\n")
+        self._process.stdin.flush()
+
+    def decide(self, text: str) -> None:
+        """One scrape in, one decision out, and the table file as it says."""
+        self._send({"time": time.time(), "pods": {"engine": text}})
+        assert self._process.stdout is not None
+        said = json.loads(self._process.stdout.readline())
+        if "error" in said:
+            raise RuntimeError(said["error"])
+        if (said["table"], said["tries"]) != (self.said.get("table"), self.said.get("tries")):
+            self._version += 1
+            new = self._table.with_suffix(".new")
+            tried = {"try": said["tries"]} if said["tries"] else {}
+            new.write_text(json.dumps({"version": self._version, "rows": said["table"], **tried}))
+            new.rename(self._table)
+        self.said = said
+
+    def end(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(10)
+        self._process.kill()
+
+
+async def text(session: aiohttp.ClientSession, ports: Sequence[int]) -> str:
+    """What the engine and the plug-in beside it expose."""
+    found = []
+    for port in ports:
+        async with session.get(f"http://127.0.0.1:{port}/metrics") as answer:
+            found.append(await answer.text())
+    return "\n".join(found)
+
+
+async def climb(
+    ports: Sequence[int], widths: Sequence[int], seconds: float, counted: float, tuner: Tuner | None = None
+) -> list[Phase]:
+    """One load after another on one engine, `seconds` each, of which the last `counted` count."""
+    client = Client(f"http://127.0.0.1:{ports[0]}", "tiny")
+    load = Load(client, [f"# {number}\n{' '.join(WORDS[:12])}" for number in range(64)], TOKENS)
+    phases = []
+    async with aiohttp.ClientSession() as session:
+        for width in widths:
+            await load.set_width(width)
+            before, since, ends = None, 0.0, time.monotonic() + seconds
+            while (now := time.monotonic()) < ends:
+                if before is None and now >= ends - counted:
+                    before, since = counters.read(await text(session, ports[:1])), time.monotonic()
+                if tuner is not None:
+                    tuner.decide(await text(session, ports))
+                    said = tuner.said
+                    print(width, *(said[key] for key in ("state", "table", "tries", "message")), file=sys.stderr)
+                due = ends - counted if before is None else ends
+                await asyncio.sleep(min(BETWEEN, max(0.0, due - time.monotonic())))
+            assert before is not None
+            seen, lasted = counters.read(await text(session, ports[:1])).since(before), time.monotonic() - since
+            length = 1.0 + seen.accepted / seen.drafts if seen.drafts else 1.0
+            table, message = (tuner.said["table"], tuner.said["message"]) if tuner else (None, "")
+            phases.append(Phase(width, round(seen.generated / lasted, 1), round(length, 3), table, message))
+        await load.stop()
+    if client.failed:
+        raise RuntimeError(f"{len(client.failed)} requests failed, such as {client.failed[0].error}")
+    return phases
