@@ -25,8 +25,7 @@ from speculative_operator.reconcile.deciding import policy_of
 from speculative_operator.reconcile.pinning import unpinned
 from speculative_operator.reconcile.running_engine import engine_as_made
 from speculative_operator.reconcile.verdicts import tuner_facts
-from speculative_operator.render.hashing import digest, manifest_hash
-from speculative_operator.render.labels import pair_hash
+from speculative_operator.render.metadata import digest, manifest_hash, pair_hash
 
 SOURCE = HERE / "made-of.yaml"
 PINNED: dict[str, Any] = yaml.safe_load(SOURCE.read_text())

@@ -23,7 +23,7 @@ from speculative_operator.domain.actions import Action
 from speculative_operator.reconcile import formerly
 from speculative_operator.reconcile.room import Room
 from speculative_operator.render import resolved
-from speculative_operator.render.hashing import digest
+from speculative_operator.render.metadata import digest
 
 PATHS = sorted((STORED / "0.1.0").glob("*.json"))
 DEPLOYMENT = ("Deployment", "demo")

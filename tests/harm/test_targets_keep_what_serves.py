@@ -20,7 +20,7 @@ from speculative_operator.domain.platform import InferenceServiceSettings
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Target
 from speculative_operator.render import Capabilities
-from speculative_operator.render.errors import RenderError
+from speculative_operator.render.environment import RenderError
 
 BOTH = Capabilities(inference_service=True, llm_inference_service=True)
 

@@ -22,7 +22,7 @@ from speculative_operator.reconcile import tables
 from speculative_operator.reconcile.caps import per_request
 from speculative_operator.reconcile.pods import read_pods
 from speculative_operator.reconcile.world import World
-from speculative_operator.render.labels import pair_hash
+from speculative_operator.render.metadata import pair_hash
 from speculative_operator.render.values import table_digest
 from speculative_operator.tuner import initial_table
 from speculative_operator.tuner.allowed import fit, fit_trials

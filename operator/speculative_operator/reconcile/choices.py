@@ -30,7 +30,7 @@ from speculative_operator.reconcile.records import Failure, Record, blank, read,
 from speculative_operator.reconcile.stages import Stages
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import resolved
-from speculative_operator.render.labels import pair_hash
+from speculative_operator.render.metadata import pair_hash
 from speculative_operator.render.resolved import Model
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.reconcile.formats import quantity
-from speculative_operator.render.keyed import is_keyed, key_of
+from speculative_operator.render.merge import is_keyed, key_of
 
 _IDENTITY = frozenset({"name", "namespace"})
 _QUANTITIES = frozenset({"limits", "requests"})

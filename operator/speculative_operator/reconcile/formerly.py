@@ -24,7 +24,7 @@ from speculative_operator.reconcile.drift import first_difference, first_surplus
 from speculative_operator.reconcile.pinning import FOLDER, VERSION_FOLDER, in_pods, untagged
 from speculative_operator.reconcile.rendering import ResolvedInput, find_deployment, with_budget, with_helper, with_size
 from speculative_operator.reconcile.world import World
-from speculative_operator.render.hashing import manifest_hash
+from speculative_operator.render.metadata import manifest_hash
 from speculative_operator.render.resolved import Model, helper_of
 
 _COMMIT = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")

@@ -22,8 +22,8 @@ from speculative_operator.domain.spec import Cache, DeploymentSpec, EngineType, 
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.records import SIDES, Failure, Wanted
 from speculative_operator.reconcile.world import World
-from speculative_operator.render.hashing import canonical, digest
 from speculative_operator.render.jobs import CACHE, JobInput, cache_claim, job, job_name, of_engine, user
+from speculative_operator.render.metadata import canonical, digest
 
 KIND = "Job"
 OVERDUE_SECONDS = 600.0

@@ -32,7 +32,6 @@ from speculative_operator.render.inference_service import (
     RUNTIME,
     SERVICE,
 )
-from speculative_operator.render.kserve import unescape
 from speculative_operator.render.llm_inference_service import (
     ALL_AT_ONCE,
     EXPOSED,
@@ -45,6 +44,7 @@ from speculative_operator.render.llm_inference_service import (
 from speculative_operator.render.llm_inference_service import (
     CONTAINER as LLM_CONTAINER,
 )
+from speculative_operator.render.target import unescape
 
 Body = Mapping[str, Any]
 Objects = Mapping[tuple[str, str], Body]

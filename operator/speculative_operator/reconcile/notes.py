@@ -19,7 +19,7 @@ from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.reconcile.records import PAIRS, pin_keys, unpack
 from speculative_operator.reconcile.world import Outcome, World
 from speculative_operator.render import notes_config
-from speculative_operator.render.hashing import canonical, digest
+from speculative_operator.render.metadata import canonical, digest
 
 NOTES_SECONDS = 300.0
 """Seconds between two writes of nothing but what the tuner has learned: it learns that again within minutes."""

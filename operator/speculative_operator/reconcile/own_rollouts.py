@@ -28,7 +28,7 @@ from speculative_operator.reconcile.pods import Rollout
 from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.tables import table_of
 from speculative_operator.reconcile.world import World
-from speculative_operator.render.hashing import digest
+from speculative_operator.render.metadata import digest
 from speculative_operator.tuner import Memory
 from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.speed import ENOUGH, Speed

@@ -57,7 +57,7 @@ from speculative_operator.reconcile.records import (
 from speculative_operator.reconcile.stages import Stage, Stages
 from speculative_operator.reconcile.verdicts import Judged
 from speculative_operator.reconcile.world import World
-from speculative_operator.render.labels import pair_hash
+from speculative_operator.render.metadata import pair_hash
 
 RECHECK_SECONDS = 6 * 3600.0
 """Least seconds between two looks whether a branch or a tag has moved; up to a quarter more, so that not all objects

@@ -43,7 +43,7 @@ from speculative_operator.reconcile.records import Known
 from speculative_operator.reconcile.stages import Stage
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import RenderError
-from speculative_operator.render.labels import pair_hash
+from speculative_operator.render.metadata import pair_hash
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from speculative_operator.domain.reading import at, mapping, mappings, seconds_o
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import formats
-from speculative_operator.render.hashing import digest
+from speculative_operator.render.metadata import digest
 from speculative_operator.render.podspec import STARTUP_PERIOD_SECONDS
 
 MARGIN = 3.0

@@ -21,7 +21,7 @@ from speculative_operator.reconcile.picked import PickView
 from speculative_operator.reconcile.records import source_text
 from speculative_operator.reconcile.tuning import tuning_conditions
 from speculative_operator.reconcile.view import View
-from speculative_operator.render.labels import pair_hash
+from speculative_operator.render.metadata import pair_hash
 from speculative_operator.render.targets import target_of
 from speculative_operator.tuner import Memory
 

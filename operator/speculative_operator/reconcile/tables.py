@@ -21,7 +21,7 @@ from speculative_operator.domain.table import KTable, TableError, Trial
 from speculative_operator.reconcile.pods import Pod, configs_of
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import table_config
-from speculative_operator.render.labels import pair_hash
+from speculative_operator.render.metadata import pair_hash
 from speculative_operator.render.podspec import PAYLOAD_VOLUME, TABLE_VOLUME, table_name
 
 MAX_BATCH = 65_536

@@ -78,7 +78,7 @@ from speculative_operator.reconcile.verdicts import tuner_facts
 from speculative_operator.reconcile.view import View
 from speculative_operator.reconcile.world import Event, Outcome, World
 from speculative_operator.render import RenderError
-from speculative_operator.render.labels import pair_hash
+from speculative_operator.render.metadata import pair_hash
 from speculative_operator.render.podspec import TABLE_VOLUME
 from speculative_operator.tuner import Memory
 from speculative_operator.tuner.quorum import Sight, sight

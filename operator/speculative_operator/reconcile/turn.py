@@ -36,7 +36,7 @@ from speculative_operator.reconcile.tables import label_of
 from speculative_operator.reconcile.view import PairView, View
 from speculative_operator.reconcile.world import Event, Outcome, World
 from speculative_operator.render import RenderError
-from speculative_operator.render.labels import pair_hash
+from speculative_operator.render.metadata import pair_hash
 from speculative_operator.tuner import Memory
 
 

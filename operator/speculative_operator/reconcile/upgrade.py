@@ -28,8 +28,7 @@ from speculative_operator.reconcile.pinning import PairedSpec
 from speculative_operator.reconcile.plan import Plan, replaces
 from speculative_operator.reconcile.pods import Rollout, configs_of
 from speculative_operator.reconcile.world import World
-from speculative_operator.render.hashing import digest
-from speculative_operator.render.labels import pair_hash
+from speculative_operator.render.metadata import digest, pair_hash
 
 FORMER_NAMES: Mapping[str, str] = {}
 """Path of a field that was renamed -> the name that it had before. The hash keeps that name, for pods that run bear it;

@@ -3,7 +3,7 @@
 Pure: the same input always gives the same manifests. Called by `reconcile`; nothing downstream of here sees text.
 """
 
-from speculative_operator.render.errors import RenderError
+from speculative_operator.render.environment import RenderError
 from speculative_operator.render.inputs import Capabilities, RenderInput
 from speculative_operator.render.manifests import http_route, notes_config, render, table_config
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import Cache
-from speculative_operator.render import labels
+from speculative_operator.render import metadata
 from speculative_operator.render.environment import plain
-from speculative_operator.render.hashing import digest
 from speculative_operator.render.inputs import RenderInput
+from speculative_operator.render.metadata import digest
 
 VOLUME = "compiled"
 USER = 65532
@@ -36,7 +36,7 @@ def key(inp: RenderInput) -> str:
     files, variables, accelerators, and what the user lays over the template. The kind of node is added in the pod."""
     container, wanted = inp.container, inp.spec.accelerator
     parts = [
-        labels.pair_hash(inp.spec),
+        metadata.pair_hash(inp.spec),
         [inp.spec.engine.type.value, inp.spec.engine.version, container.image],
         [list(container.command), list(container.args), dict(container.files)],
         [dict(one) for one in container.env if one.get("name") not in _OWN],

@@ -1,7 +1,8 @@
 """The jinja2 environment of all templates: every interpolated value comes out as JSON, which is valid YAML.
 
-So no value can break out of its scalar, whatever a user wrote. Called by `manifests`; the templates hold `for` and `if`
-and nothing else. An expression is always a whole scalar, map or list: strings are built before, never in a template.
+So no value can break out of its scalar, whatever a user wrote. Called by `manifests`, `jobs` and the targets; the
+templates hold `for` and `if` and nothing else. An expression is always a whole scalar, map or list: strings are built
+before, never in a template.
 """
 
 from __future__ import annotations
@@ -15,12 +16,17 @@ from typing import Any
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template, TemplateError, Undefined
 
-from speculative_operator.render.errors import RenderError
-
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml where PyYAML was built with it: about ten times faster, same result."""
 _ESCAPE = re.compile(r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|.)")
 """One JSON escape; a pair of surrogates counts as one, and an escaped backslash is consumed whole."""
+
+
+class RenderError(ValueError):
+    """A value that cannot become a manifest. The message names the field, the value and the remedy.
+
+    The one error that rendering raises; `reconcile` turns it into the condition reason RenderInvalid.
+    """
 
 
 def encode(value: Any) -> str:

@@ -13,9 +13,9 @@ from speculative_operator.domain import names
 from speculative_operator.domain.jobs import Exit, Purpose
 from speculative_operator.domain.spec import Cache, DeploymentSpec
 from speculative_operator.engines.shared.container import TOKEN_KEY, authorities, reach
-from speculative_operator.render import labels, podspec
+from speculative_operator.render import metadata, podspec
 from speculative_operator.render.environment import render_manifest
-from speculative_operator.render.hashing import with_hash
+from speculative_operator.render.metadata import with_hash
 
 COMMAND = "speculative-weights"
 CLAIMS = "/claims"
@@ -94,9 +94,9 @@ def job(inp: JobInput) -> dict[str, Any]:
     values = {
         "name": name,
         "namespace": spec.namespace,
-        "labels": {**labels.common(spec), **purpose},
+        "labels": {**metadata.common(spec), **purpose},
         "annotations": {names.ANNOTATION_WANTED: inp.wanted},
-        "owner": labels.owner(spec),
+        "owner": metadata.owner(spec),
         "pod_labels": {names.LABEL_MANAGED_BY: names.OPERATOR, **purpose},
         "tries": size.tries,
         "final_exits": [Exit.MISUSED.value, Exit.FINAL.value],

@@ -19,10 +19,9 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.render.environment import render_manifest
-from speculative_operator.render.errors import RenderError
-from speculative_operator.render.kserve import KServeTarget, escape, resources
+from speculative_operator.render.environment import RenderError, render_manifest
 from speculative_operator.render.podspec import engine_of
+from speculative_operator.render.target import KServeTarget, escape, resources
 
 Manifest = dict[str, Any]
 KIND = "LLMInferenceService"

@@ -10,11 +10,10 @@ from speculative_operator.domain.platform import Route
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.render import podspec, resolved, values
-from speculative_operator.render.environment import plain, render_manifest
-from speculative_operator.render.errors import RenderError
-from speculative_operator.render.hashing import digest, with_hash
+from speculative_operator.render.environment import RenderError, plain, render_manifest
 from speculative_operator.render.inputs import RenderInput
 from speculative_operator.render.merge import merge
+from speculative_operator.render.metadata import digest, with_hash
 from speculative_operator.render.targets import target_of
 
 Manifest = dict[str, Any]

@@ -1,8 +1,9 @@
-"""Lays `spec.template` over the rendered pod template, the way a strategic merge patch does. Called by `manifests`.
+"""Lays `spec.template` over the rendered pod template, the way a strategic merge patch does. Called by `manifests`, and
+by `reconcile` to see which privileges a template asks for.
 
-Maps merge key by key; lists that are maps in disguise merge by their keys (see `keyed`); other lists and scalars are
-replaced; null removes. `$patch: delete` removes a map or an item, `$patch: replace` takes it as it stands, and as an
-item of a keyed list replaces the whole list.
+Maps merge key by key; lists that are maps in disguise merge by the API's own list-map keys, by which `reconcile` finds
+drift as well; other lists and scalars are replaced; null removes. `$patch: delete` removes a map or an item, `$patch:
+replace` takes it as it stands, and as an item of a keyed list replaces the whole list.
 """
 
 from __future__ import annotations
@@ -10,12 +11,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from speculative_operator.render.errors import RenderError
-from speculative_operator.render.keyed import is_keyed, key_field, key_of
+from speculative_operator.render.environment import RenderError
 
 DIRECTIVE = "$patch"
 MAX_DEPTH = 64
 """Nesting beyond which a value is refused: no pod template comes near it."""
+KEYS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "containers": (("name",),),
+    "initContainers": (("name",),),
+    "ephemeralContainers": (("name",),),
+    "volumes": (("name",),),
+    "env": (("name",),),
+    "volumeMounts": (("mountPath",),),
+    "volumeDevices": (("devicePath",),),
+    "ports": (("containerPort", "protocol"), ("port", "protocol")),
+    "imagePullSecrets": (("name",),),
+    "hostAliases": (("ip",),),
+    "topologySpreadConstraints": (("topologyKey", "whenUnsatisfiable"),),
+    "resourceClaims": (("name",),),
+    "claims": (("name",),),
+    "schedulingGates": (("name",),),
+    "readinessGates": (("conditionType",),),
+    "ownerReferences": (("uid",),),
+}
+"""Name of the list -> the keys its items may be told apart by; the first field of each is required."""
+_DEFAULTS = {"protocol": "TCP", "whenUnsatisfiable": "DoNotSchedule"}
 
 
 def merge(base: Any, patch: Any, path: str = "", depth: int = 0, field: str = "") -> Any:
@@ -73,3 +93,23 @@ def _directive(patch: Mapping[str, Any], path: str) -> str:
     if found not in ("merge", "replace", "delete"):
         raise RenderError(f"{path}.{DIRECTIVE} is {found!r}; use merge, replace or delete")
     return str(found)
+
+
+def is_keyed(field: str) -> bool:
+    """True when the items of the list `field` are told apart by a key instead of by their place."""
+    return field in KEYS
+
+
+def key_of(field: str, item: Any) -> tuple[Any, ...] | None:
+    """Key of one item of the list `field`; None when it lacks the required field."""
+    if not isinstance(item, Mapping):
+        return None
+    for fields in KEYS.get(field, ()):
+        if isinstance(item.get(fields[0]), str | int):
+            return tuple(str(item.get(name, _DEFAULTS.get(name))) for name in fields)
+    return None
+
+
+def key_field(field: str) -> str:
+    """The field without which an item of the list `field` cannot be told apart, for messages."""
+    return KEYS[field][0][0]

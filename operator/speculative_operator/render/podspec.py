@@ -10,9 +10,8 @@ from speculative_operator.domain import names
 from speculative_operator.domain.reading import mappings
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.images import accelerators_of_pod
-from speculative_operator.render.hashing import digest
 from speculative_operator.render.inputs import RenderInput
-from speculative_operator.render.labels import pair_hash
+from speculative_operator.render.metadata import digest, pair_hash
 
 PRE_STOP_SECONDS = 10
 """A pod leaves the endpoints while it still serves: the time proxies need to hear of it, even on busy nodes."""

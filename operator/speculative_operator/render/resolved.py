@@ -14,8 +14,8 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.reading import mapping, mappings, parse_json, text
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
-from speculative_operator.render.hashing import canonical, digest
 from speculative_operator.render.inputs import RenderInput
+from speculative_operator.render.metadata import canonical, digest
 
 _FORMAT = 1
 _HELPERS = (names.JOB_CONTAINER, names.COMPILED_SEED)

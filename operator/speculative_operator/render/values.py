@@ -11,10 +11,10 @@ from speculative_operator.domain.platform import Route
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import BLOCK_STEPS, KTable, Trial
 from speculative_operator.engines.images import mirror_of
-from speculative_operator.render import compiling, labels, podspec, requests
+from speculative_operator.render import compiling, metadata, podspec, requests
 from speculative_operator.render.bringing import bringing, join_volumes
-from speculative_operator.render.hashing import digest
 from speculative_operator.render.inputs import RenderInput
+from speculative_operator.render.metadata import digest
 from speculative_operator.render.targets import target_of
 
 
@@ -23,9 +23,9 @@ def common(spec: DeploymentSpec, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "namespace": spec.namespace,
-        "labels": labels.common(spec),
+        "labels": metadata.common(spec),
         "selector": names.selector(spec.name),
-        "owner": labels.owner(spec),
+        "owner": metadata.owner(spec),
         "port_name": names.SERVING_PORT_NAME,
         "port": spec.port,
     }
@@ -95,7 +95,7 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
         "progress_deadline": container.startup_seconds
         + podspec.PROGRESS_MARGIN_SECONDS
         + (brought.seconds if brought is not None else 0),
-        "pod_labels": {**labels.of_pods(spec), **target_of(spec).labels(spec)},
+        "pod_labels": {**metadata.of_pods(spec), **target_of(spec).labels(spec)},
         "port_text": str(spec.port),
         "metrics_path": container.metrics_path,
         "encrypted": spec.inference_service.tls,

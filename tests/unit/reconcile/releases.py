@@ -14,7 +14,7 @@ from speculative_operator.reconcile import rendering
 from speculative_operator.reconcile.rendering import render_again
 from speculative_operator.reconcile.tables import TRYING_FILE
 from speculative_operator.render import resolved
-from speculative_operator.render.hashing import digest, with_hash
+from speculative_operator.render.metadata import digest, with_hash
 
 
 def install(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:

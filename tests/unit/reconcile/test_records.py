@@ -29,7 +29,7 @@ from speculative_operator.reconcile.records import (
     unpack,
     wanted_of,
 )
-from speculative_operator.render.labels import pair_hash
+from speculative_operator.render.metadata import pair_hash
 
 FACTS = Paired().facts(VERIFIER), Paired().facts(EAGLE)
 KNOWN = Known(*FACTS)

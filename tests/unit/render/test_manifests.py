@@ -24,8 +24,7 @@ from speculative_operator.domain.spec import (
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import EngineContainer, ImageMount, PvcMount
 from speculative_operator.render import Capabilities, RenderError, RenderInput, render, table_config
-from speculative_operator.render.hashing import manifest_hash
-from speculative_operator.render.labels import label_value, pair_hash
+from speculative_operator.render.metadata import label_value, manifest_hash, pair_hash
 from speculative_operator.render.podspec import payload_name, table_name
 
 SPEC = DeploymentSpec(

@@ -1,13 +1,17 @@
-"""Labels, owner and pair of an object's children. Used by `values` and by `reconcile` for status."""
+"""Metadata of an object's children: labels, owner, pair, and one hash per manifest, so that an unchanged child costs no
+call. Used by the whole of `render`, and by `reconcile`, which compares hashes and writes the pair into status.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource
-from speculative_operator.render.hashing import digest
 
 COMPONENT = "inference"
 
@@ -65,6 +69,31 @@ def label_value(text: str) -> str:
     Versions such as `0.11.0+rhai5` are common and illegal as they stand.
     """
     return re.sub(r"[^A-Za-z0-9._-]", "-", text)[:63].strip("-_.")
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def digest(value: Any, digits: int = 64) -> str:
+    """The first `digits` hexadecimal digits of the sha256 of the canonical JSON of `value`."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:digits]
+
+
+def manifest_hash(manifest: Mapping[str, Any]) -> str:
+    """sha256, in hexadecimal, of the canonical JSON of `manifest` without its own hash annotation."""
+    metadata = manifest["metadata"]
+    annotations = {key: value for key, value in metadata.get("annotations", {}).items() if key != names.ANNOTATION_HASH}
+    bare = {**manifest, "metadata": {**metadata, "annotations": annotations}}
+    return digest(bare)
+
+
+def with_hash(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """`manifest` with its hash annotation."""
+    metadata = manifest["metadata"]
+    annotations = {**metadata.get("annotations", {}), names.ANNOTATION_HASH: manifest_hash(manifest)}
+    return {**manifest, "metadata": {**metadata, "annotations": annotations}}
 
 
 def _pin(source: ModelSource | None) -> str:
