@@ -17,10 +17,9 @@ from speculative_operator import __version__, settings
 from speculative_operator.reconcile.tick import tick
 from speculative_operator.settings import Settings, SettingsError
 from speculative_operator.shell import logs
-from speculative_operator.shell.budget import Budget
-from speculative_operator.shell.cache import Cache, Key
+from speculative_operator.shell.bodies import Key
+from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.catalogue import CatalogueFile
-from speculative_operator.shell.http import Endpoints
 from speculative_operator.shell.informer import Informer
 from speculative_operator.shell.jobs import Jobs
 from speculative_operator.shell.kube import Kube
@@ -29,13 +28,14 @@ from speculative_operator.shell.login import LoginError, own_namespace
 from speculative_operator.shell.operator import Operator
 from speculative_operator.shell.prometheus import Prometheus
 from speculative_operator.shell.queue import Queue
-from speculative_operator.shell.reconciler import Reconciler, Sources, Tick
-from speculative_operator.shell.report import Reporter
+from speculative_operator.shell.reconciler import Reconciler, Tick
+from speculative_operator.shell.report import Budget, Reporter
 from speculative_operator.shell.resync import Resync
 from speculative_operator.shell.room import Room
 from speculative_operator.shell.rounds import Rounds
 from speculative_operator.shell.scraper import Scraper, WithPods
-from speculative_operator.shell.telemetry import Telemetry
+from speculative_operator.shell.sources import Sources
+from speculative_operator.shell.telemetry import Endpoints, Telemetry
 from speculative_operator.shell.turns import Turns
 from speculative_operator.shell.writes import Writer
 

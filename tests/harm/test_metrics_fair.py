@@ -16,7 +16,7 @@ from speculative_operator.domain.observation import Gap, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.settings import Settings
 from speculative_operator.shell import prometheus
-from speculative_operator.shell.cache import Key
+from speculative_operator.shell.bodies import Key
 from speculative_operator.shell.podseries import Addresses, Answer
 from speculative_operator.shell.prometheus import Prometheus
 from speculative_operator.shell.rounds import MOST_THREADS, SLOW_THREADS, Rounds

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import aiohttp
 
-from speculative_operator.shell.http import METRICS_SECONDS, Endpoints
-from speculative_operator.shell.telemetry import Telemetry
+from speculative_operator.shell.telemetry import METRICS_SECONDS, Endpoints, Telemetry
 
 
 class Counting(Telemetry):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from speculative_operator.settings import Settings
-from speculative_operator.shell.deadline import deadline, stop_clock
+from speculative_operator.shell.gate import deadline, stop_clock
 from speculative_operator.shell.operator import Operator
 from speculative_operator.shell.queue import Queue
 

@@ -14,7 +14,7 @@ from tests.unit.shell.scene import owner
 from tests.unit.shell.test_operator import running
 
 from speculative_operator.api.convert import SpecError, to_domain
-from speculative_operator.shell import nesting
+from speculative_operator.shell.errors import DEEPEST, parse
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.resources import OWNER
 
@@ -66,7 +66,7 @@ async def test_a_poisonous_object_costs_nobody_else_anything(
 
 @pytest.mark.parametrize("levels", LEVELS)
 def test_what_nests_too_deep_is_refused_by_name(levels: int) -> None:
-    nested = nesting.parse(json.dumps(poison()).replace(f'"{DEEP}"', '{"a":' * levels + "1" + "}" * levels).encode())
+    nested = parse(json.dumps(poison()).replace(f'"{DEEP}"', '{"a":' * levels + "1" + "}" * levels).encode())
     if levels <= 60:
         to_domain(nested)
         return
@@ -87,18 +87,18 @@ def test_cutting_what_nests_too_deep_changes_nothing_else(value: Any, opener: st
     closer = "}" if "{" in opener else "]"
     text = json.dumps({"before": value, "deep": "D", "after": value})
     data = text.replace('"D"', opener * levels + "1" + closer * levels).encode()
-    found = nesting.parse(data)
+    found = parse(data)
     assert found["before"] == value == found["after"]
     inner, depth = found["deep"], 0
     while isinstance(inner, dict | list):
         inner, depth = (inner["a"] if isinstance(inner, dict) else inner[0]), depth + 1
-    assert depth == min(levels, nesting.DEEPEST - 1)
-    assert inner == (1 if levels < nesting.DEEPEST else None)
+    assert depth == min(levels, DEEPEST - 1)
+    assert inner == (1 if levels < DEEPEST else None)
 
 
 @given(st.binary(max_size=200))
 def test_what_is_not_json_is_never_worse_than_not_json(data: bytes) -> None:
     try:
-        nesting.parse(b"[" * 200 + data)
+        parse(b"[" * 200 + data)
     except ValueError:
         return

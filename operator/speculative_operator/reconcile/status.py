@@ -26,7 +26,7 @@ from speculative_operator.render.targets import target_of
 from speculative_operator.tuner import Memory
 
 FIGURES_SECONDS = 30.0
-"""Least seconds between two writes of figures; more in a large fleet (`shell.budget`)."""
+"""Least seconds between two writes of figures; more in a large fleet (`shell.report`)."""
 FIGURES_SHARE = 0.05
 """Figures are written only when one of them moved by more than this share."""
 WARNINGS_KEPT = 16

@@ -7,34 +7,40 @@ Pods of Jobs are kept apart from serving pods: nothing that counts, pokes or obs
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.jobs import Purpose
-from speculative_operator.domain.reading import seconds_of
 from speculative_operator.domain.spec import Target
+from speculative_operator.reconcile.choices import folders
 from speculative_operator.reconcile.records import keys
-from speculative_operator.shell.generation import of_same_spec
-from speculative_operator.shell.loads import Loads
+from speculative_operator.shell.bodies import (
+    Body,
+    Key,
+    engine_address,
+    home_of,
+    is_of_group,
+    is_ready,
+    is_serving,
+    is_worker,
+    newer,
+    of_same_spec,
+    trim,
+)
 from speculative_operator.shell.podseries import Reached
-from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, DEPLOYMENT, JOB, OWNER, POD
+from speculative_operator.shell.resources import CLAIM, DEPLOYMENT, JOB, OWNER, POD
 
-Key = tuple[str, str]
-"""(namespace, name) of a SpeculativeDeployment."""
-Body = Mapping[str, Any]
 _IGNORED = frozenset({"resourceVersion", "managedFields", "generation"})
-_JOB_NAME = ("batch.kubernetes.io/job-name", "job-name")
-"""Labels that the Job controller puts on its pods; the second one is what it was called before Kubernetes 1.27."""
 _MAKERS: Mapping[str | None, Callable[[str], str]] = {
     Target.INFERENCE_SERVICE: names.kserve_deployment,
     Target.LLM_INFERENCE_SERVICE: names.kserve_llm_deployment,
 }
 """For each target with another Deployment than the object's own: the function that names this Deployment."""
-_KEPT_OF_WORKERS = ("phase", "reason", "message", "conditions", "containerStatuses")
+_NOTHING: tuple[str, frozenset[str]] = "", frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,152 +248,45 @@ class Cache:
                 del index[home]
 
 
-def owner_key(body: Body) -> Key | None:
-    """The SpeculativeDeployment that an object is or belongs to: by owner reference, else by label; None without
-    one."""
-    meta = body["metadata"]
-    if body["kind"] == OWNER.kind:
-        return meta["namespace"], meta["name"]
-    if body["kind"] != POD.kind and body["kind"] not in CHILD_BY_KIND:
-        return None
-    for reference in meta.get("ownerReferences") or ():
-        if reference.get("kind") == OWNER.kind and reference.get("apiVersion", "").startswith(f"{names.GROUP}/"):
-            return meta["namespace"], reference["name"]
-    name = (meta.get("labels") or {}).get(names.LABEL_DEPLOYMENT)
-    return (meta["namespace"], name) if name else None
+class Loads:
+    """Folders of caches that serving pods and Deployments use, counted by namespace, so that no Job tidies them away.
 
-
-def home_of(body: Body) -> Key | None:
-    """The key under which the cache files an object; None for an object that is not the operator's."""
-    meta = body["metadata"]
-    if body["kind"] == CLAIM.kind:
-        ours = (meta.get("labels") or {}).get(names.LABEL_MANAGED_BY) == names.OPERATOR
-        return (meta["namespace"], "") if ours else None
-    if is_worker(body):
-        name = job_name(body)
-        return (meta["namespace"], name) if name else None
-    return owner_key(body)
-
-
-def is_worker(body: Body) -> bool:
-    """True for the pod of a Job, whatever labels it bears."""
-    if body["kind"] != POD.kind:
-        return False
-    return any(one.get("kind") == JOB.kind for one in body["metadata"].get("ownerReferences") or ()) or bool(
-        (body["metadata"].get("labels") or {}).get(names.LABEL_JOB)
-    )
-
-
-def is_serving(pod: Body, makers: Iterable[str]) -> bool:
-    """True for a pod that a ReplicaSet of one of the Deployments `makers` controls.
-
-    Labels alone prove nothing: a copy made for debugging keeps them and has no controller, and the pods of a canary
-    bear them under another Deployment. A ReplicaSet of ours is called after the Deployment and the hash of its
-    template, which the Deployment's controller writes over whatever a template says.
+    Status says it too, but can be wiped, hand-edited or written by another release, and its object may be gone before
+    its pods are. What stands in a template is what an engine looks for when it is started again: a Deployment may have
+    no pod at the moment.
     """
-    labels = pod["metadata"].get("labels") or {}
-    made_by = {f"{name}-{labels.get('pod-template-hash', '')}" for name in makers}
-    return any(
-        (one.get("controller"), one.get("apiVersion"), one.get("kind")) == (True, "apps/v1", "ReplicaSet")
-        and one.get("name") in made_by
-        for one in pod["metadata"].get("ownerReferences") or ()
-    )
 
+    def __init__(self) -> None:
+        self._of: dict[str, tuple[str, frozenset[str]]] = {}
+        """uid -> namespace and folders, for pods and Deployments that use any."""
+        self._count: dict[str, Counter[str]] = {}
 
-def is_of_group(pod: Body, name: str, *, leaders: bool = False) -> bool:
-    """True for a pod of the LeaderWorkerSet of the object `name`; with `leaders`, only for a leader, which serves.
+    def note(self, body: Mapping[str, Any]) -> None:
+        """Count the folders that this version of a serving pod or Deployment loads from."""
+        meta = body["metadata"]
+        if body["kind"] == DEPLOYMENT.kind:
+            found = folders((body.get("spec") or {}).get("template") or {})
+        else:
+            # What a pod loads from never changes.
+            found = self._of[meta["uid"]][1] if meta["uid"] in self._of else folders(body)
+        if self._of.get(meta["uid"], _NOTHING)[1] == found:
+            return
+        self.forget(meta["uid"])
+        if found:
+            self._of[meta["uid"]] = (meta["namespace"], found)
+            self._count.setdefault(meta["namespace"], Counter()).update(found)
 
-    The StatefulSet of leaders is called like the LeaderWorkerSet; that of workers is called like their leader.
-    """
-    group = names.group(name)
-    return any(
-        (one.get("controller"), one.get("apiVersion"), one.get("kind")) == (True, "apps/v1", "StatefulSet")
-        and (one.get("name") == group or (not leaders and _is_leader_of(group, str(one.get("name")))))
-        for one in pod["metadata"].get("ownerReferences") or ()
-    )
+    def forget(self, uid: str) -> None:
+        """Forget the folders of a pod or Deployment that is gone."""
+        namespace, found = self._of.pop(uid, _NOTHING)
+        if found:
+            count = self._count[namespace]
+            count.subtract(found)
+            self._count[namespace] = +count
 
-
-def _is_leader_of(group: str, name: str) -> bool:
-    head, _, number = name.rpartition("-")
-    return head == group and number.isascii() and number.isdecimal()
-
-
-def job_name(pod: Body) -> str:
-    """Name of the Job that a pod is of; empty where nothing says so."""
-    for reference in pod["metadata"].get("ownerReferences") or ():
-        if reference.get("kind") == JOB.kind:
-            return str(reference["name"])
-    labels = pod["metadata"].get("labels") or {}
-    return next((str(labels[name]) for name in _JOB_NAME if name in labels), "")
-
-
-def newer(body: Body, held: Body) -> bool:
-    """True when `body` is a later version than `held`. Versions are comparable numbers since Kubernetes 1.35; where
-    they are not numbers any difference counts as later."""
-    new, old = body["metadata"].get("resourceVersion", ""), held["metadata"].get("resourceVersion", "")
-    if new.isdigit() and old.isdigit():
-        return int(new) > int(old)
-    return bool(new != old)
-
-
-def is_ready(pod: Body) -> bool:
-    """True when the pod's condition Ready holds and it is not being deleted."""
-    if pod["metadata"].get("deletionTimestamp"):
-        return False
-    return any(entry.get("status") == "True" for entry in _ready_conditions(pod))
-
-
-def ready_since(pod: Body) -> float:
-    """Unix seconds of the last change of the pod's condition Ready; 0 where it says none."""
-    times = (seconds_of(str(entry.get("lastTransitionTime", ""))) for entry in _ready_conditions(pod))
-    return max((time for time in times if time is not None), default=0.0)
-
-
-def _ready_conditions(pod: Body) -> list[Mapping[str, Any]]:
-    conditions: Sequence[Mapping[str, Any]] = (pod.get("status") or {}).get("conditions") or ()
-    return [entry for entry in conditions if entry.get("type") == "Ready"]
-
-
-def addresses_of(pod: Body) -> tuple[str, ...]:
-    """The pod's IP addresses, of either family."""
-    status = pod.get("status") or {}
-    found = [status.get("podIP"), *(entry.get("ip") for entry in status.get("podIPs") or ())]
-    return tuple(dict.fromkeys(address for address in found if address))
-
-
-def engine_address(pod: Body) -> Reached:
-    """Address and port of the pod's engine, and whether it speaks TLS, by the annotation for Prometheus."""
-    scheme = (pod["metadata"].get("annotations") or {}).get("prometheus.io/scheme")
-    return Reached.at_port(addresses_of(pod), port_of(pod), encrypted=scheme == "https")
-
-
-def port_of(pod: Body) -> int:
-    """Port of the pod's engine; the usual one where no container names it."""
-    for container in (pod.get("spec") or {}).get("containers") or ():
-        for port in container.get("ports") or ():
-            if port.get("name") == names.SERVING_PORT_NAME and isinstance(port.get("containerPort"), int):
-                return int(port["containerPort"])
-    return names.SERVING_PORT
-
-
-def trim(body: Body) -> Body:
-    """The body without parts that nobody reads: managed fields except those of scaling, templates of Jobs, specs of
-    Jobs' pods. Equal texts of ConfigMaps share memory."""
-    metadata = {name: value for name, value in body["metadata"].items() if name != "managedFields"}
-    scaling = [entry for entry in body["metadata"].get("managedFields") or () if entry.get("subresource") == "scale"]
-    if scaling:
-        metadata["managedFields"] = scaling
-    slim = {**body, "metadata": metadata}
-    if isinstance(slim.get("data"), dict):
-        slim["data"] = {name: sys.intern(text) for name, text in slim["data"].items()}
-    if body["kind"] == JOB.kind:
-        # Never read: what a Job was made for is an annotation.
-        slim["spec"] = {name: value for name, value in (body.get("spec") or {}).items() if name != "template"}
-    if is_worker(body):
-        slim.pop("spec", None)
-        status = body.get("status") or {}
-        slim["status"] = {name: status[name] for name in _KEPT_OF_WORKERS if name in status}
-    return slim
+    def within(self, namespace: str) -> Collection[str]:
+        """Folders of caches that a pod or Deployment of the namespace loads from."""
+        return self._count.get(namespace, Counter()).keys()
 
 
 def _differs(kind: str, held: Body, body: Body) -> bool:

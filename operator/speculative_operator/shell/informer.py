@@ -17,7 +17,8 @@ import kopf
 
 from speculative_operator.domain import names
 from speculative_operator.settings import Settings
-from speculative_operator.shell.cache import Cache, Key
+from speculative_operator.shell.bodies import Key
+from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.kube import CHUNK, Kube
 from speculative_operator.shell.queue import Queue
 from speculative_operator.shell.resources import CHILD_SELECTOR, OWNER, Resource

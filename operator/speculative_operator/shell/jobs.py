@@ -17,7 +17,8 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.jobs import JobSeen, Phase, Progress, Purpose, decode, progress_of
-from speculative_operator.shell.cache import Body, Snapshot
+from speculative_operator.shell.bodies import Body
+from speculative_operator.shell.cache import Snapshot
 from speculative_operator.shell.errors import ApiError, ForbiddenError
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.resources import JOB

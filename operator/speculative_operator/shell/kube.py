@@ -22,15 +22,16 @@ from kubernetes.aio.client.api_client import ApiClient
 from speculative_operator import __version__
 from speculative_operator.domain import names
 from speculative_operator.settings import Settings
-from speculative_operator.shell import deadline, login, nesting
+from speculative_operator.shell import login
 from speculative_operator.shell.errors import (
     ApiError,
     OutdatedError,
     UnauthorizedError,
     UnavailableError,
     from_response,
+    parse,
 )
-from speculative_operator.shell.gate import Gate
+from speculative_operator.shell.gate import Gate, stop_clock
 from speculative_operator.shell.resources import OWNER, POD, REVIEW, Resource
 from speculative_operator.shell.telemetry import Telemetry
 
@@ -235,7 +236,7 @@ class Kube:
         async with AsyncExitStack() as stack:
             # Whoever renews the lease must not queue behind a burst of children.
             if body is not None and resource.plural != "leases":
-                with deadline.stop_clock():
+                with stop_clock():
                     await stack.enter_async_context(self._gate.slot(resource.rank, namespace))
             if still is not None and not still():
                 raise OutdatedError(verb, what, "the write is no longer wanted")
@@ -331,7 +332,7 @@ def yaml_text(body: Any) -> str:
 
 def _decode(verb: str, what: str, data: bytes) -> Json:
     try:
-        answer = nesting.parse(data)
+        answer = parse(data)
     except ValueError as error:
         raise UnavailableError(verb, what, "the answer is not JSON") from error
     if not isinstance(answer, dict):

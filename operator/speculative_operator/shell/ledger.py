@@ -1,14 +1,25 @@
-"""What is remembered between ticks of one object about writing its children. Used by `writes`, kept by `reconciler`."""
+"""Why a child is not written as wanted. Used by `writes`; `reconciler` keeps the ledger of each object between ticks.
+
+The ledger remembers what became of earlier writes. Repairs of a Deployment end where another writer keeps changing it
+back, because each repair would replace pods. A dry run tells whether the API server keeps image volumes, in which
+oci:// models come to pods.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
-from speculative_operator.domain.conditions import Condition
-from speculative_operator.shell import contest
-from speculative_operator.shell.cache import Body
+from speculative_operator.domain import names
+from speculative_operator.domain.actions import ApplyChild
+from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.shell.bodies import Body
+from speculative_operator.shell.errors import ApiError
+from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.resources import Resource
 
 Slot = tuple[str, str]
 """(kind, name) of a child."""
@@ -17,6 +28,14 @@ PATIENCE = 3
 before they are shown as a condition."""
 QUIET = 600.0
 """seconds without an apply after which a child counts as undisturbed again."""
+MOST_REPAIRS = 5
+"""Most equal applies of a Deployment in a row, the last one a repair: a writer who undid so many does not stop by
+himself."""
+NO_IMAGES = (
+    "the API server drops image volumes, which oci:// models need (feature gate ImageVolume; off or missing before "
+    "Kubernetes 1.35; or, for KServe, a definition of KServe that lacks volumes[].image): set "
+    "spec.weights.cache, so that a Job fetches the models, or enable the feature gate, or upgrade KServe"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +95,7 @@ class Ledger:
     def is_repeated(self, slot: Slot, digest: str, now: float) -> bool:
         """True where the same manifest was lately applied MOST_REPAIRS times in a row."""
         last, times, at = self.applied.get(slot, ("", 0, -inf))
-        return last == digest and times >= contest.MOST_REPAIRS and now - at < QUIET
+        return last == digest and times >= MOST_REPAIRS and now - at < QUIET
 
     def note_applied(self, slot: Slot, digest: str, now: float) -> int:
         """Count an apply; returns how many equal ones came in a row."""
@@ -86,3 +105,47 @@ class Ledger:
         self.problems.pop(slot, None)
         self.failures.pop(slot, None)
         return times
+
+
+def changed_back_condition(action: ApplyChild, found: Mapping[str, Any]) -> Condition:
+    """The condition that tells that the repairs have ended. `found`: the Deployment with its managed fields."""
+    kind, name = action.manifest["kind"], action.manifest["metadata"]["name"]
+    message = (
+        f"{action.why}. The operator restored it {MOST_REPAIRS} times, and each time it was changed again, by "
+        f"{_writers(found)}; each restore replaces pods, so the operator stops. Write the change into spec.template of "
+        f"this object, or stop the other writer of {kind} {name} and set the annotation "
+        f"{names.ANNOTATION_ADOPT} to a new value"
+    )
+    return Condition(ConditionType.READY, Truth.FALSE, Reason.CHANGED_BACK, message)
+
+
+def _writers(found: Mapping[str, Any]) -> str:
+    """Names of the last three other managers that wrote the Deployment, writes of its status aside, the latest
+    first."""
+    entries = [
+        one
+        for one in found["metadata"].get("managedFields") or ()
+        if one.get("manager") != names.FIELD_MANAGER and not one.get("subresource")
+    ]
+    entries.sort(key=lambda one: str(one.get("time") or ""), reverse=True)
+    told = [f"{one.get('manager')} (last at {one.get('time')})" for one in entries[:3]]
+    return ", ".join(told) or "a webhook, or a writer that uses the operator's name"
+
+
+async def keeps_images(kube: Kube, resource: Resource, manifest: Mapping[str, Any], uid: str | None) -> bool:
+    """False where a dry run shows that the API server would silently drop image volumes of the manifest: pods would
+    take an accelerator and not find their model. True where the dry run fails, because the apply then tells the
+    error."""
+    try:
+        tried = await kube.apply(resource, manifest, uid=uid, dry=True)
+    except ApiError:
+        return True
+    return image_volumes(manifest) <= image_volumes(tried)
+
+
+def image_volumes(manifest: Mapping[str, Any]) -> set[str]:
+    """Names of the image volumes of the pods of a Deployment or an object of KServe."""
+    spec = manifest.get("spec") or {}
+    template = spec.get("template") or {}
+    pod = spec.get("predictor") or template.get("spec") or template
+    return {volume["name"] for volume in pod.get("volumes") or () if volume.get("image")}

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from random import random
 
 from speculative_operator.settings import Settings
-from speculative_operator.shell.cache import Cache, Key
-from speculative_operator.shell.deadline import deadline
+from speculative_operator.shell.bodies import Key
+from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.errors import ApiError, NamespaceTerminatingError
-from speculative_operator.shell.gate import Gate
-from speculative_operator.shell.http import Endpoints
+from speculative_operator.shell.gate import Gate, deadline
 from speculative_operator.shell.informer import Informer
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.leader import Leader
@@ -26,7 +25,7 @@ from speculative_operator.shell.queue import Queue
 from speculative_operator.shell.reconciler import Reconciler
 from speculative_operator.shell.resync import Resync
 from speculative_operator.shell.rounds import Rounds
-from speculative_operator.shell.telemetry import Telemetry
+from speculative_operator.shell.telemetry import Endpoints, Telemetry
 
 log = logging.getLogger(__name__)
 

@@ -30,8 +30,14 @@ from speculative_operator.engines.registry import query
 from speculative_operator.settings import Settings
 from speculative_operator.shell.matrix import BadAnswerError, TooLargeError, entries, labels_of, series_of
 from speculative_operator.shell.podseries import Addresses, Answer, PodSeries, host_of
-from speculative_operator.shell.prometheus_credentials import credentials_of, without_sent
-from speculative_operator.shell.prometheus_faults import from_elsewhere, relabelling_gap, remedy, unreachable
+from speculative_operator.shell.prometheus_access import (
+    credentials_of,
+    from_elsewhere,
+    relabelling_gap,
+    remedy,
+    unreachable,
+    without_sent,
+)
 
 log = logging.getLogger(__name__)
 

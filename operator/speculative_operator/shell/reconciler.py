@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Protocol
@@ -29,21 +29,19 @@ from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.series import Recent, measured, steady
 from speculative_operator.reconcile.status import cannot_wait, should_write
 from speculative_operator.reconcile.tick import invalid
-from speculative_operator.reconcile.world import Catalogue, Outcome, World, load_packaged
-from speculative_operator.render import Capabilities
+from speculative_operator.reconcile.world import Outcome, World
 from speculative_operator.settings import Settings
-from speculative_operator.shell.budget import Budget
-from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, is_ready, ready_since
-from speculative_operator.shell.canaries import Canaries
+from speculative_operator.shell.bodies import Body, Key, is_ready, ready_since
+from speculative_operator.shell.cache import Cache, Snapshot
 from speculative_operator.shell.errors import ApiError
 from speculative_operator.shell.jobs import READ_EVERY
 from speculative_operator.shell.ledger import Ledger
 from speculative_operator.shell.report import Reporter
 from speculative_operator.shell.resources import CLAIM, CONFIG_MAP, WORKLOADS
 from speculative_operator.shell.room import GOOD_SECONDS
-from speculative_operator.shell.rounds import Round
+from speculative_operator.shell.sources import Canaries, Sources
 from speculative_operator.shell.telemetry import Telemetry
-from speculative_operator.shell.turns import Turns, late, queued_jobs, reading, wants, without
+from speculative_operator.shell.turns import late, queued_jobs, reading, wants, without
 from speculative_operator.shell.writes import Report, Writer
 from speculative_operator.tuner import Memory
 
@@ -64,40 +62,6 @@ class Tick(Protocol):
     """`reconcile.tick.tick`, or a fake."""
 
     def __call__(self, world: World, memory: Memory | None, observation: Observation | None, now: float) -> Outcome: ...
-
-
-class SeesJobs(Protocol):
-    """`jobs.Jobs`, or a fake."""
-
-    async def observe(self, snapshot: Snapshot, now: float) -> tuple[JobSeen, ...]: ...
-
-    async def arriving(self, snapshot: Snapshot) -> Mapping[str, Progress]: ...
-
-
-class FindsRoom(Protocol):
-    """`room.Room`, or a fake."""
-
-    async def fits(self, key: Key, template: Mapping[str, Any], *, waits: bool, pods: int) -> Room | None: ...
-
-    def forget(self, key: Key) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """What a reconcile reads, or shares with others, beside the cache."""
-
-    latest: Callable[[str], Round | None]
-    """Returns a namespace's newest Prometheus round."""
-    capabilities: Callable[[], Capabilities]
-    """Returns what the cluster offers."""
-    jobs: SeesJobs
-    turns: Turns
-    budget: Budget
-    """Limits the writes of figures."""
-    catalogue: Callable[[], Catalogue] = load_packaged
-    """Returns the rows from which speculators are picked."""
-    room: FindsRoom | None = None
-    """Looks whether one more pod fits; None: nothing is known of that."""
 
 
 @dataclass(slots=True)

@@ -1,21 +1,26 @@
 """Status, notes and Events of a SpeculativeDeployment: written at the end of a reconcile, only when they say something
-new."""
+new, and within what the API server can be asked for the whole fleet. Used by `reconciler`.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.reconcile.status import FIGURES_SECONDS
 from speculative_operator.reconcile.world import Event
-from speculative_operator.shell.cache import Body, Cache
+from speculative_operator.shell.bodies import Body
+from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.errors import ApiError, ConflictError, InvalidError, NotFoundError, OutdatedError
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.news import News
 from speculative_operator.shell.resources import CONFIG_MAP, EVENT
 from speculative_operator.shell.telemetry import Telemetry
 
@@ -23,6 +28,22 @@ log = logging.getLogger(__name__)
 
 NOTE_BYTES = 1024
 """Most bytes of an Event's note that the API server takes."""
+REMEMBERED = 4096
+"""Most Events that are remembered so that none is posted twice: a status write that fails makes the next tick tell it
+again."""
+REPEAT_AFTER = 600.0
+"""seconds after which an equal event is news again."""
+LIMIT_SECONDS = 60.0
+"""Seconds between two Events for decisions of one reason on one object."""
+OBJECTS = 4096
+"""Most objects whose decisions are remembered."""
+PER_SECOND = 16.0
+SAVED = 160.0
+"""Writes that are granted, and that may be saved up, for objects of one namespace are looked at at the same moment: in
+no minute more than 20 a second on average."""
+USED = 0.8
+"""Share of the grants that the interval of each object asks for. As it is below 1 no object starves: while one is due,
+no other can write twice before its turn has come."""
 
 
 class Reporter:
@@ -173,3 +194,94 @@ def event_body(owner: Body, event: Event, instance: str) -> dict[str, Any]:
             "uid": meta["uid"],
         },
     }
+
+
+@dataclass(slots=True)
+class _Told:
+    """Decisions of one reason on one object."""
+
+    last: Event
+    count: int = 0
+    """Number of decisions since the last Event was posted."""
+    at: float = -math.inf
+    """Unix seconds at which the last Event was posted."""
+
+
+class News:
+    """Chooses the Events that are posted now: none twice, and at most one a minute for decisions of one reason.
+
+    Remembers the Events that were posted lately, for all objects. Times are unix seconds.
+    """
+
+    def __init__(self) -> None:
+        self._posted: OrderedDict[tuple[str, str, str, str], float] = OrderedDict()
+        self._decided: OrderedDict[str, dict[str, _Told]] = OrderedDict()
+
+    def due(self, uid: str, events: Sequence[Event], now: float) -> Iterator[Event]:
+        """The Events to post now: new ones of `events`, and earlier decisions on the object that had to wait."""
+        for event in events:
+            if self._is_known(uid, event, now):
+                continue
+            if event.decision:
+                self._hold(uid, event)
+            else:
+                yield event
+        for told in self._decided.get(uid, {}).values():
+            if told.count and now - told.at >= LIMIT_SECONDS:
+                yield _join(told, now)
+                told.at, told.count = now, 0
+
+    def _is_known(self, uid: str, event: Event, now: float) -> bool:
+        key = (uid, event.type, str(event.reason), event.message)
+        if now - self._posted.get(key, -REPEAT_AFTER) < REPEAT_AFTER:
+            return True
+        self._posted[key] = now
+        self._posted.move_to_end(key)
+        while len(self._posted) > REMEMBERED:
+            self._posted.popitem(last=False)
+        return False
+
+    def _hold(self, uid: str, event: Event) -> None:
+        told = self._decided.setdefault(uid, {}).setdefault(str(event.reason), _Told(event))
+        told.last, told.count = event, told.count + 1
+        self._decided.move_to_end(uid)
+        while len(self._decided) > OBJECTS:
+            self._decided.popitem(last=False)
+
+
+def _join(told: _Told, now: float) -> Event:
+    """One Event for the decisions that waited: the latest decision, with their number."""
+    if told.count == 1:
+        return told.last
+    span = f" in {now - told.at:.0f} s" if math.isfinite(told.at) else ""
+    return replace(told.last, message=f"{told.count} such decisions{span}, the last: {told.last.message}")
+
+
+class Budget:
+    """How many statuses are written for figures alone, over the whole fleet. `fleet` counts the objects; `clock` gives
+    monotonic seconds.
+
+    Figures of a busy object move with every look. Each by itself may be written twice a minute; of thousands of objects
+    that would be hundreds of writes a second to the API server, for numbers that nobody reads. What cannot wait is
+    written whatever is left, and counts.
+    """
+
+    def __init__(self, fleet: Callable[[], int], clock: Callable[[], float]) -> None:
+        self._fleet = fleet
+        self._clock = clock
+        self._left = SAVED
+        self._at = clock()
+
+    @property
+    def interval(self) -> float:
+        """Least seconds between two writes of one object's figures."""
+        return max(FIGURES_SECONDS, self._fleet() / (USED * PER_SECOND))
+
+    def take(self) -> bool:
+        """Takes the grant for one write; False where none is left."""
+        now = self._clock()
+        self._left, self._at = min(self._left + (now - self._at) * PER_SECOND, SAVED), now
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True

@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection
 
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
-from speculative_operator.shell.cache import Body, Cache, Key
+from speculative_operator.shell.bodies import Body, Key
+from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.errors import ApiError, ExpiredListError
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.monitors import SERVERS, address_of, labels_of, namespace_of, servers_of

@@ -14,7 +14,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.reconcile.room import Need, is_large_enough, may_run_on, most, need_of, places
 from speculative_operator.reconcile.room import Room as Found
-from speculative_operator.shell.cache import Key, is_of_group, is_serving
+from speculative_operator.shell.bodies import Key, is_of_group, is_serving
 from speculative_operator.shell.errors import ApiError, ForbiddenError
 from speculative_operator.shell.kube import Json, Kube
 from speculative_operator.shell.resources import NODE, POD

@@ -20,7 +20,7 @@ from zlib import crc32
 from speculative_operator.domain.observation import Gap, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.settings import Settings
-from speculative_operator.shell.cache import Key
+from speculative_operator.shell.bodies import Key
 from speculative_operator.shell.podseries import SERIES_OF_A_POD, Addresses, Answer, units
 from speculative_operator.shell.telemetry import Telemetry
 

@@ -1,20 +1,34 @@
-"""What the operator tells Prometheus about itself. Everything in `shell` counts here; `http` serves `render()`."""
+"""What the operator tells about itself and about each object, and the one port on which it does: /healthz and /readyz
+for the kubelet, /metrics for Prometheus. Everything in `shell` counts here; `operator` opens the port.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
+from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import generate_latest
 
 from speculative_operator import __version__
-from speculative_operator.shell.objects import ObjectMetrics
+from speculative_operator.reconcile.series import FAMILIES, Sample
+from speculative_operator.shell.bodies import Key
 
 PREFIX = "speculative_operator"
 FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 SLOW = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+DECISIONS = "object_decisions_total"
+Lines = Mapping[str, str]
+"""Name of a metric family -> its lines for one object."""
+METRICS_SECONDS = 1.0
+"""Seconds for which one text of the metrics is given out: frequent scrapes take no time from the loop that keeps the
+Lease."""
+Check = Callable[[], str]
+"""Returns an empty text when all is well, else what is wrong."""
 
 
 class Telemetry:
@@ -115,3 +129,120 @@ class Telemetry:
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         return Histogram(f"{PREFIX}_{name}", text, labels, buckets=buckets, registry=self.registry)
+
+
+@dataclass(slots=True)
+class _Object:
+    steady: Lines = field(default_factory=dict)
+    measured: Lines = field(default_factory=dict)
+    until: float = 0.0
+    """Unix seconds after which `measured` is too old."""
+    counts: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """Number of decisions by reason."""
+    decisions: Lines = field(default_factory=dict)
+
+
+class ObjectMetrics:
+    """The metrics of all objects that one process reconciles, which is the leader, as text that is kept ready: a scrape
+    of a large fleet only joins it. An object that is gone, or whose figures are too old, has no series. `prefix` begins
+    every name; `clock` gives unix seconds."""
+
+    def __init__(self, prefix: str, clock: Callable[[], float]) -> None:
+        self._prefix = prefix
+        self._clock = clock
+        self._objects: defaultdict[Key, _Object] = defaultdict(_Object)
+
+    def put(self, key: Key, steady: Iterable[Sample], measured: Iterable[Sample], until: float) -> None:
+        """Replace all gauges of an object; `measured` holds until `until`, unix seconds."""
+        one = self._objects[key]
+        one.steady, one.measured, one.until = self._lines(key, steady), self._lines(key, measured), until
+
+    def count(self, key: Key, reason: str) -> None:
+        """Count one more decision with this reason."""
+        one = self._objects[key]
+        one.counts[reason] += 1
+        samples = ((DECISIONS, (("reason", reason),), float(count)) for reason, count in sorted(one.counts.items()))
+        one.decisions = self._lines(key, samples)
+
+    def forget(self, key: Key) -> None:
+        """Remove the metrics of an object that is gone."""
+        self._objects.pop(key, None)
+
+    def render(self) -> bytes:
+        """All metrics of all objects as text exposition, format 0.0.4."""
+        now, parts = self._clock(), []
+        objects = [self._objects[key] for key in sorted(self._objects)]
+        for name, text in FAMILIES.items():
+            lines = [one.steady.get(name) or (one.measured.get(name) if now < one.until else None) for one in objects]
+            parts += self._family(name, text, "gauge", lines)
+        lines = [one.decisions.get(DECISIONS) for one in objects]
+        return "".join([*parts, *self._family(DECISIONS, "Decisions of the tuner.", "counter", lines)]).encode()
+
+    def _family(self, name: str, text: str, kind: str, lines: Iterable[str | None]) -> list[str]:
+        """The lines of a metric family with their header; empty where there are none."""
+        full = [line for line in lines if line]
+        head = f"# HELP {self._prefix}_{name} {text}\n# TYPE {self._prefix}_{name} {kind}\n"
+        return [head, *full] if full else []
+
+    def _lines(self, key: Key, samples: Iterable[Sample]) -> Lines:
+        lines: defaultdict[str, str] = defaultdict(str)
+        for name, labels, value in samples:
+            pairs = (("namespace", key[0]), ("name", key[1]), *labels)
+            told = ",".join(f'{label}="{_escape(text)}"' for label, text in pairs)
+            lines[name] += f"{self._prefix}_{name}{{{told}}} {value!r}\n"
+        return lines
+
+
+def _escape(value: str) -> str:
+    """A label's value as text exposition wants it: one bad value would spoil the page of all objects."""
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+class Endpoints:
+    """An HTTP server on `host:port`; `port` 0 takes a free one, readable from `port` after `start`."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        telemetry: Telemetry,
+        healthy: Check,
+        ready: Check,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._host = host
+        self.port = port
+        self._telemetry = telemetry
+        self._healthy = healthy
+        self._ready = ready
+        self._clock = clock
+        self._rendered: tuple[float, bytes] | None = None
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Listen on the port. Raises OSError when the port is taken."""
+        app = web.Application()
+        app.router.add_get("/healthz", self._answer(self._healthy))
+        app.router.add_get("/readyz", self._answer(self._ready))
+        app.router.add_get("/metrics", self._metrics)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.5)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self._host, self.port).start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def _answer(self, check: Check) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(_: web.Request) -> web.Response:
+            wrong = check()
+            return web.Response(text=f"{wrong or 'ok'}\n", status=503 if wrong else 200)
+
+        return handle
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        now = self._clock()
+        if self._rendered is None or now - self._rendered[0] >= METRICS_SECONDS:
+            self._rendered = now, self._telemetry.render()
+        return web.Response(body=self._rendered[1], headers={"Content-Type": "text/plain; version=0.0.4"})

@@ -18,7 +18,7 @@ from speculative_operator.domain.actions import Action, ApplyChild
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.shell.cache import Body, Key
+from speculative_operator.shell.bodies import Body, Key
 from speculative_operator.shell.resources import JOB
 
 YIELDS = 600.0

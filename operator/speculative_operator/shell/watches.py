@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 import kopf
 
-from speculative_operator.shell import nesting
+from speculative_operator.shell.errors import parse, shallow
 from speculative_operator.shell.resources import CHILDREN, OWNER, POD
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Watches:
             raise aiohttp.ClientPayloadError(f"{key[1]}: an event is not JSON")
         if _ERROR not in line[:32]:
             self._works(key)
-            return nesting.shallow(line)
+            return shallow(line)
         error = _error(line)
         if error.get("code") != 410:
             self._fails(key, str(error.get("message") or error)[:300])
@@ -107,7 +107,7 @@ class _Answer(aiohttp.ClientResponse):
 
     async def json(self, **_: Any) -> Any:
         try:
-            return nesting.parse(await self.read())
+            return parse(await self.read())
         except ValueError as error:
             raise aiohttp.ClientPayloadError(f"{self.url.path}: the answer is not JSON") from error
 

@@ -21,8 +21,8 @@ from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, PokePod
 from speculative_operator.domain.conditions import Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.shell import contest
-from speculative_operator.shell.cache import Body, Cache, Key, Snapshot, home_of, trim
+from speculative_operator.shell.bodies import Body, Key, home_of, trim
+from speculative_operator.shell.cache import Cache, Snapshot
 from speculative_operator.shell.errors import (
     ApiError,
     ConflictError,
@@ -33,9 +33,17 @@ from speculative_operator.shell.errors import (
     OutdatedError,
     UnavailableError,
 )
-from speculative_operator.shell.images import NO_IMAGES, image_volumes, keeps_images
 from speculative_operator.shell.kube import Kube, Still
-from speculative_operator.shell.ledger import PATIENCE, Ledger, Problem, Slot
+from speculative_operator.shell.ledger import (
+    NO_IMAGES,
+    PATIENCE,
+    Ledger,
+    Problem,
+    Slot,
+    changed_back_condition,
+    image_volumes,
+    keeps_images,
+)
 from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, POD, SERVING_RUNTIME, WORKLOADS, Resource
 from speculative_operator.shell.telemetry import Telemetry
 
@@ -205,7 +213,7 @@ class Writer:
             return None
         resource = CHILD_BY_KIND[kind]
         if action.reason is Reason.REPAIRED and ledger.is_repeated((kind, name), digest_of(manifest), now):
-            found = contest.condition(action, await self._kube.get(resource, key[0], name))
+            found = changed_back_condition(action, await self._kube.get(resource, key[0], name))
             log.warning("%s", found.message, extra=_tags(key))
             return found, inf
         if image_volumes(manifest) and not await keeps_images(self._kube, resource, manifest, uid):

@@ -20,7 +20,7 @@ from speculative_operator.domain.spec import DeploymentSpec, EngineSettings, Rol
 from speculative_operator.reconcile.arrival import stuck
 from speculative_operator.reconcile.targets import with_workload
 from speculative_operator.render import Capabilities
-from speculative_operator.shell.cache import engine_address
+from speculative_operator.shell.bodies import engine_address
 
 TOLD = InferenceServiceSettings(hardware_profile="gpu", connection="registry", exposed=True)
 SERVED = replace(SPEC, target=Target.LLM_INFERENCE_SERVICE, inference_service=TOLD)

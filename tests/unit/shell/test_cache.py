@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.unit.shell.scene import replica_set
 
 from speculative_operator.domain import names
-from speculative_operator.shell.cache import Cache, is_ready, newer, owner_key
+from speculative_operator.shell.bodies import is_ready, newer, owner_key
+from speculative_operator.shell.cache import Cache
 
 KEY = ("ns", "gemma")
 

@@ -14,7 +14,7 @@ from speculative_operator.api.convert import to_domain
 from speculative_operator.domain.platform import CanarySeen
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.shell.cache import Cache
-from speculative_operator.shell.canaries import Canaries
+from speculative_operator.shell.sources import Canaries
 
 Json = dict[str, Any]
 OWN, KEY = ("ns", "stable"), ("ns", "gemma")

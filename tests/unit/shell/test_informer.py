@@ -13,7 +13,8 @@ from tests.unit.shell.fakeapi import FakeApi, eventually
 
 from speculative_operator.domain import names
 from speculative_operator.settings import Settings
-from speculative_operator.shell.cache import Cache, Key
+from speculative_operator.shell.bodies import Key
+from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.informer import Backoffs, Informer
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.queue import Queue

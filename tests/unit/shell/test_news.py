@@ -9,8 +9,8 @@ import pytest
 
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.reconcile.world import Event
-from speculative_operator.shell import news
-from speculative_operator.shell.news import LIMIT_SECONDS, News
+from speculative_operator.shell import report
+from speculative_operator.shell.report import LIMIT_SECONDS, News
 
 SECONDS = 5.0
 """Between two looks at an object."""
@@ -75,8 +75,8 @@ def test_a_decision_told_again_counts_once() -> None:
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(news, "OBJECTS", 3)
-    monkeypatch.setattr(news, "REMEMBERED", 3)
+    monkeypatch.setattr(report, "OBJECTS", 3)
+    monkeypatch.setattr(report, "REMEMBERED", 3)
     found = News()
     for number in range(9):
         assert list(found.due(str(number), [decision(number)], 0.0))

@@ -15,10 +15,10 @@ from tests.unit.shell.scene import owner
 from speculative_operator import app
 from speculative_operator.domain import names
 from speculative_operator.settings import Settings
-from speculative_operator.shell.http import Endpoints
 from speculative_operator.shell.leader import LostLeadershipError
 from speculative_operator.shell.operator import Operator
 from speculative_operator.shell.resources import CHILD_BY_KIND, LEASE, OWNER, POD_MONITOR
+from speculative_operator.shell.telemetry import Endpoints
 
 DEPLOYMENT = CHILD_BY_KIND["Deployment"]
 QUICK: dict[str, Any] = {

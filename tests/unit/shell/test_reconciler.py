@@ -25,15 +25,16 @@ from speculative_operator.reconcile.world import Event, Outcome, World
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
 from speculative_operator.shell import errors, reconciler
-from speculative_operator.shell.budget import Budget
-from speculative_operator.shell.cache import Cache, Key
+from speculative_operator.shell.bodies import Key
+from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.jobs import READ_EVERY, Jobs
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.podseries import Answer
-from speculative_operator.shell.reconciler import SOON, Reconciler, Sources
-from speculative_operator.shell.report import Reporter, event_body
+from speculative_operator.shell.reconciler import SOON, Reconciler
+from speculative_operator.shell.report import Budget, Reporter, event_body
 from speculative_operator.shell.resources import CLAIM, JOB, OWNER, POD
 from speculative_operator.shell.rounds import Round
+from speculative_operator.shell.sources import Sources
 from speculative_operator.shell.telemetry import Telemetry
 from speculative_operator.shell.turns import LONGEST, Turns
 from speculative_operator.shell.writes import Writer

@@ -7,7 +7,8 @@ from tests.unit.shell.fakeapi import FakeApi, FaultError
 
 from speculative_operator.domain import names
 from speculative_operator.settings import Settings
-from speculative_operator.shell.cache import Cache, Key
+from speculative_operator.shell.bodies import Key
+from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.resources import (
     CHILD_BY_KIND,

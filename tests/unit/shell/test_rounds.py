@@ -13,7 +13,7 @@ from tests.unit.shell.fakeapi import eventually
 from speculative_operator.domain.observation import Gap, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.settings import Settings
-from speculative_operator.shell.cache import Key
+from speculative_operator.shell.bodies import Key
 from speculative_operator.shell.podseries import Addresses, Answer
 from speculative_operator.shell.rounds import Room, Round, Rounds, slot_of
 from speculative_operator.shell.telemetry import Telemetry

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speculative_operator.domain import names
-from speculative_operator.shell.cache import Cache, Key
+from speculative_operator.shell.bodies import Key
+from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.turns import FORGOTTEN, YIELDS, Turns, reading
 
 NOW = 1_700_000_000.0

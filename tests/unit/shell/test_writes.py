@@ -17,9 +17,8 @@ from speculative_operator.domain.conditions import Truth
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.shell import errors
 from speculative_operator.shell.cache import Cache, Snapshot
-from speculative_operator.shell.contest import MOST_REPAIRS
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.ledger import PATIENCE, Ledger
+from speculative_operator.shell.ledger import MOST_REPAIRS, PATIENCE, Ledger
 from speculative_operator.shell.resources import (
     CHILD_BY_KIND,
     CLAIM,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from speculative_operator.reconcile.series import Sample
-from speculative_operator.shell.objects import ObjectMetrics
+from speculative_operator.shell.telemetry import ObjectMetrics
 
 STEADY: list[Sample] = [("object_k", (("requests", "1"),), 4.0), ("object_k", (("requests", "2"),), 3.0)]
 MEASURED: list[Sample] = [("object_running_requests", (), 0.1 + 0.2)]

@@ -1,21 +1,67 @@
-"""The observed canaries that `spec.route.canary` names, and the objects that must look again when one changes. Used by
-`reconciler`; `informer` asks which objects to wake."""
+"""What a reconcile reads, or shares with others, beside its own object in the cache: rounds of metrics, Jobs, room on
+nodes, the catalogue, and the canary that `spec.route.canary` names. Used by `reconciler`; `app` fills it in, and has
+`informer` ask which objects must look again when a canary changes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from speculative_operator.api.convert import to_domain
 from speculative_operator.api.wire import SpecError
 from speculative_operator.domain import names
+from speculative_operator.domain.jobs import JobSeen, Progress
 from speculative_operator.domain.platform import CanarySeen
 from speculative_operator.domain.reading import is_controlled_by, items, mappings
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.shell.cache import Body, Cache, Key, is_ready
+from speculative_operator.reconcile.room import Room
+from speculative_operator.reconcile.world import Catalogue, load_packaged
+from speculative_operator.render import Capabilities
+from speculative_operator.shell.bodies import Body, Key, is_ready
+from speculative_operator.shell.cache import Cache, Snapshot
+from speculative_operator.shell.report import Budget
 from speculative_operator.shell.resources import CHILD_BY_KIND
+from speculative_operator.shell.rounds import Round
+from speculative_operator.shell.turns import Turns
 
 _SERVED_NAME = "--served-model-name"
 """The option by which vLLM and SGLang are told the name of their model; the other engines are told none."""
+
+
+class SeesJobs(Protocol):
+    """`jobs.Jobs`, or a fake."""
+
+    async def observe(self, snapshot: Snapshot, now: float) -> tuple[JobSeen, ...]: ...
+
+    async def arriving(self, snapshot: Snapshot) -> Mapping[str, Progress]: ...
+
+
+class FindsRoom(Protocol):
+    """`room.Room`, or a fake."""
+
+    async def fits(self, key: Key, template: Mapping[str, Any], *, waits: bool, pods: int) -> Room | None: ...
+
+    def forget(self, key: Key) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What a reconcile reads, or shares with others, beside the cache."""
+
+    latest: Callable[[str], Round | None]
+    """Returns a namespace's newest Prometheus round."""
+    capabilities: Callable[[], Capabilities]
+    """Returns what the cluster offers."""
+    jobs: SeesJobs
+    turns: Turns
+    budget: Budget
+    """Limits the writes of figures."""
+    catalogue: Callable[[], Catalogue] = load_packaged
+    """Returns the rows from which speculators are picked."""
+    room: FindsRoom | None = None
+    """Looks whether one more pod fits; None: nothing is known of that."""
 
 
 class Canaries:
