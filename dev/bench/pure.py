@@ -14,6 +14,7 @@ from speculative_operator.api.convert import to_domain
 from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.observation import Observation, PodWindow
+from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.pairs import pair_facts
 from speculative_operator.engines.registry import engine_for
@@ -78,7 +79,7 @@ def decide_ms(rounds: int = 400) -> dict[str, float]:
 
 def renders_per_second(seconds: float = 2.0) -> float:
     """Whole renders: every child of one object, from spec to hashed dicts."""
-    spec = to_domain(example())
+    spec = resolve(to_domain(example()))
     engine = engine_for(spec)
     table = initial_table(policy_of(spec))
     inputs = RenderInput(

@@ -9,6 +9,7 @@ import pytest
 from tests.cluster.podlab import Json, PodLab, container, shell
 
 from speculative_operator.domain import names
+from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme, Verifier
 from speculative_operator.engines.base import EngineContainer
 from speculative_operator.render import RenderInput
@@ -139,7 +140,7 @@ def test_files_of_an_engine_come_from_the_pods_own_annotations(lab: PodLab) -> N
         files={"adaptive.json": '{"1": {"steps": [0, 3]}}', "engine.yaml": "a: 1\nb: |\n  c\n"},
     )  # fmt: skip
     spec = DeploymentSpec("demo", "models", "uid", 1, Verifier(ModelSource(Scheme.HF, "a/b"), "demo"))
-    inp = RenderInput(spec, engine, None, 1)
+    inp = RenderInput(resolve(spec), engine, None, 1)
     volumes, mounts = volumes_and_mounts(inp)
     pair = [[one for one in many if one["name"] == "config"] for many in (volumes, mounts)]
     script = f"cd {names.CONFIG_MOUNT} && cat adaptive.json; echo; cat engine.yaml; ls"

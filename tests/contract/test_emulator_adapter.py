@@ -11,6 +11,7 @@ from speculative_lab.emulator.config import EngineConfig, engine_config, server_
 from speculative_lab.emulator.drafting import Reaction
 from speculative_lab.emulator.settings import Settings
 from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.registry import engine_for
@@ -25,7 +26,7 @@ def deployment(method: Method | None, mode: Mode) -> DeploymentSpec:
 
 def started(deployed: DeploymentSpec) -> EngineConfig:
     """Configuration of the emulator under the container's arguments and environment, booted once."""
-    container = engine_for(deployed).container(deployed, KTable.constant(3, 256))
+    container = engine_for(deployed).container(resolve(deployed), KTable.constant(3, 256))
     variables = {entry["name"]: entry.get("value", "") for entry in container.env}
     namespace = parse(["serve", *container.args])
     assert server_config(namespace, variables).shutdown_timeout > 0

@@ -23,6 +23,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import EngineContainer
@@ -56,7 +57,7 @@ def title(subject: DeploymentSpec) -> str:
 
 def started(subject: DeploymentSpec, table: KTable, folder: Path) -> tuple[Program, EngineContainer]:
     """The program of the container's arguments, its files where the pod has them."""
-    container = engine_for(subject).container(subject, table)
+    container = engine_for(subject).container(resolve(subject), table)
     for name, text in container.files.items():
         (folder / name).write_text(text)
     words = [word.replace(names.CONFIG_MOUNT, str(folder)) for word in container.args]

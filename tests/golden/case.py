@@ -16,6 +16,7 @@ import yaml
 
 from speculative_operator.api.convert import to_domain
 from speculative_operator.domain.knobs import KnobSpace
+from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines import pairs
@@ -45,10 +46,10 @@ class Case:
         return str(self.body["metadata"]["name"])
 
     @cached_property
-    def spec(self) -> DeploymentSpec:
+    def spec(self) -> ResolvedSpec:
         metadata = {"namespace": "models", "uid": "0e7b5d1c-5a4f-4f0e-9d52-6f0c8a3a2b11", "generation": 1}
         spec = to_domain(self.body | {"metadata": self.body["metadata"] | metadata})
-        return self._picked(spec) if spec.auto_speculator else spec
+        return resolve(self._picked(spec) if spec.auto_speculator else spec)
 
     def _picked(self, spec: DeploymentSpec) -> DeploymentSpec:
         """With the speculator that the case's rows have for its verifier, as the operator would."""

@@ -20,6 +20,7 @@ from tests.unit.engines.building import spec
 from realengine import paths
 from realengine.serving import environment
 from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, EngineType, Method
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.registry import engine_for
@@ -63,7 +64,7 @@ def widest(subject: DeploymentSpec) -> tuple[str, ...]:
     """The command line of a process that may use the largest K, which the knob space speaks of."""
     engine = engine_for(subject)
     knobs = engine.knobs(subject)
-    return engine.container(subject, KTable.constant(max(knobs.ks), knobs.max_batch)).args
+    return engine.container(resolve(subject), KTable.constant(max(knobs.ks), knobs.max_batch)).args
 
 
 @pytest.fixture(scope="module")

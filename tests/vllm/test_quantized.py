@@ -20,6 +20,7 @@ from realengine.image import seed
 from realengine.serving import CPU_FLAGS, environment
 from speculative_operator.api.convert import to_domain
 from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import DeploymentSpec, Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.pairs import rules_of
@@ -67,7 +68,7 @@ def asked_for(scheme: str) -> DeploymentSpec:
 
 
 def question(name: str, spec: DeploymentSpec, places: Path) -> dict[str, Any]:
-    args = engine_for(spec).container(spec, KTable.constant(K, SEQS)).args
+    args = engine_for(spec).container(resolve(spec), KTable.constant(K, SEQS)).args
     own = [argument.replace("/mnt/models/models/", f"{places}/") for argument in args]
     return {"name": name, "args": own, "prompts": PROMPTS, "tokens": TOKENS}
 

@@ -32,6 +32,7 @@ from realengine import paths
 from realengine.image import seed
 from realengine.serving import CPU_FLAGS, environment
 from speculative_operator.api.convert import to_domain
+from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.pairs import rules_of
@@ -224,7 +225,7 @@ def answers(places: Path, verdicts: object, tmp_path_factory: pytest.TempPathFac
 
 def question(case: Case, places: Path) -> dict[str, Any]:
     """The operator's command line, with the folders in the place of those of a pod."""
-    args = engine_for(case.spec).container(case.spec, KTable.constant(K, SEQS)).args
+    args = engine_for(case.spec).container(resolve(case.spec), KTable.constant(K, SEQS)).args
     own = [argument.replace("/mnt/models/models/", f"{places}/") for argument in args]
     return {"name": case.name, "args": own, "prompts": PROMPTS, "tokens": TOKENS}
 

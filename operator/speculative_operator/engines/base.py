@@ -13,6 +13,7 @@ from speculative_operator.domain.credentials import without_credentials
 from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 
@@ -124,7 +125,7 @@ class Engine:
     """What a user should know of a spec without refusals; empty for most."""
     knobs: Callable[[DeploymentSpec], KnobSpace]
     """Tables that the tuner may choose, and how they reach the engine."""
-    container: Callable[[DeploymentSpec, KTable], EngineContainer]
+    container: Callable[[ResolvedSpec, KTable], EngineContainer]
     """The container that serves a spec by the active table. Raises ValueError for sources or accelerators of a spec
     that `refusals` refuses. With the Live actuator the result does not depend on the table; otherwise it does."""
     read: Read

@@ -18,6 +18,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, Speculator, Verifier
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine, EngineContainer, Notice, Refusal
@@ -153,7 +154,7 @@ _UNREADABLE = Gap(
 )
 
 
-def container(spec: DeploymentSpec, table: KTable) -> EngineContainer:
+def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
     """The container that serves `spec` with the K of `table`."""
     planned = plan(spec, OFFER)
     return serving_container(

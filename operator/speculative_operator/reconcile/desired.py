@@ -17,7 +17,6 @@ from speculative_operator.reconcile import formerly, own_rollouts, rendering, ro
 from speculative_operator.reconcile.active_table import ActiveTable
 from speculative_operator.reconcile.pods import has_other_scaler
 from speculative_operator.reconcile.rendering import (
-    ResolvedInput,
     container_table,
     find_deployment,
     with_budget,
@@ -27,7 +26,7 @@ from speculative_operator.reconcile.rendering import (
 from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.tables import Leaving, config_name
 from speculative_operator.reconcile.world import World
-from speculative_operator.render import resolved, table_config
+from speculative_operator.render import RenderInput, resolved, table_config
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +97,9 @@ def _leaving_tables(world: World, leaving: tuple[Leaving, ...]) -> Iterator[Mapp
 
 def _input(
     world: World, engine: Engine, active: ActiveTable, spec: ResolvedSpec, deployment: Mapping[str, Any] | None
-) -> ResolvedInput:
+) -> RenderInput:
     owned = not has_other_scaler(deployment)
-    return ResolvedInput(
+    return RenderInput(
         spec=spec,
         container=engine.container(spec, container_table(spec, active.table)),
         table=None if active.hard_off else active.table,
@@ -129,8 +128,8 @@ def _strategy(world: World, active: ActiveTable, owned: bool) -> Mapping[str, An
 
 
 def _keep_inputs(
-    world: World, engine: Engine, given: ResolvedInput, record: resolved.Resolved | None
-) -> tuple[ResolvedInput, int]:
+    world: World, engine: Engine, given: RenderInput, record: resolved.Resolved | None
+) -> tuple[RenderInput, int]:
     """`given` with the size of weights and the helping image that running pods were made of, and the startup budget
     of these in seconds, as long as nothing else changes: what was learned since, and a new release of the operator, are
     no reason to replace them. Else with a budget by the measured starts."""
@@ -147,7 +146,7 @@ def _keep_inputs(
     return plain, startup.budget(startup.starts(world.status), plain.spec.weights.bytes)
 
 
-def _template_of(inp: ResolvedInput, memo: Memo) -> str:
+def _template_of(inp: RenderInput, memo: Memo) -> str:
     """Hash of the pod template that is rendered from `inp`."""
     made = find_deployment(rendering.render_again(inp, memo))
     return text(made, "metadata", "annotations", names.ANNOTATION_TEMPLATE)
@@ -155,7 +154,7 @@ def _template_of(inp: ResolvedInput, memo: Memo) -> str:
 
 def _keep_strategy(
     world: World,
-    inp: ResolvedInput,
+    inp: RenderInput,
     manifests: tuple[Mapping[str, Any], ...],
     record: resolved.Resolved | None,
 ) -> tuple[Mapping[str, Any], ...]:

@@ -22,8 +22,9 @@ from speculative_operator.engines.base import Engine
 from speculative_operator.reconcile import rendering, startup
 from speculative_operator.reconcile.drift import first_difference, first_surplus
 from speculative_operator.reconcile.pinning import FOLDER, VERSION_FOLDER, in_pods, untagged
-from speculative_operator.reconcile.rendering import ResolvedInput, find_deployment, with_budget, with_helper, with_size
+from speculative_operator.reconcile.rendering import find_deployment, with_budget, with_helper, with_size
 from speculative_operator.reconcile.world import World
+from speculative_operator.render import RenderInput
 from speculative_operator.render.metadata import manifest_hash
 from speculative_operator.render.resolved import Model, helper_of
 
@@ -33,7 +34,7 @@ _MOST = 8
 """Most versions of one template that are compared with its hash; a template has two."""
 
 
-def keep_inputs(world: World, engine: Engine, given: ResolvedInput) -> tuple[ResolvedInput, int]:
+def keep_inputs(world: World, engine: Engine, given: RenderInput) -> tuple[RenderInput, int]:
     """`given` with the size of weights and the helping image that running pods were made of, as long as nothing else
     changes, and the startup budget in seconds."""
     now = _Now(engine, world.deployment, world.memo)
@@ -43,7 +44,7 @@ def keep_inputs(world: World, engine: Engine, given: ResolvedInput) -> tuple[Res
 
 def keep_strategy(
     world: World,
-    inp: ResolvedInput,
+    inp: RenderInput,
     manifests: tuple[Mapping[str, Any], ...],
     applied: str,
     possible: tuple[Mapping[str, Any], ...],
@@ -90,7 +91,7 @@ def _former_hash(manifests: tuple[Mapping[str, Any], ...]) -> str:
     return manifest_hash({**made, "metadata": {**metadata, "annotations": borne}})
 
 
-def _budget(world: World, plain: ResolvedInput, now: _Now) -> int:
+def _budget(world: World, plain: RenderInput, now: _Now) -> int:
     """The startup budget in seconds: the measured one where the pods' template changes anyway, else the one that pods
     have.
 
@@ -110,14 +111,14 @@ def _budget(world: World, plain: ResolvedInput, now: _Now) -> int:
     return measured
 
 
-def _running_budget(plain: ResolvedInput, now: _Now) -> int:
+def _running_budget(plain: RenderInput, now: _Now) -> int:
     """The startup budget of the running pods in seconds, from the progress deadline of their Deployment."""
     made = find_deployment(rendering.render_again(plain, now.memo))
     beside = whole(made, "spec", "progressDeadlineSeconds") - plain.container.startup_seconds
     return whole(now.deployment, "spec", "progressDeadlineSeconds") - beside
 
 
-def _is_template(plain: ResolvedInput, now: _Now) -> bool:
+def _is_template(plain: RenderInput, now: _Now) -> bool:
     """True where the template that runs is that of `plain`, whatever budget it has."""
     running = _running_budget(plain, now)
     if not 0 < running <= startup.MOST_SECONDS:
@@ -127,7 +128,7 @@ def _is_template(plain: ResolvedInput, now: _Now) -> bool:
     return not first_difference(wanted, found) and not first_surplus(wanted, found)
 
 
-def _keep_size(given: ResolvedInput, now: _Now) -> ResolvedInput:
+def _keep_size(given: RenderInput, now: _Now) -> RenderInput:
     borne = text(now.deployment, "metadata", "annotations", names.ANNOTATION_SIZED_FOR)
     size = int(borne) if borne.isascii() and borne.isdecimal() and len(borne) <= 18 else 0
     if size == given.spec.weights.bytes:
@@ -137,7 +138,7 @@ def _keep_size(given: ResolvedInput, now: _Now) -> ResolvedInput:
     return before if same or _is_template(_keep_helper(before, now), now) else given
 
 
-def _keep_helper(plain: ResolvedInput, now: _Now) -> ResolvedInput:
+def _keep_helper(plain: RenderInput, now: _Now) -> RenderInput:
     before = with_helper(plain, helper_of(mapping(now.deployment, "spec", "template")))
     return before if before is plain or _is_template(before, now) else plain
 

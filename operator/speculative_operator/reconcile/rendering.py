@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from speculative_operator.domain.memo import Memo, digest
@@ -15,14 +15,7 @@ from speculative_operator.engines.base import Engine
 from speculative_operator.render import RenderInput, render
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedInput(RenderInput):
-    """What the children are rendered from: always of a resolved spec."""
-
-    spec: ResolvedSpec
-
-
-def render_again(inp: ResolvedInput, memo: Memo) -> tuple[Mapping[str, Any], ...]:
+def render_again(inp: RenderInput, memo: Memo) -> tuple[Mapping[str, Any], ...]:
     """What `render(inp)` returns, at a tenth of the cost where it was rendered lately. Raises RenderError like it.
 
     The memo holds it compressed (6 KiB for an object's children), and it is read anew each time: no caller can change
@@ -41,26 +34,26 @@ def container_table(spec: ResolvedSpec, table: KTable | None) -> KTable:
     return table or KTable.constant(0, spec.verifier.max_num_seqs or 1)
 
 
-def with_spec(inp: ResolvedInput, engine: Engine, spec: ResolvedSpec) -> ResolvedInput:
+def with_spec(inp: RenderInput, engine: Engine, spec: ResolvedSpec) -> RenderInput:
     """`inp` for another `spec`, with the container that `engine` makes of it."""
     return replace(inp, spec=spec, container=engine.container(spec, container_table(spec, inp.waiting or inp.table)))
 
 
-def with_budget(inp: ResolvedInput, engine: Engine, seconds: int) -> ResolvedInput:
+def with_budget(inp: RenderInput, engine: Engine, seconds: int) -> RenderInput:
     """`inp` with a startup budget of at least `seconds`."""
     if seconds <= inp.container.startup_seconds:
         return inp
     return with_spec(inp, engine, replace(inp.spec, engine=replace(inp.spec.engine, startup_seconds=seconds)))
 
 
-def with_size(inp: ResolvedInput, engine: Engine, size: int) -> ResolvedInput:
+def with_size(inp: RenderInput, engine: Engine, size: int) -> RenderInput:
     """`inp` for weights of `size` bytes."""
     if size == inp.spec.weights.bytes:
         return inp
     return with_spec(inp, engine, replace(inp.spec, weights=replace(inp.spec.weights, bytes=size)))
 
 
-def with_helper(inp: ResolvedInput, image: str) -> ResolvedInput:
+def with_helper(inp: RenderInput, image: str) -> RenderInput:
     """`inp` with the operator's `image` in the containers that help the engine; as it is where that is empty."""
     if image in ("", inp.capabilities.job_image):
         return inp

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from speculative_operator.domain import names
 from speculative_operator.domain.knobs import Actuator, KnobSpace
@@ -25,6 +25,7 @@ from speculative_operator.engines.base import Engine, EngineContainer, Notice
 from speculative_operator.reconcile.pods import configs_of
 from speculative_operator.render.podspec import TABLE_VOLUME
 
+_Spec = TypeVar("_Spec", bound=DeploymentSpec)
 AS_IN_SPEC = "engine-as-in-spec"
 """Value of the annotation `adopt` that takes back what another value of it had accepted."""
 
@@ -76,13 +77,13 @@ def engine_that_runs_on(
     if deployment is None or not was_soft(spec, status):
         return None
 
-    def soft(spec: DeploymentSpec) -> DeploymentSpec:
+    def soft(spec: _Spec) -> _Spec:
         return replace(spec, speculation=replace(spec.speculation, off_policy=OffPolicy.SOFT))
 
     def knobs(spec: DeploymentSpec) -> KnobSpace:
         return replace(engine.knobs(soft(spec)), rests=False)
 
-    def container(spec: DeploymentSpec, table: KTable) -> EngineContainer:
+    def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
         return engine.container(soft(spec), table)
 
     return replace(engine, knobs=knobs, container=container) if engine.knobs(spec).rests else None
@@ -105,7 +106,7 @@ def without_live_tables(engine: Engine, version: str) -> Engine:
         """The adapter's notices without LiveUnproven: `engine_notices` tells it from what the pods report."""
         return tuple(one for one in engine.notices(as_found(spec)) if one.reason is not Reason.LIVE_UNPROVEN)
 
-    def container(spec: DeploymentSpec, table: KTable) -> EngineContainer:
+    def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
         return replace(engine.container(as_found(spec), table), image=engine.container(spec, table).image)
 
     return replace(

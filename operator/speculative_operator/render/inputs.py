@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.engines.base import EngineContainer
 
@@ -53,7 +53,7 @@ class Capabilities:
 class RenderInput:
     """All values from which the children of one object are made."""
 
-    spec: DeploymentSpec
+    spec: ResolvedSpec
     container: EngineContainer
     table: KTable | None
     """The active table; None without speculation."""

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.engines.building import SMALL_QWEN, spec, valued
 
 from speculative_operator import payload
+from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import (
     DeploymentSpec,
     LoraLimits,
@@ -28,7 +29,7 @@ TABLE = KTable.from_rows([[1, 16, 3], [17, 256, 1]])
 def container(subject: DeploymentSpec, table: KTable = TABLE) -> EngineContainer:
     engine = engine_for(subject)
     assert engine.refusals(subject) == ()
-    return engine.container(subject, table)
+    return engine.container(resolve(subject), table)
 
 
 def config(made: EngineContainer) -> dict[str, Any]:

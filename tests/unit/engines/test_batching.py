@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.engines.building import SMALL_QWEN, spec, valued
 
+from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, LoraLimits, Method, Speculator
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.registry import engine_for
@@ -61,7 +62,7 @@ def test_slots_by_method(speculator: Speculator, slots: int) -> None:
 def test_what_is_asked_for(subject: DeploymentSpec, value: str | None) -> None:
     engine = engine_for(subject)
     assert engine.refusals(subject) == ()
-    args = engine.container(subject, KTable.constant(1, 256)).args
+    args = engine.container(resolve(subject), KTable.constant(1, 256)).args
     assert (valued(args, FLAG) if FLAG in args else None) == value
 
 

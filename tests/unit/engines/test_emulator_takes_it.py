@@ -9,6 +9,7 @@ from tests.unit.engines.building import spec
 
 from speculative_lab.emulator.arguments import parse
 from speculative_lab.emulator.schedule import lookup
+from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import Method, OffPolicy
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.registry import engine_for
@@ -24,7 +25,7 @@ METHODS = list(Method)
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_on_every_kind_of_release(method: Method, release: str) -> None:
     subject = spec(method, version=release, verifier=VERIFIER)
-    given_arguments = engine_for(subject).container(subject, KTable.constant(2, 64)).args
+    given_arguments = engine_for(subject).container(resolve(subject), KTable.constant(2, 64)).args
     parsed = parse(["serve", *given_arguments])
     assert (parsed.model, parsed.max_num_seqs, parsed.gpu_memory_utilization) == ("Qwen/Qwen3-8B", 64, 0.88)
     assert parsed.speculative_config["method"] == method
@@ -42,7 +43,7 @@ def _live(release: str, method: Method) -> bool:
 @settings(max_examples=50, deadline=None)
 def test_the_boot_schedule_expands_to_every_k(method: Method, top: int, seqs: int, policy: OffPolicy) -> None:
     subject = spec(method, verifier={"max_num_seqs": seqs}, max_speculative_tokens=top, off_policy=policy)
-    made = engine_for(subject).container(subject, KTable.constant(1, seqs))
+    made = engine_for(subject).container(resolve(subject), KTable.constant(1, seqs))
     config = parse(["serve", *made.args]).speculative_config
     if made.payload:
         dense = lookup(config["num_speculative_tokens_per_batch_size"], seqs, config["num_speculative_tokens"])

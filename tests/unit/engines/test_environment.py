@@ -6,13 +6,14 @@ from typing import Any
 from tests.unit.engines.building import spec
 
 from speculative_operator.domain import names
+from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, Mode, ModelSource, Scheme, Weights
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.registry import engine_for
 
 
 def environment(subject: DeploymentSpec) -> dict[str, dict[str, Any]]:
-    made = engine_for(subject).container(subject, KTable.constant(1, 256))
+    made = engine_for(subject).container(resolve(subject), KTable.constant(1, 256))
     assert len({entry["name"] for entry in made.env}) == len(made.env), "a name occurs once"
     return {entry["name"]: dict(entry) for entry in made.env}
 

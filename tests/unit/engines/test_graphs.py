@@ -13,6 +13,7 @@ from tests.unit.engines.building import spec, valued
 from speculative_lab.emulator.arguments import parse
 from speculative_lab.emulator.config import engine_config
 from speculative_lab.emulator.settings import Settings
+from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPolicy
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.registry import engine_for
@@ -26,7 +27,8 @@ def sizes(subject: DeploymentSpec) -> tuple[int, ...]:
 
 
 def arguments(subject: DeploymentSpec) -> tuple[str, ...]:
-    return engine_for(subject).container(subject, KTable.constant(subject.speculation.max_speculative_tokens, 256)).args
+    table = KTable.constant(subject.speculation.max_speculative_tokens, 256)
+    return engine_for(subject).container(resolve(subject), table).args
 
 
 def on(product: str, resource: str = "nvidia.com/gpu", **fields: Any) -> DeploymentSpec:
@@ -135,7 +137,7 @@ def test_the_emulator_captures_the_same(method: Method, top: int, seqs: int, pro
     subject = on(product, method=method, verifier={"max_num_seqs": seqs}, max_speculative_tokens=top)
     engine = engine_for(subject)
     knobs = engine.knobs(subject)
-    made = engine.container(subject, KTable.constant(max(knobs.ks), seqs))
+    made = engine.container(resolve(subject), KTable.constant(max(knobs.ks), seqs))
     environment = {str(entry["name"]): str(entry.get("value", "")) for entry in made.env}
     words = Settings(accelerator=product, verifier_shape="Qwen/Qwen3-8B", speculator_shape="Qwen/Qwen3-0.6B")
     emulated = engine_config(parse(["serve", *made.args]), environment, words)

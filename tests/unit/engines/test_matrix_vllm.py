@@ -16,6 +16,7 @@ from speculative_lab.emulator.drafting import Drafting, Reaction, drafting
 from speculative_lab.emulator.errors import ConfigError, LateError
 from speculative_lab.emulator.speculative import checked, raw_config
 from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, Method
 from speculative_operator.domain.table import KTable
 from speculative_operator.domain.vendor import Vendor
@@ -95,7 +96,7 @@ def test_adapter_obeys_the_row(cell: Cell) -> None:
 
 def emulated(subject: DeploymentSpec) -> Drafting:
     """How the emulator drafts with the container of `subject`. Raises what it refuses."""
-    container = engine_for(subject).container(subject, KTable.constant(2, 256))
+    container = engine_for(subject).container(resolve(subject), KTable.constant(2, 256))
     raw = raw_config(parse_arguments(["serve", *container.args]))
     speculative = checked(raw or {}, subject.verifier.tensor_parallel_size)
     return drafting(speculative, {one["name"]: str(one.get("value", "")) for one in container.env})

@@ -10,6 +10,7 @@ from realengine.e2e import retunes, tables, tuning
 from realengine.scene import MAX_NUM_SEQS, Wish
 from speculative_operator.api.convert import to_domain
 from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.resolved import resolve
 from speculative_operator.engines.registry import engine_for
 
 SCHEDULES = [retunes.schedule(k) for k in (0, 1, 2, 4)] + [tables.BY_LOAD]
@@ -28,7 +29,7 @@ def test_every_schedule_of_the_retunes_starts_the_same_process() -> None:
     for schedule in SCHEDULES:
         spec = to_domain(Wish("draft_model", schedule=schedule).manifest())
         assert spec.speculation.schedule is not None
-        lines.add(engine_for(spec).container(spec, spec.speculation.schedule).args)
+        lines.add(engine_for(spec).container(resolve(spec), spec.speculation.schedule).args)
     assert len(lines) == 1
 
 

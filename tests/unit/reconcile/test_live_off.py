@@ -9,6 +9,7 @@ import pytest
 from tests.unit.reconcile.worlds import SPEC, Cluster, settled, template
 
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import (
     DeploymentSpec,
     EngineSettings,
@@ -33,7 +34,7 @@ TENSOR_PARALLEL = replace(RANKS, verifier=replace(SPEC.verifier, tensor_parallel
 
 
 def container(spec: DeploymentSpec) -> Any:
-    return engine_for(spec).container(spec, KTable.constant(1, 256))
+    return engine_for(spec).container(resolve(spec), KTable.constant(1, 256))
 
 
 def variables(spec: DeploymentSpec) -> dict[str, str]:

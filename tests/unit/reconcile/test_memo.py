@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from tests.unit.reconcile.worlds import SPEC as DEPLOYED
 from tests.unit.reconcile.worlds import Cluster
-from tests.unit.render.test_manifests import INPUT as GIVEN
-from tests.unit.render.test_manifests import SPEC as WRITTEN
-from tests.unit.render.test_manifests import TEXTS
+from tests.unit.render.test_manifests import INPUT, SPEC, TEXTS
 
 from speculative_operator.domain.memo import Memo, digest
-from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile import rendering
-from speculative_operator.reconcile.rendering import ResolvedInput, render_again
+from speculative_operator.reconcile.rendering import render_again
 from speculative_operator.render import Capabilities, RenderError, RenderInput, render
 
-SPEC = resolve(WRITTEN)
-INPUT = ResolvedInput(**({one.name: getattr(GIVEN, one.name) for one in fields(GIVEN)} | {"spec": SPEC}))
 OTHERS = [
     INPUT,
     replace(INPUT, table_version=2),

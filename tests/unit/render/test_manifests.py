@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from tests.unit.reconcile.worlds import plain
 
 from speculative_operator.domain import names
+from speculative_operator.domain.resolved import ResolvedEngine, ResolvedSpec
 from speculative_operator.domain.spec import (
     AcceleratorRequest,
-    DeploymentSpec,
-    EngineSettings,
     Method,
     ModelSource,
     Scheme,
@@ -27,7 +26,7 @@ from speculative_operator.render import Capabilities, RenderError, RenderInput, 
 from speculative_operator.render.metadata import label_value, manifest_hash, pair_hash
 from speculative_operator.render.podspec import payload_name, table_name
 
-SPEC = DeploymentSpec(
+SPEC = ResolvedSpec(
     name="demo",
     namespace="models",
     uid="uid-1",
@@ -84,7 +83,7 @@ def test_without_payload_no_config_maps() -> None:
 def test_the_users_own_image_is_not_looked_for_in_a_mirror() -> None:
     mirrored = replace(INPUT, capabilities=Capabilities(engine_registry="mirror.example/hub"))
     assert engine(mirrored)["image"] == "mirror.example/hub/vllm/vllm-openai:v0.32.0"
-    own = replace(SPEC, engine=EngineSettings(image="registry.example/vllm:1"))
+    own = replace(SPEC, engine=ResolvedEngine(image="registry.example/vllm:1"))
     container = replace(CONTAINER, image="registry.example/vllm:1")
     assert engine(replace(mirrored, spec=own, container=container))["image"] == "registry.example/vllm:1"
 
@@ -116,7 +115,7 @@ def test_the_hash_tells_any_change() -> None:
 
 
 def test_selector_is_the_stable_one() -> None:
-    other = replace(SPEC, engine=EngineSettings(version="0.33.0"), verifier=Verifier(SPEC.verifier.source, "other"))
+    other = replace(SPEC, engine=ResolvedEngine(version="0.33.0"), verifier=Verifier(SPEC.verifier.source, "other"))
     selectors = [deployment(replace(INPUT, spec=spec))["spec"]["selector"] for spec in (SPEC, other)]
     assert selectors[0] == selectors[1] == {"matchLabels": names.selector("demo")}
 
@@ -180,7 +179,7 @@ def test_pods_pass_restricted_pod_security() -> None:
 
 @pytest.mark.parametrize(("assigns", "image", "user"), [(True, "", None), (False, "", 2000), (False, "mine:1", None)])
 def test_a_user_id_only_for_the_stock_image_where_none_is_assigned(assigns: bool, image: str, user: int | None) -> None:
-    spec = replace(SPEC, engine=EngineSettings(image=image))
+    spec = replace(SPEC, engine=ResolvedEngine(image=image))
     inp = replace(INPUT, spec=spec, capabilities=Capabilities(assigns_uids=assigns))
     context = deployment(inp)["spec"]["template"]["spec"]["securityContext"]
     assert context.get("runAsUser") == user

@@ -15,6 +15,7 @@ from functools import partial
 
 from speculative_operator.domain import names
 from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator, Verifier
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine, EngineContainer
@@ -111,7 +112,7 @@ _ENV = {"SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "false"}
 """/health would otherwise generate a token for each probe, and wait behind a long prefill."""
 
 
-def container(spec: DeploymentSpec, table: KTable) -> EngineContainer:
+def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
     """The container that serves `spec` by `table`."""
     planned = plan(spec, OFFER)
     active = table.resize(planned.max_batch)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
 from speculative_operator.engines.base import EngineContainer, PvcMount
 from speculative_operator.engines.images import environment_of, image_of, limits_of, user_of
@@ -39,7 +40,7 @@ _FOLDERS = {
 
 
 def serving_container(
-    spec: DeploymentSpec,
+    spec: ResolvedSpec,
     *,
     with_speculator: bool,
     args: tuple[str, ...],

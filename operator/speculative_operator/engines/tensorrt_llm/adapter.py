@@ -18,6 +18,7 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator, Verifier
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine, EngineContainer
@@ -109,7 +110,7 @@ _SHUTDOWN_SECONDS = 120
 """After SIGTERM uvicorn lets open requests end before the server stops; the pod waits for it no longer than this."""
 
 
-def container(spec: DeploymentSpec, table: KTable) -> EngineContainer:
+def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
     """The container that serves `spec` by `table`. Raises ValueError for a table that rises, too."""
     planned = plan(spec, OFFER)
     return serving_container(

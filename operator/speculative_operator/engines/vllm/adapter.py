@@ -6,6 +6,7 @@ from functools import cache
 from importlib import resources
 
 from speculative_operator.domain.knobs import Actuator, KnobSpace
+from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DeploymentSpec, Target
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines import images
@@ -54,7 +55,7 @@ def knobs(spec: DeploymentSpec) -> KnobSpace:
     )
 
 
-def container(spec: DeploymentSpec, table: KTable) -> EngineContainer:
+def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
     """The container that serves `spec`; it holds `table` unless pods re-read the table from a file."""
     planned = plan(spec)
     live, startup = planned.actuator is Actuator.LIVE, _startup_seconds(spec, planned)
