@@ -22,8 +22,8 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner import Memory, decide
-from speculative_operator.tuner.lawful import lawful
-from speculative_operator.tuner.outage import BLIND_SECONDS
+from speculative_operator.tuner.allowed import lawful
+from speculative_operator.tuner.guards import BLIND_SECONDS
 
 DOWN = Gap(Reason.PROMETHEUS_TIMEOUT, "no answer within 5 s")
 

@@ -142,8 +142,8 @@ VARIANTS: tuple[Variant, ...] = (
         {"prior.ROOFLINE_SD": WIDE, "prior.CALIBRATED_SD": WIDE},
     ),
     # What is learned.
-    Variant("no_k_correction", "no correction v_K of single K", {"basis.K_SD": TINY}),
-    Variant("no_local_form", "no correction u(n) by size", {"basis.KNOT_SD": TINY}),
+    Variant("no_k_correction", "no correction v_K of single K", {"prior.K_SD": TINY}),
+    Variant("no_local_form", "no correction u(n) by size", {"prior.KNOT_SD": TINY}),
     Variant("no_huber", "outliers count whole", {"costs.OUTLIER": math.inf}),
     Variant("no_blur", "windows in which load moved count whole", {"learning.RAMP": 0.0}),
     Variant("all_prompts_meet", "every prompt is thought to delay somebody", {"costs.prefill_overlap": _all}),
@@ -182,10 +182,10 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("no_tries", "no K is ever tried", {"decide.may_try": _never}),
     Variant("tries_cost_nothing", "as much is tried whatever it costs", {"trials.MOST_COST": 1.0}),
     # Safety and removal.
-    Variant("no_guard", "no cut after two slow windows", {"decide.GUARD_WINDOWS": 10**9}),
+    Variant("no_guard", "no cut after two slow windows", {"guards.GUARD_WINDOWS": 10**9}),
     Variant("misled", "prior: tokens and drafts cost 0.3 of the truth", _MISTAKEN),
-    Variant("misled_no_guard", "the same, no guard", {**_MISTAKEN, "decide.GUARD_WINDOWS": 10**9}, against="misled"),
-    Variant("no_hard_off", "the speculator is never unloaded", {"removal.to_remove": _never}),
+    Variant("misled_no_guard", "the same, no guard", {**_MISTAKEN, "guards.GUARD_WINDOWS": 10**9}, against="misled"),
+    Variant("no_hard_off", "the speculator is never unloaded", {"rollout.to_remove": _never}),
 )  # fmt: skip
 
 BY_NAME = {variant.name: variant for variant in VARIANTS}

@@ -21,9 +21,9 @@ from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import Catalogue
 from speculative_operator.reconcile.deciding import policy_of
 from speculative_operator.reconcile.verdicts import tuner_facts
+from speculative_operator.tuner.judge import initial_table
 from speculative_operator.tuner.outlook import Outlook, outlook
 from speculative_operator.tuner.prior import cost_prior
-from speculative_operator.tuner.start import initial_table
 from speculative_operator.tuner.traffic import Traffic
 
 CLEAR_PERCENT = 50.0

@@ -31,10 +31,9 @@ from speculative_operator.reconcile.own_rollouts import (
 from speculative_operator.reconcile.pods import Rollout
 from speculative_operator.reconcile.world import World
 from speculative_operator.tuner import Memory, decide
-from speculative_operator.tuner.allowed import fit_trials
-from speculative_operator.tuner.lawful import lawful
+from speculative_operator.tuner.allowed import fit_trials, lawful
 from speculative_operator.tuner.pace import ROLLOUT_DWELL
-from speculative_operator.tuner.speed import Speed
+from speculative_operator.tuner.request_time import Speed
 
 _SEEN = (
     "costs", "acceptance", "traffic", "last", "windows", "updated_at", "seen", "cells", "drafted_at", "speed",

@@ -31,7 +31,7 @@ from speculative_operator.reconcile.world import World
 from speculative_operator.render.metadata import digest
 from speculative_operator.tuner import Memory
 from speculative_operator.tuner.allowed import fit
-from speculative_operator.tuner.speed import ENOUGH, Speed
+from speculative_operator.tuner.request_time import ENOUGH, Speed
 
 HELD_SECONDS = 24 * 3600.0
 """Seconds for which no such rollout is made after one that was undone."""

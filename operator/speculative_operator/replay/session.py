@@ -20,8 +20,7 @@ from speculative_operator.engines.base import Engine
 from speculative_operator.replay.exposition import Exposition, ExpositionError, SeriesKey
 from speculative_operator.replay.ring import Ring
 from speculative_operator.tuner import Memory, decide, initial_table
-from speculative_operator.tuner.allowed import fit, fit_trials
-from speculative_operator.tuner.lawful import lawful
+from speculative_operator.tuner.allowed import fit, fit_trials, lawful
 
 SHORTEST_WINDOW = 3.5
 """seconds: with scrapes every second a decision waits for four of them, else most windows would hold too few steps."""

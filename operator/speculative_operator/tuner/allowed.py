@@ -1,6 +1,8 @@
-"""Fits tables and trials to a policy: the nearest table, and the trials, that it allows.
+"""Says what a policy allows: which K, the nearest table and trials, and whether a decision may become active.
 
-Called wherever a table comes in from outside (reconcile, memory, session) or is put together (judge, probe, start).
+Called wherever a table comes in from outside (reconcile, memory, session) or is put together (judge, guards, outlook).
+`lawful` is the last check before reconcile writes a table, and before `replay.session` takes one over (simulator,
+`speculative tune` and `replay`).
 """
 
 from __future__ import annotations
@@ -9,13 +11,25 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import accumulate, pairwise
 
-from speculative_operator.domain.decision import Policy
+from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.spec import Mode
+from speculative_operator.domain.observation import Observation
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import KTable, Trial
-from speculative_operator.tuner.prior import candidates
 
 MOST_SHARE = 0.4
+
+
+def candidates(policy: Policy) -> tuple[int, ...]:
+    """Every K that a table of `policy` may hold, ascending; without 0 when the user forbids turning off.
+
+    A table of mode Static comes from the user and may hold 0 all the same.
+    """
+    ks = tuple(sorted({k for k in policy.knobs.ks if k >= 0})) or (0,)
+    if policy.off_policy is OffPolicy.NEVER and policy.mode is not Mode.STATIC and ks[-1] > 0:
+        return tuple(k for k in ks if k > 0)
+    return ks
 
 
 def fit(table: KTable, policy: Policy) -> KTable:
@@ -44,3 +58,17 @@ def fit_trials(tries: Iterable[Trial], table: KTable, policy: Policy) -> tuple[T
         if free and ks and share > 0.0:
             fitted.append(replace(one, ks=ks, share=share))
     return tuple(fitted)
+
+
+def lawful(decision: Decision, observation: Observation, policy: Policy) -> bool:
+    """True when `decision` is valid, changes the table, rests on windows, and names a table that the engine can run.
+
+    `METRICS_LOST` needs no windows: in a long outage K only falls, on earlier evidence."""
+    seen = observation.gap is None and bool(observation.windows)
+    return (
+        decision.valid
+        and decision.changed
+        and (seen or decision.reason is Reason.METRICS_LOST)
+        and fit(decision.table, policy) == decision.table
+        and (policy.knobs.actuator is not Actuator.RESTART or len(decision.table.ks) == 1)
+    )

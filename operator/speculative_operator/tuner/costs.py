@@ -1,7 +1,7 @@
 """Learns what steps cost: a recursive Bayesian regression of step time in log space around the prior.
 
 Called by learning (each window) and outlook (predictions for every K and batch size). The coordinates are those of
-`basis`. One window gives one equation: the mean step period that its requests saw. It is linearised at the present
+`prior`. One window gives one equation: the mean step period that its requests saw. It is linearised at the present
 estimate (an extended Kalman filter in information form), so that N windows cost N small matrix sums and memory stays
 constant. Evidence fades: the estimate stays, the certainty goes back to the prior's.
 """
@@ -15,8 +15,7 @@ import numpy as np
 
 from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.physics.step_time import StepCosts, hard_off_parts, step_parts
-from speculative_operator.tuner.basis import Basis, basis_of
-from speculative_operator.tuner.prior import TERMS, Array, Prior
+from speculative_operator.tuner.prior import TERMS, Array, Basis, Prior, basis_of
 
 NOISE = 0.02
 """Log standard deviation of one window of five seconds around the model, its errors of form included."""

@@ -15,8 +15,7 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy
-from speculative_operator.domain.table import KTable
-from speculative_operator.tuner import removal, rollout
+from speculative_operator.tuner import rollout
 from speculative_operator.tuner.acceptance import DEFLATION
 from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.answers import (
@@ -34,18 +33,24 @@ from speculative_operator.tuner.answers import (
     stay_static,
     without,
 )
-from speculative_operator.tuner.awaiting import awaiting, late_pods, waits
-from speculative_operator.tuner.grid import nearest
-from speculative_operator.tuner.headroom import headroom
-from speculative_operator.tuner.judge import CONFIDENCE, Proposal, incumbent_of, least_bad, propose
+from speculative_operator.tuner.guards import count_slow, guard, proven, to_fall_back, watch_sight
+from speculative_operator.tuner.judge import CONFIDENCE, Proposal, incumbent_of, initial_table, propose
 from speculative_operator.tuner.learning import MIN_STEPS, fresh_share, learn
 from speculative_operator.tuner.memory import Memory
-from speculative_operator.tuner.outage import proven, to_fall_back, watch_sight
-from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
+from speculative_operator.tuner.outlook import Outlook, outlook
 from speculative_operator.tuner.pace import MARGIN, MEASURED_MARGIN, dwell_seconds
-from speculative_operator.tuner.quorum import QUORUM, Hold, Sight, find_hold, has_requests, sight
-from speculative_operator.tuner.report import acceptance_text, estimate, measured_speed, name_k, off_text
-from speculative_operator.tuner.start import initial_table
+from speculative_operator.tuner.quorum import (
+    QUORUM,
+    Hold,
+    Sight,
+    awaiting,
+    find_hold,
+    has_requests,
+    late_pods,
+    sight,
+    waits,
+)
+from speculative_operator.tuner.report import acceptance_text, estimate, headroom, name_k, off_text
 from speculative_operator.tuner.targets import judge, targets_text, watch
 from speculative_operator.tuner.telemetry import believable
 from speculative_operator.tuner.traffic import Look, bound_claims, pool
@@ -55,14 +60,8 @@ MIN_EFFECTIVE_DRAFTS = 20.0
 """Drafts, divided by the clustering factor, that a change of table must rest on."""
 PATIENCE = 12
 """Windows after which few drafts have to do: a speculator that hardly ever drafts never gathers enough drafts."""
-GUARD_SHARE = 0.98
-"""Measured speed below this share of no speculation (lower bound) counts as slow."""
-GUARD_GAIN = 0.03
-"""Log speed that fewer drafts must bring for the guard to cut them."""
 FREED_MARGIN = 0.003
 """Log speed that a table must bring when a latency target has just allowed a larger K again."""
-GUARD_WINDOWS = 2
-"""Slow observations in a row after which the guard cuts drafts, however recent the last change is."""
 
 
 def decide(memory: Memory, observation: Observation, policy: Policy, now: float) -> tuple[Memory, Decision]:
@@ -155,12 +154,12 @@ def _without_late(seen: Sight, late: tuple[str, ...]) -> tuple[Sight, tuple[str,
 
 
 def _tune(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
-    memory = _count_slow(memory, view, look)
-    less = _guard(memory, view, look)
+    memory = count_slow(memory, view, look)
+    less = guard(memory, view, look)
     if less is not None:
         return cut(memory, view, look, less, now)
-    memory = removal.track_dead_weight(memory, view.without_speculator, rollout.cost(view.policy), now)
-    if removal.to_remove(memory, view, now):
+    memory = rollout.track_dead_weight(memory, view.without_speculator, rollout.cost(view.policy), now)
+    if rollout.to_remove(memory, view, now):
         return remove_speculator(memory, view, look, now)
     return _choice(memory, view, look, now)
 
@@ -168,8 +167,8 @@ def _tune(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory
 def _partial(memory: Memory, seen: Sight, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
     """The decision where too few pods are believed for a new table, but enough for the guard."""
     if not memory.hard_off:
-        memory = _count_slow(memory, view, look)
-        less = _guard(memory, view, look)
+        memory = count_slow(memory, view, look)
+        less = guard(memory, view, look)
         if less is not None:
             return cut(memory, view, look, less, now)
     text = f"{seen.shortage}; the table stays as it is"
@@ -219,7 +218,7 @@ def _trying(memory: Memory, view: Outlook, look: Look, now: float) -> Memory:
 
 
 def _without_speculator(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
-    if removal.to_return(memory, view, now):
+    if rollout.to_return(memory, view, now):
         return resume_speculator(memory, view, look, now)
     return memory, without(memory, view, look)
 
@@ -252,41 +251,6 @@ def _awaiting(memory: Memory, late: tuple[str, ...], now: float) -> tuple[Reason
         return None
     others = f" and {len(late) - 1} more" if len(late) > 1 else ""
     return Reason.HOLDING, f"{late[0]}{others} has not activated the table yet; the tuner waits for it"
-
-
-def _count_slow(memory: Memory, view: Outlook, look: Look) -> Memory:
-    """Memory with the count of observations in a row in which drafting was slower than no drafts (lower bound)."""
-    k = memory.table.k_at(look.scheduled)
-    seen = measured_speed(view, look, k)
-    if k == 0 or seen is None:
-        return replace(memory, slow_windows=0) if memory.slow_windows else memory
-    at = nearest(look.scheduled, view.policy.knobs.max_batch)
-    if view.compares and 0 in view.ks:
-        found = view.against(incumbent_of(view, memory.table))
-        slow = found.mean[at, 0] - QUANTILE * found.deviation[at, 0] > -math.log(GUARD_SHARE)
-    else:
-        off = view.at(look.batch, 0 if 0 in view.ks else None)
-        width = QUANTILE * math.hypot(float(view.costs.deviation(view.off_gradients[at])), view.costs.unrest)
-        slow = seen < math.log(GUARD_SHARE) + off - width
-    if not slow and not memory.slow_windows:
-        return memory
-    return replace(memory, slow_windows=memory.slow_windows + 1 if slow else 0)
-
-
-def _guard(memory: Memory, view: Outlook, look: Look) -> KTable | None:
-    """The table with fewer drafts, when drafting has been slow for too long and a smaller K is better; else None."""
-    policy = view.policy
-    if (
-        memory.slow_windows < GUARD_WINDOWS
-        or policy.knobs.actuator is not Actuator.LIVE
-        or policy.mode is not Mode.AUTO
-    ):
-        return None
-    seen = measured_speed(view, look, memory.table.k_at(look.scheduled))
-    if seen is None:
-        return None
-    less = least_bad(view, memory.table, look.scheduled, seen, GUARD_GAIN)
-    return less if less != memory.table else None
 
 
 def _wait(memory: Memory, policy: Policy, gain: float, now: float) -> str:

@@ -1,6 +1,8 @@
-"""Chooses a table: the best K at each batch size, and whether a change to it is worth it.
+"""Chooses a table: the best K at each batch size, and whether a change to it is worth it; before any measurement, the
+table that an object starts with.
 
-Called by decide(). A table is chosen on a grid of batch sizes at once: the sum of log speed is maximised over tables,
+Called by decide(); `initial_table` also by reconcile for a new object, and by persistence where a stored table cannot
+be read. A table is chosen on a grid of batch sizes at once: the sum of log speed is maximised over tables,
 the active K being favoured by a margin. So a cell moves only where its gain exceeds the margin, and a table never
 wobbles at a tie. How large the margin is follows from the writes that the deployment has left (pace).
 """
@@ -16,12 +18,13 @@ from numpy.typing import NDArray
 
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner import rollout
-from speculative_operator.tuner.allowed import fit
+from speculative_operator.tuner.allowed import candidates, fit
 from speculative_operator.tuner.grid import best_path, choices, edges, nearest, overlay
-from speculative_operator.tuner.outlook import INFEASIBLE, Outlook
-from speculative_operator.tuner.prior import Array
+from speculative_operator.tuner.outlook import INFEASIBLE, Outlook, outlook
+from speculative_operator.tuner.prior import Array, cost_prior
 from speculative_operator.tuner.targets import Targets, limits
 
 CONFIDENCE = 0.5
@@ -45,6 +48,10 @@ FAR_WEIGHT = 0.05
 """Weight of a gain at a load of the last minutes that is not present now, and at a load never measured."""
 SEEN_SHARE = 0.02
 """Share of the remembered time from which a grid point counts as measured."""
+FAVOUR = 0.02
+"""Log speed by which another K must beat the start K by the prior."""
+DEFAULT_K = 3
+"""Start K when the spec names none: the K of most published measurements, and safe on all but the fullest batches."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +184,44 @@ def least_bad(view: Outlook, table: KTable, scheduled: float, measured: float, m
         return None
     start, _ = edges(view.policy.knobs.max_batch)[nearest(point / NEAR**0.5, view.policy.knobs.max_batch)]
     dense = [k if b < start else min(k, view.ks[best]) for b, k in enumerate(table.dense(), start=1)]
+    return KTable.from_dense(dense)
+
+
+def initial_table(policy: Policy) -> KTable:
+    """The spec's own schedule; else the start K, lowered where the prior says that fewer drafts are clearly faster.
+
+    The start K at every load where hardware or models are unknown, where one K must serve all loads, and in mode
+    Static.
+    """
+    knobs = policy.knobs
+    if policy.mode is Mode.DISABLED or knobs.actuator is Actuator.NONE:
+        return fit(KTable.constant(0, knobs.max_batch), policy)
+    if policy.schedule is not None:
+        return fit(policy.schedule, policy)
+    start = _start_k(policy)
+    known = cost_prior(policy.facts, knobs).from_models
+    if policy.mode is Mode.STATIC or knobs.actuator is Actuator.RESTART or not known:
+        return KTable.constant(start, knobs.max_batch)
+    return _cautious(policy, start)
+
+
+def _start_k(policy: Policy) -> int:
+    ks = candidates(policy)
+    wanted = policy.start_k if policy.start_k is not None else DEFAULT_K
+    return max((k for k in ks if k <= wanted), default=ks[0])
+
+
+def _cautious(policy: Policy, start: int) -> KTable:
+    """A table with the start K, and with fewer drafts at the loads where the prior says that fewer are clearly
+    faster."""
+    view = outlook(policy)
+    allowed = max((column for column, k in enumerate(view.ks) if k <= start), default=0) + 1
+    scores = view.speed[:, :allowed].copy()
+    scores[:, -1] += FAVOUR
+    rise = math.inf if policy.knobs.falling else RISE
+    dense: list[int] = []
+    for column, (first, last) in zip(best_path(scores, rise), edges(policy.knobs.max_batch), strict=True):
+        dense += [view.ks[column]] * (last - first + 1)
     return KTable.from_dense(dense)
 
 

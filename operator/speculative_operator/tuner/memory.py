@@ -20,7 +20,7 @@ from speculative_operator.tuner.comparisons import Cell
 from speculative_operator.tuner.costs import CostEvidence, StepSample
 from speculative_operator.tuner.grid import grid
 from speculative_operator.tuner.pace import Pace
-from speculative_operator.tuner.speed import Speed
+from speculative_operator.tuner.request_time import Speed
 from speculative_operator.tuner.targets import Targets
 from speculative_operator.tuner.traffic import Traffic
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from speculative_operator.domain.decision import Interval, Policy
 from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.tuner.acceptance import AcceptanceEvidence, AcceptanceModel, acceptance
-from speculative_operator.tuner.basis import basis_of
+from speculative_operator.tuner.allowed import candidates
 from speculative_operator.tuner.comparisons import (
     SECONDS_OFF,
     SECONDS_STEP,
@@ -42,7 +42,7 @@ from speculative_operator.tuner.costs import (
     step_terms,
 )
 from speculative_operator.tuner.grid import edges, grid
-from speculative_operator.tuner.prior import Array, acceptance_prior, candidates, cost_prior
+from speculative_operator.tuner.prior import Array, acceptance_prior, basis_of, cost_prior
 from speculative_operator.tuner.request_time import whole_time
 from speculative_operator.tuner.traffic import Traffic
 

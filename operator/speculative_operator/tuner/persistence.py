@@ -17,12 +17,11 @@ from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.table import KTable, TableError
 from speculative_operator.tuner.acceptance import AcceptanceEvidence
 from speculative_operator.tuner.allowed import fit
-from speculative_operator.tuner.basis import K_SD, KNOT_SD, Basis, basis_of
 from speculative_operator.tuner.comparisons import Cell
 from speculative_operator.tuner.costs import FORM_LIMIT, THETA_LIMIT, CostEvidence
+from speculative_operator.tuner.judge import initial_table
 from speculative_operator.tuner.pace import SAVED, Pace
-from speculative_operator.tuner.prior import TERMS, Array
-from speculative_operator.tuner.start import initial_table
+from speculative_operator.tuner.prior import K_SD, KNOT_SD, TERMS, Array, Basis, basis_of
 from speculative_operator.tuner.tail import Bounds
 from speculative_operator.tuner.targets import OutOfReach, Targets
 from speculative_operator.tuner.traffic import Traffic

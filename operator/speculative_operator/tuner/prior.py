@@ -1,27 +1,38 @@
-"""Priors before any measurement: step costs with their uncertainty, acceptance, traffic.
+"""Priors before any measurement: step costs with their uncertainty, in the coordinates in which they are learned;
+acceptance; traffic.
 
 Called by the learning and the judging parts of the tuner. Sources in order: published calibration of the pair, roofline
 of hardware and shapes, and, where neither is known, a shape of costs with almost no opinion on its size.
+
+Coordinates of step costs: log T = log(sum_i terms_i exp(theta_i)) + u(n) + v_K. Five factors say that the hardware is
+faster or slower than thought; u, piecewise linear in log2 of the verified tokens n, takes up knees and steps that a
+linear sum does not have; v_K takes up what is peculiar to one K (an unfortunate kernel, a broken dynamic path).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import PairFacts
-from speculative_operator.domain.spec import Method, Mode, OffPolicy, Workload
+from speculative_operator.domain.spec import Method, Workload
 from speculative_operator.physics.acceptance import conditionals, prior_survival
 from speculative_operator.physics.calibration import calibrated_costs, costs_with_verifier
 from speculative_operator.physics.step_time import STANDALONE_LAYERS, StepCosts, roofline
-from speculative_operator.tuner.basis import TERMS, Array, basis_of
 
-__all__ = ["TERMS", "Array", "Prior", "acceptance_prior", "candidates", "cost_prior", "method_of"]
+Array = NDArray[np.float64]
 
+TERMS = ("fixed", "tokens", "context", "drafting", "prefill")
+"""The parts of a step whose size is learned, each by one factor on its prior."""
+KNOT_SD = 0.05
+"""Log standard deviation of the correction at one size: what capture staircases and tile sizes bring."""
+K_SD = 0.08
+"""Log standard deviation of the correction of one K."""
 CALIBRATED_SD = (0.10, 0.15, 0.10, 0.20, 0.40)
 """Log standard deviation of each factor for a calibrated pair: the fit's own prior widths."""
 ROOFLINE_SD = (0.25, 0.40, 0.25, 0.50, 0.50)
@@ -35,6 +46,48 @@ GENERIC = StepCosts(7e-3, 2e-5, 4e-8, 7e-4, 1e-6, 4e-9, 1.2e-3, 0.0)
 CONTEXT_TOKENS = 1000.0
 PROMPT_RATIO = 1.0
 """Context per request, and prompt tokens per output token, until the tuner has seen traffic."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Columns of the regression: TERMS, then a knot at each power of two of verified tokens, then one for each K."""
+
+    ks: tuple[int, ...]
+    knots: int
+
+    @property
+    def size(self) -> int:
+        return len(TERMS) + self.knots + len(self.ks)
+
+    def prior_precision(self, terms: Array) -> Array:
+        """Prior precision of all columns, [size, size]; `terms` is the precision of the TERMS."""
+        precision = np.zeros((self.size, self.size))
+        first = len(TERMS)
+        precision[:first, :first] = terms
+        rest = np.r_[np.full(self.knots, KNOT_SD**-2), np.full(len(self.ks), K_SD**-2)]
+        precision[range(first, self.size), range(first, self.size)] = rest
+        return precision
+
+    def local(self, tokens: ArrayLike, k: ArrayLike | None) -> Array:
+        """Columns after TERMS, [..., knots + ks], of steps that verify `tokens` at mean K `k`.
+
+        A mean K between two K counts as a share of each. `k` has the shape of `tokens`; None: no column of a K is set.
+        """
+        place = np.clip(np.log2(np.maximum(np.asarray(tokens, dtype=float), 1.0)), 0.0, self.knots - 1.0)
+        out = np.zeros((*place.shape, self.knots + len(self.ks)))
+        out[..., : self.knots] = np.maximum(1.0 - np.abs(place[..., None] - np.arange(self.knots)), 0.0)
+        if k is not None:
+            mean = np.asarray(k, dtype=float)[..., None]
+            out[..., self.knots :] = np.maximum(1.0 - np.abs(mean - np.array(self.ks, dtype=float)), 0.0)
+        return out
+
+
+@lru_cache(maxsize=256)
+def basis_of(knobs: KnobSpace) -> Basis:
+    """The basis that covers every table that `knobs` allow."""
+    ks = tuple(sorted(set(knobs.ks))) or (0,)
+    most = knobs.max_batch * (ks[-1] + 1)
+    return Basis(ks, math.ceil(math.log2(max(most, 2))) + 1)
 
 
 @dataclass(frozen=True)
@@ -76,17 +129,6 @@ def method_of(facts: PairFacts, knobs: KnobSpace) -> Method:
     if facts.speculator is not None and facts.speculator.layers > STANDALONE_LAYERS:
         return Method.DRAFT_MODEL
     return Method.EAGLE3
-
-
-def candidates(policy: Policy) -> tuple[int, ...]:
-    """Every K that a table of `policy` may hold, ascending; without 0 when the user forbids turning off.
-
-    A table of mode Static comes from the user and may hold 0 all the same.
-    """
-    ks = tuple(sorted({k for k in policy.knobs.ks if k >= 0})) or (0,)
-    if policy.off_policy is OffPolicy.NEVER and policy.mode is not Mode.STATIC and ks[-1] > 0:
-        return tuple(k for k in ks if k > 0)
-    return ks
 
 
 def _published_costs(facts: PairFacts) -> StepCosts | None:

@@ -3,7 +3,9 @@
 Called by decide(), and by reconcile for what it says of metrics. In a fleet some pod nearly always lacks figures: its
 scrape is late, its engine has restarted, its figures are wrong. Such a pod is left out; it stops neither tuning nor the
 guard. Wrong but plausible figures cannot be told from unusual ones: so no single pod of several may outweigh the
-others.
+others. And a pod may run an older table for a while: the tuner does not judge the old table as the new one while a node
+delivers the file late, so the time since a change counts from the moment when the last pod has taken it. Without a
+payload that tells which version of the table it runs, a change counts at once.
 """
 
 from __future__ import annotations
@@ -11,19 +13,22 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.observation import Gap, Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.tuner.evidence import STALE_SECONDS, absurdity
+from speculative_operator.tuner.memory import Memory
+from speculative_operator.tuner.telemetry import STALE_SECONDS, absurdity, behind
 from speculative_operator.tuner.traffic import largest
 
 QUORUM = 0.8
 """Share of the requests that pods with believable figures must carry for the table to be tuned."""
 MAJORITY = 0.5
 """Share above which the guard may cut drafts: it only lowers K, and only on measurements."""
+LONGEST_SECONDS = 180.0
+"""Longer than a node takes to deliver a file: a table not active by then was refused, or the version is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,27 @@ def find_hold(observation: Observation, seen: Sight) -> Hold | None:
 def has_requests(windows: Mapping[str, PodWindow]) -> bool:
     """True where at least one pod decoded a request."""
     return any(window.decode_request_steps > 0 and window.steps > 0 for window in windows.values())
+
+
+def late_pods(windows: Mapping[str, PodWindow], version: int | None) -> tuple[str, ...]:
+    """Names of the pods that run an older table than the one of `version`, sorted."""
+    return tuple(sorted(pod for pod, window in windows.items() if behind(window, version)))
+
+
+def awaiting(memory: Memory, late: tuple[str, ...], now: float) -> Memory:
+    """Memory in which the last change counts from `now` while pods in `late` still run an older table."""
+    if not late:
+        return memory if memory.awaited_since is None else replace(memory, awaited_since=None)
+    since = memory.awaited_since if memory.awaited_since is not None else now
+    memory = replace(memory, awaited_since=since)
+    if not waits(memory, now):
+        return memory
+    return replace(memory, changed_at=now)
+
+
+def waits(memory: Memory, now: float) -> bool:
+    """True while the tuner waits for a pod to take the table, for `LONGEST_SECONDS` at most."""
+    return memory.awaited_since is not None and 0.0 <= now - memory.awaited_since <= LONGEST_SECONDS
 
 
 def _is_recent(known: tuple[float, float] | None, now: float) -> bool:

@@ -1,14 +1,16 @@
-"""Tells where requests spend their time, and how a K changes the whole time of a request.
+"""Tells where requests spend their time, how a K changes the whole time of a request, and how fast requests are served.
 
-Called by traffic (for each window) and outlook (which ranks K by the whole time). Blocks of steps tell how fast
+Called by traffic (for each window) and outlook (which ranks K by the whole time); `Speed` is kept in the tuner's memory
+and compared by `reconcile.own_rollouts`, before a rollout and after. Blocks of steps tell how fast
 requests decode. Before that a request waits to be scheduled, and has its prompt computed: drafts do not help it there,
 and longer steps hurt it. A request that waits for a seat or for KV memory waits until other requests end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import isfinite, log
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +23,14 @@ MEMORY_FILLING, MEMORY_FULL = 0.7, 0.9
 """Shares of seats and of KV memory in use between which waiting requests are more and more taken to wait for them."""
 MOST_QUEUED = 0.8
 """Largest share of queueing that counts in how steeply a queue grows."""
+REMEMBERED = 60
+"""Windows over which the means are taken."""
+ENOUGH = 30
+"""Least windows on each side of a comparison."""
+LIKE = 0.22
+"""Log requests per step by which loads may differ and still be compared: 25 %."""
+SLOWER = 0.10
+"""Loss of log rate that counts as slower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +96,42 @@ def whole_time(shares: TimeShares, richer: Array, longer: Array) -> WholeTime:
     by_stay = power * behind_others / stay + scheduled
     by_seconds = power * behind_prompts / laden * laden_by_seconds + by_stay * (prompting * laden_by_seconds + decoding)
     return WholeTime(np.log(whole / (queued + scheduled)), by_seconds / whole, by_stay * decoding / whole)
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Mean speed and load over the windows of all pods, to compare pods before and after a rollout.
+
+    Step costs and acceptance are learned for each K and give a predicted speed; this is the measured one, independent
+    of any model.
+    """
+
+    windows: int = 0
+    rate: float = 0.0
+    """Output tokens per second of one request."""
+    requests: float = 0.0
+    """Requests per step of one pod."""
+
+    def after(self, windows: Iterable[PodWindow]) -> Speed:
+        """The means after one more look; unchanged where no pod decoded."""
+        seen = tuple(windows)
+        decoded = sum(one.generated_tokens - one.first_tokens for one in seen)
+        busy, steps = sum(one.step_seconds for one in seen), sum(one.steps for one in seen)
+        batch = sum(one.decode_request_steps for one in seen)
+        if not all(isfinite(one) and one > 0 for one in (decoded, busy, steps, batch)):
+            return self
+        weight = 1.0 / min(self.windows + 1, REMEMBERED)
+        rate = self.rate + weight * (decoded / busy - self.rate)
+        requests = self.requests + weight * (batch / steps - self.requests)
+        return Speed(self.windows + 1, rate, requests)
+
+    def slower_than(self, before: Speed) -> bool:
+        """True where both sides have enough windows at like loads, and requests are served clearly slower than
+        `before`."""
+        if min(self.windows, before.windows) < ENOUGH or min(self.rate, before.rate) <= 0:
+            return False
+        alike = abs(log(self.requests / before.requests)) <= LIKE
+        return alike and log(self.rate / before.rate) < -SLOWER
 
 
 def _before(window: PodWindow) -> float:

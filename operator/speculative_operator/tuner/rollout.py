@@ -1,7 +1,10 @@
-"""Prices a change that needs a rollout and says when it is worth it: actuators Table and Restart, and hard off.
+"""Prices changes that replace pods, and says when they are worth it: another K by actuators Table and Restart, and pods
+without a speculator (offPolicy Hard).
 
-Called by judge, removal and decide(). Without trials a K that never ran is believed less. A change follows the loads of
-the last hour, not of the last minutes, and is made only when it has looked right for a while.
+Called by judge and decide(). A rollout costs minutes of serving. Without trials a K that never ran is believed less, so
+a change follows the loads of the last hour, not of the last minutes, and is made only when it has looked right for a
+while. K = 0 still pays for the speculator's pass and its memory; only a rollout without it returns them. So it is made
+when pods without a speculator are clearly faster than any table, and when it pays for itself within the hour.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.spec import Mode, OffPolicy
+from speculative_operator.tuner.outlook import Comparison, Outlook
 
 if TYPE_CHECKING:
     from speculative_operator.tuner.memory import Memory
@@ -23,9 +28,16 @@ HORIZON_SECONDS = 3600.0
 MARGIN = 0.02
 """Log speed that a change must bring beyond the cost of its rollout."""
 DOUBT = 0.84
-"""Standard deviations by which the gain is reduced: it is then 80 % sure, as for hard off."""
+"""Standard deviations by which a gain is reduced: it is then 80 % sure."""
 LASTING_SECONDS = 600.0
-"""Seconds for which a change must have looked worth its rollout."""
+"""Seconds for which a change must have looked worth its rollout, or the speculator dead weight."""
+GAIN = 0.05
+"""Log speed that pods without speculator must bring: less is not worth a rollout, nor surely true."""
+FIRST_SECONDS = 900.0
+"""The deployment must have been seen for this long before it loses its speculator."""
+RETURN_GAIN = 0.08
+RETURN_SECONDS = 3600.0
+"""For the speculator's return: log speed that it must bring by the remembered evidence, and least seconds without."""
 
 
 def cost(policy: Policy) -> float:
@@ -47,3 +59,28 @@ def track_worth(memory: Memory, worth: bool, now: float) -> Memory:
 def remaining_seconds(memory: Memory, now: float) -> float:
     """Seconds for which the change must still look worth its rollout."""
     return LASTING_SECONDS - (now - memory.wanted_since) if memory.wanted_since is not None else LASTING_SECONDS
+
+
+def track_dead_weight(memory: Memory, found: Comparison, cost: float, now: float) -> Memory:
+    """Memory with the time since when the speculator is dead weight; `cost`: price of the rollout (`rollout.cost`)."""
+    sure = found.gain - DOUBT * found.deviation
+    bad = found.gain > GAIN and sure > cost / 2.0
+    since = (memory.doomed_since if memory.doomed_since is not None else now) if bad else None
+    return memory if since == memory.doomed_since else replace(memory, doomed_since=since)
+
+
+def to_remove(memory: Memory, view: Outlook, now: float) -> bool:
+    """True when the operator should now replace the pods by pods without a speculator."""
+    policy = view.policy
+    if policy.off_policy is not OffPolicy.HARD or policy.mode is not Mode.AUTO or memory.hard_off:
+        return False
+    lasting = memory.doomed_since is not None and now - memory.doomed_since >= LASTING_SECONDS
+    return lasting and now - memory.since >= FIRST_SECONDS
+
+
+def to_return(memory: Memory, view: Outlook, now: float) -> bool:
+    """True when pods without a speculator should get it back."""
+    if not memory.hard_off or memory.hard_off_at is None or now - memory.hard_off_at < RETURN_SECONDS:
+        return False
+    found = view.without_speculator
+    return -found.gain - DOUBT * found.deviation > RETURN_GAIN

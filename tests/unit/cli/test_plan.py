@@ -16,7 +16,7 @@ from speculative_operator.cli.main import main
 from speculative_operator.cli.planning import plan_of
 from speculative_operator.cli.subject import subject
 from speculative_operator.pairing.catalogue import load_packaged
-from speculative_operator.tuner.start import initial_table
+from speculative_operator.tuner.judge import initial_table
 
 QWEN: dict[str, Any] = {
     "verifier": {"model": "hf://Qwen/Qwen3-8B", "maxNumSeqs": 128},

@@ -18,7 +18,6 @@ from speculative_operator.domain.table import KTable
 from speculative_operator.physics.catalog import find_accelerator
 from speculative_operator.physics.step_time import hard_off_seconds, step_seconds
 from speculative_operator.tuner import Memory
-from speculative_operator.tuner.basis import basis_of
 from speculative_operator.tuner.costs import (
     CostEvidence,
     CostModel,
@@ -29,7 +28,7 @@ from speculative_operator.tuner.costs import (
     prefill_overlap,
     step_terms,
 )
-from speculative_operator.tuner.prior import TERMS, Array, Prior, cost_prior
+from speculative_operator.tuner.prior import TERMS, Array, Prior, basis_of, cost_prior
 
 PRIOR = cost_prior(FACTS, KNOBS)
 BASIS = basis_of(KNOBS)

@@ -14,8 +14,8 @@ from tests.unit.tuner.tails import Lucky, aimed, histogram
 
 from speculative_operator.domain.spec import Goal, Objective
 from speculative_operator.domain.table import KTable
-from speculative_operator.tuner.headroom import FURTHEST_LOAD, headroom
 from speculative_operator.tuner.outlook import outlook
+from speculative_operator.tuner.report import FURTHEST_LOAD, headroom
 from speculative_operator.tuner.targets import Targets
 from speculative_operator.tuner.traffic import Look, pool
 

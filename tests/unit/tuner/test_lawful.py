@@ -12,7 +12,7 @@ from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
-from speculative_operator.tuner.lawful import lawful
+from speculative_operator.tuner.allowed import lawful
 
 TABLE = KTable.from_rows([[1, 16, 3], [17, 256, 1]])
 DECISION = Decision(State.ON, TABLE, Reason.FASTER, "", valid=True, changed=True)

@@ -11,9 +11,8 @@ from tests.unit.tuner.plant import CHAT, FACTS, KNOBS, Plant, policy, run, same
 from speculative_operator.domain.observation import BlockTotals, Comparison, PodWindow, StepCell
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner import Memory
-from speculative_operator.tuner.basis import basis_of
 from speculative_operator.tuner.learning import learn
-from speculative_operator.tuner.prior import TERMS
+from speculative_operator.tuner.prior import TERMS, basis_of
 from speculative_operator.tuner.traffic import pool
 
 NOW = 1_700_000_000.0

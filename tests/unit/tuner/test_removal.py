@@ -15,7 +15,7 @@ from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner import Memory, rollout
 from speculative_operator.tuner.outlook import Comparison, outlook
-from speculative_operator.tuner.removal import (
+from speculative_operator.tuner.rollout import (
     FIRST_SECONDS,
     LASTING_SECONDS,
     RETURN_SECONDS,

@@ -10,8 +10,7 @@ import pytest
 
 from speculative_operator.domain.observation import PodWindow
 from speculative_operator.domain.table import KTable
-from speculative_operator.tuner.evidence import absurdity
-from speculative_operator.tuner.telemetry import believable
+from speculative_operator.tuner.telemetry import absurdity, believable
 from worlds import law
 from worlds import layout as at
 from worlds.draw import world
