@@ -19,10 +19,10 @@ from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import NODE_RESERVE_PERCENT, Scheme
 from speculative_operator.weights import disk
-from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.fetch import fetch
 from speculative_operator.weights.layers import Layer, PackedSource
-from speculative_operator.weights.limits import Limits
+from speculative_operator.weights.patience import Limits
+from speculative_operator.weights.source import WeightsError
 from speculative_operator.weights.unpack import most_unpacked
 
 GIB = 1 << 30

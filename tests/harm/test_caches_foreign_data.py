@@ -16,10 +16,9 @@ import pytest
 
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.own_folder import FOLDER, MARKER
-from speculative_operator.weights.cache import Cache
-from speculative_operator.weights.collect import GRACE_SECONDS, collect
-from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.hold import RENEW_SECONDS, hold
+from speculative_operator.weights.cache import GRACE_SECONDS, Cache, collect
+from speculative_operator.weights.command import RENEW_SECONDS, hold
+from speculative_operator.weights.source import WeightsError
 
 DAY = 86400.0
 LONG_AGO = 1_000_000_000.0

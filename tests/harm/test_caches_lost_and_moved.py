@@ -25,7 +25,7 @@ from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.jobs import Progress, Purpose
 from speculative_operator.domain.spec import Cache, Scheme, Weights
 from speculative_operator.reconcile.pairing import LOOK_SECONDS, RENEW_SECONDS
-from speculative_operator.weights.collect import GRACE_SECONDS
+from speculative_operator.weights.cache import GRACE_SECONDS
 
 GB = 10**9
 KEYS = [Pin(Scheme.HF, name, "", COMMITS[name]).key for name in (VERIFIER, EAGLE)]

@@ -22,7 +22,7 @@ from speculative_operator.reconcile.world import Event
 from speculative_operator.settings import Settings
 from speculative_operator.shell.logs import JsonFormatter, TextFormatter
 from speculative_operator.shell.prometheus import Prometheus
-from speculative_operator.weights.errors import WeightsError
+from speculative_operator.weights.source import WeightsError
 
 SECRET = "S3cret-0f-Ours"
 TEXTS = [

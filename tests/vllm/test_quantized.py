@@ -29,7 +29,7 @@ from speculative_operator.pairing import fit_weights, reading
 from speculative_operator.pairing.codes import Code
 from speculative_operator.pairing.judge import judge
 from speculative_operator.weights.inspect import inspect
-from speculative_operator.weights.sources import open_folder
+from speculative_operator.weights.local import open_folder
 
 ENGINE = paths.python()
 pytestmark = [pytest.mark.skipif(ENGINE is None, reason=paths.MISSING), pytest.mark.timeout(1800)]

@@ -41,7 +41,7 @@ from speculative_operator.pairing.codes import Code
 from speculative_operator.pairing.findings import Verdict
 from speculative_operator.pairing.judge import judge
 from speculative_operator.weights.inspect import inspect
-from speculative_operator.weights.sources import open_folder
+from speculative_operator.weights.local import open_folder
 
 ENGINE = paths.python()
 MODELS = paths.models()

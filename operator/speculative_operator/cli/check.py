@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the models, judge the pair, print the verdict; returns the exit status. Raises CommandError."""
-    from speculative_operator.weights.errors import WeightsError
+    from speculative_operator.weights.source import WeightsError
 
     try:
         spec, sides, auto = _read(arguments)
@@ -192,7 +192,7 @@ def _facts_of(text: str, side: str, arguments: argparse.Namespace) -> ModelFacts
     """Facts of the model in a folder or at a URI. Raises WeightsError."""
     from speculative_operator.domain.reasons import Reason
     from speculative_operator.domain.spec import SOURCES, ModelSource, Scheme
-    from speculative_operator.weights.errors import WeightsError
+    from speculative_operator.weights.source import WeightsError
 
     if Path(text).is_dir():
         return _facts(Path(text), side, arguments.claims_at)
@@ -207,9 +207,10 @@ def _facts_of(text: str, side: str, arguments: argparse.Namespace) -> ModelFacts
 
 def _facts(place: Any, side: str, claims_at: str) -> ModelFacts:
     """Facts of the model in a folder or at a source. Raises WeightsError, which then names the side."""
-    from speculative_operator.weights.errors import WeightsError
     from speculative_operator.weights.inspect import inspect
-    from speculative_operator.weights.sources import open_folder, open_source
+    from speculative_operator.weights.local import open_folder
+    from speculative_operator.weights.source import WeightsError
+    from speculative_operator.weights.sources import open_source
 
     folder = isinstance(place, Path)
     try:

@@ -21,7 +21,7 @@ from speculative_operator.engines.pairs import choose, key_of, with_entry
 from speculative_operator.pairing import catalogue
 from speculative_operator.pairing.catalogue import REMEDY, Catalogue, CatalogueError, Entry, Match
 from speculative_operator.pairing.findings import Verdict
-from speculative_operator.weights.errors import WeightsError
+from speculative_operator.weights.source import WeightsError
 
 Read = Callable[[ModelSource, str], ModelFacts]
 """(source, side) -> facts. Raises WeightsError."""

@@ -18,11 +18,10 @@ from typing import Any
 
 from speculative_operator.domain.jobs import Exit, Progress, encode, progress_line
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.weights.collect import GRACE_SECONDS
-from speculative_operator.weights.command import Halt, fetch_pair, inspect_pair
-from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.fetch import Stopped
-from speculative_operator.weights.hold import hold
+from speculative_operator.weights.cache import GRACE_SECONDS
+from speculative_operator.weights.command import Halt, fetch_pair, hold, inspect_pair
+from speculative_operator.weights.crew import Stopped
+from speculative_operator.weights.source import WeightsError
 
 TERMINATION_LOG = Path("/dev/termination-log")
 

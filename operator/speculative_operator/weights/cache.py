@@ -1,4 +1,4 @@
-"""A cache of models on a volume: layout, locks, marks of use, publication. Used by `fetch`, `collect` and the command
+"""A cache of models on a volume: layout, locks, marks of use, publication, removal. Used by `fetch` and the command
 line; docs/weights.md shows the layout to users.
 
 All of it lies below a folder of our own (`own_folder`): what else is on the volume belongs to others.
@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import math
 import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,17 +27,20 @@ from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.spec import Scheme
 from speculative_operator.own_folder import FOLDER, own_folder
 from speculative_operator.weights import disk
-from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.source import Entry
+from speculative_operator.weights.source import Entry, WeightsError
 
 KIND = "weights"
 MANIFEST = ".speculative.json"
 KEY = re.compile(r"[0-9a-f]{16}")
+GRACE_SECONDS = 30 * 86400.0
+"""Sixty times what lies between two renewals of a mark by the operator (`reconcile.pairing`), so that an operator that
+is away for weeks costs no model that is served."""
 _GROWING = frozenset({"files", "journal", "layers", "progress"})
 _AWAY = re.compile(rf"(models|partial)-{KEY.pattern}-[0-9]+")
 _EXPIRES = "expires"
 _POLL_SECONDS = 0.5
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]")
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -237,3 +241,59 @@ def _write_manifest(folder: Path, pin: Pin, entries: tuple[Entry, ...]) -> None:
         json.dump(manifest, file)
         file.flush()
         os.fsync(file.fileno())
+
+
+def collect(
+    cache: Path, *, keep: Collection[str] = (), grace: float = GRACE_SECONDS, now: float | None = None
+) -> tuple[str, ...]:
+    """Remove what nobody has wanted for long, where the user has asked for it (`spec.weights.cache.collect`).
+
+    Returns the keys of the versions removed, complete ones and partial ones. `now` is in seconds since 1970, default:
+    the clock. Never removed is: what does not prove by its contents that this program made it (`Cache.removable`), what
+    `keep` names, what somebody has marked for good, what another process has locked, what was used within the grace
+    period. A version goes by one rename out of sight before its files are deleted, so that a crash leaves either all of
+    it or rubbish, which the next collection takes away.
+
+    Who wants a version leaves a mark first and takes the lock then (`fetch`), and marks are looked at under the lock:
+    so a version is never taken from under somebody who found it published.
+    """
+    place, at = Cache(cache), time.time() if now is None else now
+    with disk.explain_errors(cache):
+        for rubbish in place.rubbish():
+            shutil.rmtree(rubbish, ignore_errors=True)
+        return tuple(key for key in _keys(place) if key not in keep and _collect(place, key, at - grace))
+
+
+def _keys(place: Cache) -> list[str]:
+    names = {path.name for folder in ("models", "partial", "uses") for path in children(place.home / folder)}
+    return sorted(name for name in names if KEY.fullmatch(name))
+
+
+def _collect(place: Cache, key: str, before: float) -> bool:
+    if _last_use(place, key) > before:
+        return False
+    with place.lock(key) as held:
+        if not held or _last_use(place, key) > before:
+            return False
+        found = place.removable(key)
+        for folder in found:
+            _LOG.info("removing %s", folder)
+            place.discard(folder)
+        if not place.model(key).exists() and not place.partial(key).exists():
+            shutil.rmtree(place.uses(key), ignore_errors=True)
+            (place.home / "locks" / key).unlink(missing_ok=True)
+    return bool(found)
+
+
+def _last_use(place: Cache, key: str) -> float:
+    """Unix seconds of the newest mark of use; without a mark, of the publication or the begin of the fetch."""
+    marked = place.last_used(key)
+    traces = [place.model(key) / MANIFEST, place.model(key), place.partial(key), place.uses(key)]
+    return max(_change_time(path) for path in traces) if marked is None else marked
+
+
+def _change_time(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

@@ -1,4 +1,5 @@
-"""What `speculative-weights` does: read or fetch both sides of a pair, and leave a result. Called by `__main__` alone.
+"""What `speculative-weights` does: read or fetch both sides of a pair, or hold versions in use. Called by `__main__`
+alone.
 
 The operator's Jobs run it with the arguments of docs/weights.md; people and pipelines may run it by hand.
 """
@@ -9,29 +10,29 @@ import logging
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from speculative_operator.domain.artifact import Pin
-from speculative_operator.domain.jobs import Progress
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import SOURCES, ModelSource, Scheme
 from speculative_operator.weights import disk
-from speculative_operator.weights.cache import Cache
-from speculative_operator.weights.collect import collect
-from speculative_operator.weights.errors import WeightsError
+from speculative_operator.weights.cache import Cache, collect
 from speculative_operator.weights.fetch import fetch, missing_bytes, total_bytes
 from speculative_operator.weights.inspect import inspect
-from speculative_operator.weights.limits import Limits
-from speculative_operator.weights.source import Source
+from speculative_operator.weights.patience import Limits
+from speculative_operator.weights.progress import Report
+from speculative_operator.weights.source import Source, WeightsError
 from speculative_operator.weights.sources import open_source, pin_by_name
 
 SIDES = ("verifier", "speculator")
 LIST_HOLDS_SECONDS = 3600.0
 """How long a list of what is in use is believed: a queue may suspend a Job for days, and objects come meanwhile."""
-Report = Callable[[Progress], None]
+RENEW_SECONDS = 3600.0
+"""Seconds between two marks of `hold`: a small part of the grace after which a version may be taken away."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -78,6 +79,34 @@ def fetch_pair(options: Namespace, report: Report, stop: Halt) -> dict[str, Any]
         side: {**_describe(pins[side], place), "cached": side in cached} for side in SIDES if side in pins
     }
     return {**result, "seconds": round(time.monotonic() - began, 1), "removed": list(removed)}
+
+
+def hold(
+    cache: Path,
+    keys: Collection[str],
+    user: str,
+    stop: threading.Event,
+    *,
+    expires: bool = False,
+    seconds: float = RENEW_SECONDS,
+) -> None:
+    """Renew the marks of `user` on the versions `keys` until `stop` is set. A volume that cannot be written for a while
+    does not end this: the marks that are there hold for the grace.
+
+    Run beside an engine that loaded them from a folder of its node. Whoever tidies up goes by marks of use
+    (`cache.collect`), and a pod leaves its own when it starts. Pods of other objects and other namespaces share the
+    folder, so nobody but the pod itself can say after weeks that it may still need its version: an engine that is
+    restarted loads it again.
+    """
+    place = Cache(cache)
+    while True:
+        for key in keys:
+            try:
+                place.use(key, user, expires=expires)
+            except WeightsError as error:
+                _LOG.warning("cannot mark version %s as used: %s", key, error)
+        if stop.wait(seconds):
+            return
 
 
 def _sources(options: Namespace) -> dict[str, ModelSource]:

@@ -18,11 +18,10 @@ from time import monotonic
 
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import disk
-from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.limits import Limits
 from speculative_operator.weights.part import Part
-from speculative_operator.weights.source import Source
-from speculative_operator.weights.watch import Meter
+from speculative_operator.weights.patience import Limits
+from speculative_operator.weights.progress import Meter
+from speculative_operator.weights.source import Source, WeightsError
 
 _LOG = logging.getLogger(__name__)
 _BEAT_SECONDS = 0.25

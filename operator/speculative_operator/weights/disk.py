@@ -1,5 +1,5 @@
 """Every write to a cache passes here, so that a full, read-only or failing volume is named as such wherever it shows.
-Used by journal, part, cache and collect. Tests put a disk that loses power in its place.
+Used by whatever writes there. Tests put a disk that loses power in its place.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.own_folder import FOLDER, ForeignError
-from speculative_operator.weights.errors import WeightsError
+from speculative_operator.weights.source import WeightsError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _FORBIDDEN = {errno.EACCES, errno.EPERM}

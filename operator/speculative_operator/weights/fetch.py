@@ -12,20 +12,16 @@ from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
-from speculative_operator.domain.jobs import Progress, progress_line, progress_of
+from speculative_operator.domain.jobs import progress_of
 from speculative_operator.weights import disk, unpack
 from speculative_operator.weights.cache import Cache
 from speculative_operator.weights.crew import Crew, Stopped
 from speculative_operator.weights.layers import PackedSource
-from speculative_operator.weights.limits import Limits
 from speculative_operator.weights.part import Part
+from speculative_operator.weights.patience import Limits
+from speculative_operator.weights.progress import Meter, Report, Teller
 from speculative_operator.weights.source import Entry, Source
 from speculative_operator.weights.unpack import Unpacking
-from speculative_operator.weights.watch import Meter
-
-__all__ = ["Stopped", "fetch", "missing_bytes", "total_bytes"]
-
-Report = Callable[[Progress], None]
 
 
 def fetch(
@@ -87,7 +83,7 @@ def _bring(
         parts = [Part(entry, folder, limits.chunk) for entry in source.files()]
     meter = Meter(sum(part.entry.size for part in parts))
     meter.count_present(sum(part.entry.size for part in parts if part.sealed))
-    tell = _Teller(meter, folder / "progress", report, limits.tell)
+    tell = Teller(meter, folder / "progress", report, limits.tell)
     tell.now()
     Crew(source, place.root, meter, limits, stop).work(parts, parallel, _beat(place, tell, limits))
     tell.now()
@@ -102,14 +98,14 @@ def _unpack(
         folder.mkdir(parents=True, exist_ok=True)
     meter = Meter(source.total)
     meter.count_present(source.total - unpack.missing(source, folder))
-    tell = _Teller(meter, folder / "progress", report, limits.tell)
+    tell = Teller(meter, folder / "progress", report, limits.tell)
     tell.now()
     entries = Unpacking(source, place.root, folder, meter, limits, stop).work(parallel, _beat(place, tell, limits))
     tell.now()
     return entries
 
 
-def _beat(place: Cache, tell: _Teller, limits: Limits) -> Callable[[], None]:
+def _beat(place: Cache, tell: Teller, limits: Limits) -> Callable[[], None]:
     """The function to call often while bytes come: it reports progress, and raises where the volume may no longer be
     written."""
 
@@ -118,28 +114,6 @@ def _beat(place: Cache, tell: _Teller, limits: Limits) -> Callable[[], None]:
         disk.require_reserve(place.root, limits.reserve)
 
     return beat
-
-
-class _Teller:
-    """Reports, and leaves the newest report for those who wait for the same version."""
-
-    def __init__(self, meter: Meter, file: Path, report: Report, seconds: float) -> None:
-        self._meter = meter
-        self._file = file
-        self._report = report
-        self._seconds = seconds
-        self._next = 0.0
-
-    def now(self) -> None:
-        progress = self._meter.progress()
-        self._report(progress)
-        with disk.explain_errors(self._file.parent):
-            self._file.write_text(progress_line(progress), encoding="utf-8")
-        self._next = monotonic() + self._seconds
-
-    def sometimes(self) -> None:
-        if monotonic() >= self._next:
-            self.now()
 
 
 def _waiting(place: Cache, key: str, report: Report, limits: Limits, stop: threading.Event) -> Callable[[], None]:

@@ -18,9 +18,8 @@ from itertools import chain
 from speculative_operator.domain.artifact import WeightFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import reading
-from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.jsonwalk import JsonWalk
-from speculative_operator.weights.source import Entry, Source
+from speculative_operator.weights.source import Entry, Source, WeightsError
 
 MOST_HEADER = 100_000_000
 _FIRST = 64 << 10

@@ -21,10 +21,8 @@ from huggingface_hub.hf_api import ModelInfo
 from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource
-from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.needed import select_needed
 from speculative_operator.weights.patience import Patience, within
-from speculative_operator.weights.source import Entry
+from speculative_operator.weights.source import Entry, WeightsError, select_needed
 from speculative_operator.weights.transport import Answer, Transport, refusal
 
 _ENDPOINT = "https://huggingface.co"

@@ -12,8 +12,7 @@ import yaml
 from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import headers, reading, tokenizers
-from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.source import Entry, Source
+from speculative_operator.weights.source import Entry, Source, WeightsError
 
 _KEYS = """
     architectures model_type _name_or_path model text_config llm_config language_config thinker_config

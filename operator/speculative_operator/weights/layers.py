@@ -16,11 +16,17 @@ from time import monotonic
 
 from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.weights import reading, tars
-from speculative_operator.weights.compression import COMPRESSIONS, CompressionError, Feed, decompress
-from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.needed import check_path, select_needed
-from speculative_operator.weights.source import Entry
+from speculative_operator.weights import reading
+from speculative_operator.weights.packing import (
+    COMPRESSIONS,
+    MISREAD,
+    CompressionError,
+    Feed,
+    decompress,
+    open_tar,
+    tar_files,
+)
+from speculative_operator.weights.source import Entry, WeightsError, check_path, select_needed
 
 MOST_INSPECTED = 2 << 30
 """Most bytes of all layers together, compressed, of an image that is inspected: they take a minute or two."""
@@ -210,13 +216,13 @@ def walk(
             check_path(layer.name)
             visit(layer.name, layer.size, stream.read)
         else:
-            with tars.open_tar(stream, "r|") as tar:
-                for path, member in tars.files(tar):
+            with open_tar(stream, "r|") as tar:
+                for path, member in tar_files(tar):
                     file = tar.extractfile(member)
                     assert file is not None, "regular files have contents"
                     visit(path, member.size, file.read)
         stream.finish()
-    except tars.MISREAD as error:
+    except MISREAD as error:
         stream.check()
         remedy = error.remedy if isinstance(error, CompressionError) else ""
         raise stream.odd(f"the layer cannot be unpacked ({str(error) or type(error).__name__})", remedy) from error

@@ -19,9 +19,7 @@ from pathlib import Path
 from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
-from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.needed import check_path, select_needed
-from speculative_operator.weights.source import Entry
+from speculative_operator.weights.source import Entry, WeightsError, check_path, select_needed
 
 _BLOCK = 1 << 20
 _WHOLE = 64 << 20

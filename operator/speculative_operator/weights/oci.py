@@ -18,14 +18,11 @@ from typing import Any
 from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource
-from speculative_operator.weights import tars
-from speculative_operator.weights.compression import COMPRESSIONS
-from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.layers import Layer, PackedSource, home_of
-from speculative_operator.weights.needed import select_needed
+from speculative_operator.weights.packing import COMPRESSIONS, MISREAD, open_tar, tar_files
 from speculative_operator.weights.patience import Patience, within
 from speculative_operator.weights.registry import Login, Reference, ask, explain_refusal
-from speculative_operator.weights.source import Entry
+from speculative_operator.weights.source import Entry, WeightsError, select_needed
 from speculative_operator.weights.transport import Transport
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
@@ -206,13 +203,13 @@ def _files(source: RegistrySource, blobs: Iterable[Layer]) -> Iterator[tuple[str
 
 def _packed_files(source: RegistrySource, digest: str, size: int) -> Iterator[tuple[str, tuple[Entry, _Place]]]:
     try:
-        with tars.open_tar(io.BufferedReader(_Blob(source, digest, size), _READ_AHEAD), "r:") as tar:
-            for path, member in tars.files(tar):
+        with open_tar(io.BufferedReader(_Blob(source, digest, size), _READ_AHEAD), "r:") as tar:
+            for path, member in tar_files(tar):
                 if member.issparse():
                     raise ValueError(f"{path} is a sparse file, which cannot be read in one piece")
                 entry = Entry(path, member.size, "", f"{digest}@{member.offset_data}")
                 yield path, (entry, _Place(digest, member.offset_data))
-    except tars.MISREAD as error:
+    except MISREAD as error:
         raise _odd(source.reference, f"layer {digest[:19]} is not a readable tar ({error})") from error
 
 

@@ -21,10 +21,8 @@ from typing import Protocol
 
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import disk
-from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.journal import Journal
-from speculative_operator.weights.needed import check_path
-from speculative_operator.weights.source import Entry
+from speculative_operator.weights.source import Entry, WeightsError, check_path
 
 _BLOCK = 1 << 20
 _GIT = re.compile(r"git:([0-9a-f]{40})")

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.source import Entry, Source
+from speculative_operator.weights.source import Entry, Source, WeightsError
 
 _ATTEMPTS = 3
 _PAUSE_SECONDS = 0.5

@@ -19,8 +19,8 @@ import oras.container
 import requests
 
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.patience import Patience
+from speculative_operator.weights.source import WeightsError
 from speculative_operator.weights.transport import Answer, Transport, refusal, session, trusted_authorities
 
 PLAIN_HTTP = "SPECULATIVE_PLAIN_HTTP_REGISTRIES"

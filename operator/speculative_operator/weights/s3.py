@@ -26,11 +26,9 @@ from obstore.store import S3Store
 from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource
-from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.local import check_version, digest_of
-from speculative_operator.weights.needed import select_needed
 from speculative_operator.weights.patience import Patience, within
-from speculative_operator.weights.source import Entry
+from speculative_operator.weights.source import Entry, WeightsError, select_needed
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Config

@@ -10,10 +10,8 @@ from pathlib import Path
 
 from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.spec import ModelSource, Scheme
-from speculative_operator.weights.local import open_claim, open_folder
+from speculative_operator.weights.local import open_claim
 from speculative_operator.weights.source import Source
-
-__all__ = ["open_folder", "open_source", "pin_by_name"]
 
 
 def pin_by_name(source: ModelSource) -> Pin:

@@ -4,26 +4,67 @@
 `tokenizer.json` goes first, as it does for engines. It is read forward and no further than its vocabulary: the merges
 that follow it, most of its bytes, are left where they are. Without it: sentencepiece's `tokenizer.model`, tiktoken's
 ranks, Mistral's `tekken.json`, `vocab.json`.
+
+The hash of a vocabulary: sha256 over `number NUL token LF` in UTF-8, ascending by number; its first sixteen hexadecimal
+digits. Tokens that a model lists as added too are left out: whether they stand in the vocabulary as well is a habit of
+converters.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+import operator
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from speculative_operator.domain.artifact import TokenizerFacts
-from speculative_operator.weights import reading, sentencepiece
+from speculative_operator.weights import reading
 from speculative_operator.weights.jsonwalk import JsonWalk
 from speculative_operator.weights.source import Entry, Source
-from speculative_operator.weights.vocabulary import DIGITS, Vocabulary, collect, encode, hash_of
 
+DIGITS = 16
 _SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 _MOST_CONFIG = 16 << 20
 _MOST_MODEL = 64 << 20
 _TIKTOKEN = (".tiktoken", "tiktoken.model")
+_UNKNOWN, _CONTROL = 2, 3
+_VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
+
+
+class Vocabulary:
+    """A vocabulary of hundreds of thousands of tokens in a few megabytes."""
+
+    def __init__(self) -> None:
+        self._numbers = array("q")
+        self._ends = array("q")
+        self._tokens = bytearray()
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def add(self, token: bytes, number: int) -> None:
+        """Add a token with its number. Raises OverflowError for a number beyond 64 bits."""
+        self._numbers.append(number)
+        self._tokens += token
+        self._ends.append(len(self._tokens))
+
+    def count_and_hash(self, left_out: Collection[bytes] = ()) -> tuple[int, str]:
+        """Number of tokens that remain without `left_out`, and their hash; an empty hash where none remain."""
+        digest, count, numbers = hashlib.sha256(), 0, self._numbers
+        ends, tokens = self._ends, bytes(self._tokens)
+        order: Iterable[int] = range(len(numbers))
+        if any(map(operator.gt, numbers, islice(numbers, 1, None))):
+            order = sorted(order, key=numbers.__getitem__)
+        for at in order:
+            token = tokens[ends[at - 1] if at else 0 : ends[at]]
+            if token not in left_out:
+                digest.update(b"%d\0%b\n" % (numbers[at], token))
+                count += 1
+        return count, digest.hexdigest()[:DIGITS] if count else ""
 
 
 @dataclass
@@ -116,7 +157,7 @@ def _of_model(source: Source, entry: Entry) -> _Tokens:
     with reading.wrap_parse_errors(source, entry):
         if content[:1] == b"\n":
             tokens = _Tokens("sentencepiece")
-            for number, piece in enumerate(sentencepiece.pieces(content)):
+            for number, piece in enumerate(pieces(content)):
                 if piece.plain:
                     tokens.vocabulary.add(piece.text, number)
                 else:
@@ -128,6 +169,65 @@ def _of_model(source: Source, entry: Entry) -> _Tokens:
                 token, _, rank = line.partition(b" ")
                 tokens.vocabulary.add(base64.b64decode(token, validate=True), int(rank))
     return tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a sentencepiece model."""
+
+    text: bytes
+    plain: bool
+    """False for the unknown token and for control tokens such as `<s>`."""
+
+
+def pieces(message: bytes) -> Iterator[Piece]:
+    """Yield the pieces of a sentencepiece model in the order of their numbers, read without the library. Raises
+    ValueError for what is no such message.
+
+    Fields after sentencepiece's `sentencepiece_model.proto`: `ModelProto.pieces = 1`; of a piece `piece = 1`,
+    `type = 3` with NORMAL 1 (the default), UNKNOWN 2, CONTROL 3, USER_DEFINED 4, UNUSED 5, BYTE 6.
+    """
+    for number, content in _fields(message):
+        if number == 1 and isinstance(content, bytes):
+            inner = dict(_fields(content))
+            text = inner.get(1, b"")
+            if not isinstance(text, bytes):
+                raise ValueError("a piece without text")
+            yield Piece(text, inner.get(3, 1) not in (_UNKNOWN, _CONTROL))
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        kind = tag & 7
+        if kind == _VARINT:
+            value, at = _varint(message, at)
+            yield tag >> 3, value
+            continue
+        if kind == _DELIMITED:
+            size, at = _varint(message, at)
+        elif kind in (_FIXED64, _FIXED32):
+            size = 8 if kind == _FIXED64 else 4
+        else:
+            raise ValueError(f"wire type {kind}")
+        if at + size > len(message):
+            raise ValueError("a field that ends beyond the message")
+        yield tag >> 3, message[at : at + size]
+        at += size
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= len(message):
+            break
+        byte = message[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            return value, at
+    raise ValueError("a number without end")
 
 
 def _of_tekken(source: Source, entry: Entry) -> _Tokens:
@@ -180,3 +280,24 @@ def _template_hash(source: Source, files: Mapping[str, Entry], config: Mapping[s
 
 def _object(source: Source, files: Mapping[str, Entry], path: str) -> Mapping[str, Any]:
     return reading.json_object(source, files[path], _MOST_CONFIG) if path in files else {}
+
+
+def hash_of(tokens: Mapping[str, int]) -> str:
+    """Hash of a few tokens, made as that of a whole vocabulary."""
+    few = Vocabulary()
+    for token, number in tokens.items():
+        few.add(encode(token), number)
+    return few.count_and_hash()[1]
+
+
+def collect(pairs: Iterable[tuple[str, int]]) -> Vocabulary:
+    """The vocabulary of pairs of token and number."""
+    all_of_them = Vocabulary()
+    for token, number in pairs:
+        all_of_them.add(encode(token), number)
+    return all_of_them
+
+
+def encode(token: str) -> bytes:
+    """The bytes of a token that enter the hash; halves of surrogate pairs, which JSON allows, are taken too."""
+    return token.encode("utf-8", "surrogatepass")

@@ -27,8 +27,8 @@ import urllib3
 from requests.adapters import HTTPAdapter
 
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.patience import Patience
+from speculative_operator.weights.source import WeightsError
 
 _BLOCK = 256 << 10
 _CONNECTIONS = 64

@@ -21,11 +21,10 @@ from pathlib import Path
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import disk
 from speculative_operator.weights.crew import Stopped
-from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.layers import Layer, PackedSource, Read, choose_model, walk
-from speculative_operator.weights.limits import Limits
-from speculative_operator.weights.source import Entry
-from speculative_operator.weights.watch import Meter
+from speculative_operator.weights.patience import Limits
+from speculative_operator.weights.progress import Meter
+from speculative_operator.weights.source import Entry, WeightsError
 
 _LOG = logging.getLogger(__name__)
 _BEAT_SECONDS = 0.25

@@ -14,7 +14,7 @@ from speculative_operator.cli.main import main
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.pairing import codes, report
 from speculative_operator.pairing.findings import Kind, Level
-from speculative_operator.weights.errors import WeightsError
+from speculative_operator.weights.source import WeightsError
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "pairs.md").read_text(encoding="utf-8")
 LLAMA = {

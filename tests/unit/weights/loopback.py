@@ -28,8 +28,7 @@ from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource
 from speculative_operator.weights import __main__, command
-from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.source import Entry
+from speculative_operator.weights.source import Entry, WeightsError
 
 ROOT = Path(__file__).resolve().parents[3]
 CHUNK = BRISK.chunk

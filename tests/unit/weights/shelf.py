@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.jobs import Progress
 from speculative_operator.domain.spec import Scheme
-from speculative_operator.weights.limits import Limits
-from speculative_operator.weights.patience import Patience
+from speculative_operator.weights.patience import Limits, Patience
 from speculative_operator.weights.source import Entry
 
 KIB = 1 << 10

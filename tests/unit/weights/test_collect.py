@@ -18,8 +18,7 @@ from tests.unit.weights.shelf import Shelf, content, ignored
 
 from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.spec import Scheme
-from speculative_operator.weights.cache import MANIFEST, Cache
-from speculative_operator.weights.collect import collect
+from speculative_operator.weights.cache import MANIFEST, Cache, collect
 from speculative_operator.weights.fetch import fetch
 
 HOUR = 3600.0

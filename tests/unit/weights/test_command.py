@@ -20,7 +20,7 @@ from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.own_folder import FOLDER
 from speculative_operator.weights import __main__, command, disk
 from speculative_operator.weights.cache import MANIFEST, Cache
-from speculative_operator.weights.errors import WeightsError
+from speculative_operator.weights.source import WeightsError
 
 VERIFIER = Shelf({"config.json": b"{}", "model.safetensors": content(300 * KIB, 1)}, location="org/verifier")
 DRAFTER = Shelf({"config.json": b"{}", "model.safetensors": content(30 * KIB, 2)}, location="org/drafter")

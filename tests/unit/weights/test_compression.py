@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.weights.loopback import ROOT
 
-from speculative_operator.weights.compression import COMPRESSIONS, MOST_WINDOW, CompressionError, decompress
+from speculative_operator.weights.packing import COMPRESSIONS, MOST_WINDOW, CompressionError, decompress
 
 MAGIC = (0xFD2FB528).to_bytes(4, "little")
 LONGEST = 128 << 10

@@ -22,10 +22,10 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.own_folder import FOLDER
 from speculative_operator.weights import disk
 from speculative_operator.weights.cache import MANIFEST, Cache
-from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.fetch import Stopped, fetch, missing_bytes
-from speculative_operator.weights.limits import Limits
-from speculative_operator.weights.source import Entry
+from speculative_operator.weights.crew import Stopped
+from speculative_operator.weights.fetch import fetch, missing_bytes
+from speculative_operator.weights.patience import Limits
+from speculative_operator.weights.source import Entry, WeightsError
 
 MODEL = {
     "config.json": b'{"model_type": "small"}',

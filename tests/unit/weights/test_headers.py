@@ -13,8 +13,8 @@ from tests.unit.weights import made
 from speculative_operator.domain.artifact import WeightFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import headers
-from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.sources import open_folder
+from speculative_operator.weights.local import open_folder
+from speculative_operator.weights.source import WeightsError
 
 
 def facts(folder: Path) -> WeightFacts:

@@ -12,10 +12,8 @@ import pytest
 from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.spec import Scheme
 from speculative_operator.own_folder import FOLDER
-from speculative_operator.weights import hold as holding
-from speculative_operator.weights.cache import MANIFEST, Cache
-from speculative_operator.weights.collect import GRACE_SECONDS, collect
-from speculative_operator.weights.hold import RENEW_SECONDS, hold
+from speculative_operator.weights.cache import GRACE_SECONDS, MANIFEST, Cache, collect
+from speculative_operator.weights.command import RENEW_SECONDS, hold
 
 PINS = [Pin(Scheme.HF, f"org/{name}", "", "c" * 40) for name in ("held", "other")]
 HELD, OTHER = (pin.key for pin in PINS)
@@ -72,4 +70,3 @@ def test_a_volume_that_fails_is_no_reason_to_end(tmp_path: Path, caplog: pytest.
 
 def test_marks_are_renewed_well_within_the_grace() -> None:
     assert RENEW_SECONDS * 12 <= GRACE_SECONDS
-    assert holding.RENEW_SECONDS == RENEW_SECONDS

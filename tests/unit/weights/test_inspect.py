@@ -11,9 +11,9 @@ from tests.unit.weights import made
 
 from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.inspect import cut, inspect
-from speculative_operator.weights.sources import open_folder
+from speculative_operator.weights.local import open_folder
+from speculative_operator.weights.source import WeightsError
 
 TINY = Path(__file__).resolve().parents[3] / "dev" / "data" / "models"
 

@@ -20,11 +20,10 @@ from tests.unit.weights.shelf import Shelf, content, ignored
 from speculative_operator.own_folder import FOLDER
 from speculative_operator.weights import disk
 from speculative_operator.weights.cache import Cache
-from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.fetch import fetch
 from speculative_operator.weights.journal import Journal, header, parse
-from speculative_operator.weights.limits import Limits
-from speculative_operator.weights.source import Entry
+from speculative_operator.weights.patience import Limits
+from speculative_operator.weights.source import Entry, WeightsError
 
 ENTRY = Entry("a/model.safetensors", 1000, "ab" * 32, "etag")
 CHUNK = 100

@@ -29,12 +29,13 @@ from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.own_folder import FOLDER
 from speculative_operator.weights import layers
 from speculative_operator.weights.cache import MANIFEST
-from speculative_operator.weights.compression import decompress
-from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.fetch import Stopped, fetch, missing_bytes
+from speculative_operator.weights.crew import Stopped
+from speculative_operator.weights.fetch import fetch, missing_bytes
 from speculative_operator.weights.inspect import inspect
 from speculative_operator.weights.layers import PackedSource
 from speculative_operator.weights.oci import open_registry
+from speculative_operator.weights.packing import decompress
+from speculative_operator.weights.source import WeightsError
 
 GZIP = "application/vnd.oci.image.layer.v1.tar+gzip"
 ZSTD = "application/vnd.oci.image.layer.v1.tar+zstd"

@@ -12,10 +12,9 @@ from tests.unit.weights import made
 
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
-from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.local import open_claim
-from speculative_operator.weights.source import Entry
-from speculative_operator.weights.sources import open_folder, open_source
+from speculative_operator.weights.local import open_claim, open_folder
+from speculative_operator.weights.source import Entry, WeightsError
+from speculative_operator.weights.sources import open_source
 
 
 def claim(tmp_path: Path, location: str = "claim/models/one", revision: str = "") -> ModelSource:

@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.needed import check_path, select_needed
-from speculative_operator.weights.source import Entry
+from speculative_operator.weights.source import Entry, WeightsError, check_path, select_needed
 
 
 def kept(*paths: str) -> list[str]:

@@ -17,11 +17,12 @@ from modelservers.faults import Fault
 from modelservers.oci import RegistryServer, Style, pack
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
-from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.inspect import inspect
+from speculative_operator.weights.local import open_folder
 from speculative_operator.weights.oci import RegistrySource, open_registry
 from speculative_operator.weights.registry import PLAIN_HTTP, Reference
-from speculative_operator.weights.sources import open_folder, open_source
+from speculative_operator.weights.source import WeightsError
+from speculative_operator.weights.sources import open_source
 
 TENSORS = "model-00002-of-00002.safetensors"
 

@@ -24,10 +24,9 @@ from modelservers.oci import RegistryServer, pack
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.own_folder import FOLDER
-from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.fetch import fetch
 from speculative_operator.weights.journal import parse
-from speculative_operator.weights.source import Source
+from speculative_operator.weights.source import Source, WeightsError
 from speculative_operator.weights.sources import open_source
 
 MODEL = {

@@ -16,9 +16,9 @@ from tests.unit.weights import made
 from speculative_operator.domain.artifact import TokenizerFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import tokenizers
-from speculative_operator.weights.errors import WeightsError
-from speculative_operator.weights.sources import open_folder
-from speculative_operator.weights.vocabulary import collect
+from speculative_operator.weights.local import open_folder
+from speculative_operator.weights.source import WeightsError
+from speculative_operator.weights.tokenizers import collect
 
 PLAIN = {"a": 0, "b": 1, "Ġé": 2, '"\\': 3}
 ADDED = {"<s>": 4, "</s>": 5}

@@ -18,10 +18,10 @@ from modelservers.hub import HubServer
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.weights import reading
-from speculative_operator.weights.errors import WeightsError
 from speculative_operator.weights.hub import open_hub
 from speculative_operator.weights.inspect import inspect
 from speculative_operator.weights.patience import Patience, within
+from speculative_operator.weights.source import WeightsError
 from speculative_operator.weights.transport import Answer, refusal, retry_after
 
 BASE = ModelSource(Scheme.HF, "org/base")

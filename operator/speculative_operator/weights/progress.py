@@ -1,15 +1,21 @@
-"""Measures how far a fetch is: bytes, rate, stall. Fed by `crew`, read by `fetch` for its reports."""
+"""How far a fetch is: counts bytes, rate and stall, and tells it to whoever waits for the model.
+
+`Meter` is fed by `crew` and `unpack`, from any thread; `Teller` is called by `fetch` while bytes come.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from time import monotonic
 
-from speculative_operator.domain.jobs import Progress
+from speculative_operator.domain.jobs import Progress, progress_line
+from speculative_operator.weights import disk
 
 _WINDOW_SECONDS = 30.0
+Report = Callable[[Progress], None]
 
 
 class Meter:
@@ -59,3 +65,27 @@ class Meter:
             rate = (self._fetched - before) / (now - then) if now > then else 0.0
             stalled = now - self._last if self._bytes < self._total else 0.0
             return Progress(self._bytes, self._total, rate, self._file, stalled)
+
+
+class Teller:
+    """Reports, and leaves the newest report for those who wait for the same version."""
+
+    def __init__(self, meter: Meter, file: Path, report: Report, seconds: float) -> None:
+        self._meter = meter
+        self._file = file
+        self._report = report
+        self._seconds = seconds
+        self._next = 0.0
+
+    def now(self) -> None:
+        """Report, whenever the last report was."""
+        progress = self._meter.progress()
+        self._report(progress)
+        with disk.explain_errors(self._file.parent):
+            self._file.write_text(progress_line(progress), encoding="utf-8")
+        self._next = monotonic() + self._seconds
+
+    def sometimes(self) -> None:
+        """Report where the last report is long enough ago."""
+        if monotonic() >= self._next:
+            self.now()

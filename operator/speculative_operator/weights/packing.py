@@ -1,4 +1,5 @@
-"""Layers in gzip and zstd, decompressed as they come. Called by `layers`.
+"""What layers are packed in, read in bounded memory: gzip and zstd, decompressed as they come, and tars. Called by
+`layers` on streams, and by `oci` on tars that it reads in place.
 
 Whoever pushed a layer is not trusted with memory. At any time there are one block of what came, one step of 1 MiB of
 what it becomes, and the window, in which the formats keep what later bytes may repeat: 32 KiB in gzip, in zstd whatever
@@ -8,8 +9,12 @@ the one who compressed asks for, up to `MOST_WINDOW` here.
 from __future__ import annotations
 
 import sys
+import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+from speculative_operator.weights.source import check_path
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -19,6 +24,12 @@ else:
 MOST_WINDOW = 128 << 20
 """Most bytes of a window: what the tool `zstd`, and its library, take unless told to take more. A fetch holds one for
 each of four layers."""
+MISREAD = (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError)
+"""Exceptions that reading may raise beside WeightsError, where a file is no tar or is made to harm."""
+_MOST_FILES = 20_000
+_MOST_NOTES = 1 << 20
+"""Most bytes of a long name or of extended attributes, which the reader takes into memory."""
+_TAR_STEP = 64 << 10
 _STEP = 1 << 20
 _PIECE = 1 << 14
 """Bytes that zstd is given at once: what of them belongs to the next frame is given again, and frames may be tiny."""
@@ -131,3 +142,32 @@ def _window(header: bytes) -> int:
 
 
 COMPRESSIONS: Mapping[str, Callable[[Iterator[bytes]], Iterator[bytes]]] = {"gzip": _gzip, "zstd": _zstd}
+
+
+def open_tar(file: Any, mode: Literal["r:", "r|"]) -> tarfile.TarFile:
+    """Open a tar: `r:` seeks in `file`, `r|` reads it once, forward. Raises one of MISREAD."""
+    tar: tarfile.TarFile = tarfile.open(fileobj=file, mode=mode, bufsize=_TAR_STEP, tarinfo=_Member)  # noqa: SIM115  closed by the caller
+    return tar
+
+
+def tar_files(tar: tarfile.TarFile) -> Iterator[tuple[str, tarfile.TarInfo]]:
+    """Yield path and place of every regular file, in the order of the tar. Raises WeightsError, or one of MISREAD."""
+    for count, member in enumerate(tar):
+        if count > _MOST_FILES:
+            raise tarfile.ReadError(f"more than {_MOST_FILES} files")
+        if member.size < 0:  # the reader would go back, and find the same again
+            raise tarfile.ReadError(f"a file of {member.size} bytes")
+        path = member.name.removeprefix("./")
+        if member.isreg() and "\\" not in path:  # units of systemd in base images; no name of a model's file
+            check_path(path)
+            yield path, member
+
+
+class _Member(tarfile.TarInfo):
+    """Bounds what a reader of tars takes into memory, at the place that the library has for subclasses."""
+
+    def _proc_member(self, tar: tarfile.TarFile) -> Any:
+        short = 0 <= self.size <= _MOST_NOTES
+        if not (short or self.isreg() or self.isdir() or self.islnk() or self.issym()):
+            raise tarfile.ReadError(f"{self.size} bytes of notes about a file")
+        return super()._proc_member(tar)  # type: ignore[misc]
