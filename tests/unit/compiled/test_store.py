@@ -15,8 +15,8 @@ import pytest
 from tests.certificates import server_context
 
 from speculative_operator.compiled import store as store_module
+from speculative_operator.compiled.__main__ import machine
 from speculative_operator.compiled.keep import Watch, _healthy, keep
-from speculative_operator.compiled.machine import machine
 from speculative_operator.compiled.seed import MARK, seed
 from speculative_operator.compiled.store import Store, TornError, list_files
 from speculative_operator.own_folder import FOLDER
