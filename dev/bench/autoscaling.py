@@ -73,7 +73,7 @@ def load(options: argparse.Namespace) -> arena.Arena:
 
 def play(found: arena.Arena, k: int | None) -> Figures:
     """One run: tuned, or at a fixed K."""
-    policy = replace(found.policy, tries=k is None)
+    policy = replace(found.policy, trials=k is None)
     if k is not None:
         fixed = KTable.constant(k, policy.knobs.max_batch)
         policy = replace(policy, mode=Mode.STATIC, schedule=fixed)

@@ -41,7 +41,7 @@ class Order:
 
     version: int
     table: KTable
-    tries: tuple[Trial, ...]
+    trials: tuple[Trial, ...]
     arrives: float
 
 
@@ -92,12 +92,12 @@ class Run:
 
 def run(world: World, policy: Policy, form: str) -> Run:
     """The whole world under the tuner."""
-    policy = replace(policy, tries=form == PLUG_IN)
+    policy = replace(policy, trials=form == PLUG_IN)
     table = initial_table(policy)
     memory = Memory(table=table, since=EPOCH)
     pods = [_pod(world, number, table, form) for number in range(len(world.replicas))]
     version, writes, changes, spent = 1, 0, 0, []
-    tries: tuple[Trial, ...] = ()
+    trials: tuple[Trial, ...] = ()
     log: list[tuple[float, KTable, Decision]] = []
     half: list[Comparison] = []
     moment = 0.0
@@ -109,14 +109,14 @@ def run(world: World, policy: Policy, form: str) -> Run:
         began = time.perf_counter()
         memory, decision = decide(memory, seen, policy, EPOCH + moment)
         spent.append(time.perf_counter() - began)
-        decided = fit_trials(decision.tries, decision.table, policy) if form == PLUG_IN else ()
-        if decision.table != table or decided != tries:
+        decided = fit_trials(decision.trials, decision.table, policy) if form == PLUG_IN else ()
+        if decision.table != table or decided != trials:
             writes += 1
             changes += decision.table != table
             version += 1
-            table, tries = decision.table, decided
+            table, trials = decision.table, decided
             log.append((moment, table, decision))
-            _send(pods, world, Order(version, table, tries, 0.0), moment)
+            _send(pods, world, Order(version, table, trials, 0.0), moment)
         if moment <= world.seconds / 2 < moment + TICK:
             half = _all_comparisons(pods)
     found = replace(
@@ -152,7 +152,7 @@ def _start(pod: Pod, order: Order, form: str) -> None:
 def _activate(pod: Pod, order: Order) -> None:
     pod.dense, pod.version, pod.current = dense(order.table), order.version, order
     if pod.blocks is not None:
-        rows = [(t.first, t.last, tuple(t.ks), t.share) for t in order.tries]
+        rows = [(t.first, t.last, tuple(t.ks), t.share) for t in order.trials]
         pod.blocks.put_in_force([tuple(row) for row in order.table.rows()], rows or None, BLOCK_STEPS)
 
 

@@ -19,7 +19,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Method, ModelSource, Scheme, Speculator
 from speculative_operator.domain.table import KTable, Trial
 
-TRIES = (Trial(5, 6, (1, 4), 0.05),)
+TRIALS = (Trial(5, 6, (1, 4), 0.05),)
 
 
 def mounting(cluster: Cluster) -> None:
@@ -30,11 +30,11 @@ def mounting(cluster: Cluster) -> None:
 
 
 def upgraded(monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """Pods of a release whose payload knows no tries, under one that has another payload."""
-    give_payload(monkeypatch, tries=False)
+    """Pods of a release whose payload knows no trials, under one that has another payload."""
+    give_payload(monkeypatch, trials=False)
     cluster = settled()
     mounting(cluster)
-    give_payload(monkeypatch, tries=True)
+    give_payload(monkeypatch, trials=True)
     cluster.upgraded = True
     cluster.forget()
     return cluster
@@ -42,13 +42,13 @@ def upgraded(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 def test_an_upgrade_never_has_pods_try_what_they_do_not_know(monkeypatch: pytest.MonkeyPatch, tuner: Tuner) -> None:
     cluster = upgraded(monkeypatch)
-    made, tuner.tries = cluster.templates, TRIES
+    made, tuner.trials = cluster.templates, TRIALS
     for _ in range(5):
         cluster.tick(observed(cluster))
         assert "try" not in cluster.table
     assert cluster.templates == made, "no pod is replaced for it"
     table = KTable.constant(1, 256)
-    tuner.wishes.append({"table": table, "reason": Reason.FASTER, "changed": True, "tries": TRIES})
+    tuner.wishes.append({"table": table, "reason": Reason.FASTER, "changed": True, "trials": TRIALS})
     cluster.tick(observed(cluster))
     assert (cluster.table["rows"], "try" in cluster.table) == (table.rows(), False), "tables reach them as before"
 
@@ -57,7 +57,7 @@ def test_pods_replaced_one_after_the_other_never_share_a_file_that_one_of_them_r
     monkeypatch: pytest.MonkeyPatch, tuner: Tuner
 ) -> None:
     cluster = upgraded(monkeypatch)
-    old, tuner.tries = deepcopy(cluster.pods), TRIES
+    old, tuner.trials = deepcopy(cluster.pods), TRIALS
     cluster.annotate(adopt="now")
     cluster.tick(observed(cluster))
     cluster.tick(observed(cluster))
@@ -79,10 +79,10 @@ def test_pods_of_an_older_revision_never_start_with_a_file_that_they_refuse(
     monkeypatch: pytest.MonkeyPatch, tuner: Tuner, back: str
 ) -> None:
     """As after a rollback by hand, while nothing is observed."""
-    give_payload(monkeypatch, tries=True)
+    give_payload(monkeypatch, trials=True)
     cluster = settled(upgraded=True)
     mounting(cluster)
-    tuner.tries = TRIES
+    tuner.trials = TRIALS
     cluster.tick(observed(cluster))
     assert "try" in cluster.table
     bearer: Any = cluster.pods[0] if back == "pod" else cluster.children["Deployment", "demo"]["spec"]["template"]
@@ -96,10 +96,10 @@ def test_pods_of_an_older_revision_never_start_with_a_file_that_they_refuse(
 
 def test_pods_of_a_former_pair_are_never_left_trying(monkeypatch: pytest.MonkeyPatch, tuner: Tuner) -> None:
     """Nobody compares what they measure any more."""
-    give_payload(monkeypatch, tries=True)
+    give_payload(monkeypatch, trials=True)
     cluster = settled()
     mounting(cluster)
-    tuner.tries = TRIES
+    tuner.trials = TRIALS
     cluster.tick(observed(cluster))
     left = cluster.config("table")
     assert "try" in cluster.table

@@ -122,7 +122,7 @@ def _tuned(task: Task, case: Case) -> Outcome:
     plain = session_module.__dict__["decide"]
     session_module.__dict__["decide"] = _timed(plain, taken)
     try:
-        policy = replace(case.policy, tries=task.telemetry)
+        policy = replace(case.policy, trials=task.telemetry)
         session = Session(engine_for(case.pair.spec()), policy, acknowledged=task.telemetry)
         tuner = Ours(session)
         began = time.perf_counter()

@@ -103,7 +103,7 @@ def compete(found: Arena, wanted: list[str]) -> Iterator[Result]:
 
 def _run(found: Arena, name: str) -> Result:
     plugin = found.policy.knobs.actuator is Actuator.LIVE
-    policy = replace(found.policy, tries=plugin)
+    policy = replace(found.policy, trials=plugin)
     session = Session(found.engine, policy, acknowledged=plugin) if name == OURS else None
     inner: Controller
     if session is not None:

@@ -172,14 +172,14 @@ class Deployment:
         """Whether replicas are being replaced."""
         return any(serving != self._wanted for serving in self._serving) or self._rolling is not None
 
-    def set_table(self, table: KTable, delay: float = 0.5, version: int = 0, tries: tuple[Trial, ...] = ()) -> None:
+    def set_table(self, table: KTable, delay: float = 0.5, version: int = 0, trials: tuple[Trial, ...] = ()) -> None:
         """Bring a table into force: after `delay` s where tables are live, else by a rolling restart.
 
-        `version` is what telemetry then tells; `tries` is what the plug-in may try, where there is one. As in the
+        `version` is what telemetry then tells; `trials` is what the plug-in may try, where there is one. As in the
         engine, K looked up in a step counts for the drafts that the next one verifies.
         """
         if self.plant.knobs.actuator is Actuator.LIVE:
-            self._at(self.now + delay, "table", (table, version, tries))
+            self._at(self.now + delay, "table", (table, version, trials))
             return
         self._wanted = self._config(self._wanted[0], table)
         if self.now == 0.0:  # pods have not served yet: they start with it
@@ -323,10 +323,10 @@ class Deployment:
                 whole.pool_first = whole.pool_next = value.first
                 whole.pool_stop = value.stop
 
-    def _activate(self, table: KTable, version: int, tries: tuple[Trial, ...]) -> None:
+    def _activate(self, table: KTable, version: int, trials: tuple[Trial, ...]) -> None:
         self._state.tables[:], self._version = self.plant.dense(table), version
-        self._plugins.activate(self.plant.rows(table), tries)
-        self._state.whole[0].trying = bool(tries)
+        self._plugins.activate(self.plant.rows(table), trials)
+        self._state.whole[0].trying = bool(trials)
 
     def _config(self, off: bool, table: KTable) -> Config:
         live = self.plant.knobs.actuator is Actuator.LIVE

@@ -33,7 +33,7 @@ class Plugins:
     """One plug-in for each replica, all with the same table."""
 
     def __init__(self, replicas: int, rows: Rows) -> None:
-        self._rows, self._tries = rows, tuple[Trial, ...]()
+        self._rows, self._trials = rows, tuple[Trial, ...]()
         self._error: Exception | None = None
         self.blocks = [self._fresh() for _ in range(replicas)]
         self.calls = Calls(_K_FOR(self._k_for), _COUNT(self._count))
@@ -42,9 +42,9 @@ class Plugins:
         """A pod starts: nothing is counted yet."""
         self.blocks[replica] = self._fresh()
 
-    def activate(self, rows: Rows, tries: tuple[Trial, ...]) -> None:
+    def activate(self, rows: Rows, trials: tuple[Trial, ...]) -> None:
         """A new table file has reached every replica."""
-        self._rows, self._tries = rows, tries
+        self._rows, self._trials = rows, trials
         for blocks in self.blocks:
             self._put(blocks)
 
@@ -59,8 +59,8 @@ class Plugins:
         return blocks
 
     def _put(self, blocks: Blocks) -> None:
-        tries = [(one.first, one.last, list(one.ks), one.share) for one in self._tries] or None
-        blocks.put_in_force(self._rows, tries, BLOCK_STEPS)
+        trials = [(one.first, one.last, list(one.ks), one.share) for one in self._trials] or None
+        blocks.put_in_force(self._rows, trials, BLOCK_STEPS)
 
     def _k_for(self, replica: int, decoding: int) -> int:
         try:

@@ -23,7 +23,7 @@ from speculative_operator.domain.table import BLOCK_STEPS, Trial
 _DIGITS = 6
 
 
-def answer(time: float, decision: Decision, tries: Sequence[Trial] = ()) -> dict[str, Any]:
+def answer(time: float, decision: Decision, trials: Sequence[Trial] = ()) -> dict[str, Any]:
     """The JSON object of a decision. Every field is always there; an unknown figure is null, and so is `tries` without
     a trial."""
     return {
@@ -34,15 +34,15 @@ def answer(time: float, decision: Decision, tries: Sequence[Trial] = ()) -> dict
         "message": decision.message,
         "valid": decision.valid,
         "changed": decision.changed,
-        "tries": _tries(tries),
+        "tries": _trials(trials),
         "hardOff": decision.hard_off,
         "estimate": _estimate(decision.estimate),
     }
 
 
-def _tries(tries: Sequence[Trial]) -> dict[str, Any] | None:
+def _trials(trials: Sequence[Trial]) -> dict[str, Any] | None:
     """The trials in the form of the key `try` of the table's file; None without a trial."""
-    rows = [[one.first, one.last, list(one.ks), one.share] for one in tries]
+    rows = [[one.first, one.last, list(one.ks), one.share] for one in trials]
     return {"steps": BLOCK_STEPS, "rows": rows} if rows else None
 
 
@@ -169,7 +169,7 @@ def _step(session: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
     time, pods = _time(given), _pods(given)
     decision = session.feed(time, pods)
-    return answer(time, decision, session.tries)
+    return answer(time, decision, session.trials)
 
 
 def _time(given: Mapping[str, Any]) -> float:

@@ -35,8 +35,8 @@ class Policy:
     facts: PairFacts = field(default_factory=PairFacts)
     pod_hourly_cost: float | None = None
     """Hourly price of all accelerators of one pod, in the user's currency; None when no price was given."""
-    tries: bool = True
-    """False while some pod would refuse a table file that names tries."""
+    trials: bool = True
+    """False while some pod would refuse a table file that names trials."""
     start_seconds: float | None = None
     """Measured seconds from the start of an engine's container until its pod is ready. None: not known."""
 
@@ -97,7 +97,7 @@ class Decision:
     changed: bool
     """True when `table` differs from the active one and is to be applied (or, in Recommend, proposed)."""
     estimate: Estimate = field(default_factory=Estimate)
-    tries: tuple[Trial, ...] = ()
+    trials: tuple[Trial, ...] = ()
     """Trials that the engine may run while `table` is active, ascending and without overlap."""
     hard_off: bool = False
     """True when pods are to run without any speculator (offPolicy Hard): `table` then waits for their return."""

@@ -158,7 +158,7 @@ def _ask(
         # What was not done starts no waiting time and spends no allowance; what was seen stays seen.
         after = replace(memory, **{name: getattr(after, name) for name in _SEEN})
     elif decision.valid and decision.table == active.table and not active.hard_off:
-        trials = fit_trials(decision.tries, decision.table, policy)
+        trials = fit_trials(decision.trials, decision.table, policy)
         active = active if trials == active.trials else active.with_trials(trials)
     return replace(quiet, memory=_at_one(after, active), decision=decision, active=active)
 
@@ -166,7 +166,7 @@ def _ask(
 def _activate(after: Memory, decision: Decision, was: Verdict, policy: Policy, serving: Serving, now: float) -> Verdict:
     """The verdict that carries out `decision`: `was` is the verdict without it, `after` the memory with it."""
     last, memory = was.active, was.memory
-    trials = () if decision.hard_off else fit_trials(decision.tries, decision.table, policy)
+    trials = () if decision.hard_off else fit_trials(decision.trials, decision.table, policy)
     changed = ActiveTable(
         decision.table, last.version + 1, before=None if last.hard_off else last.table, hard_off=decision.hard_off,
         per_request=last.per_request, trials=trials,
@@ -227,8 +227,8 @@ def _at_one(memory: Memory, active: ActiveTable) -> Memory:
     change: dict[str, Any] = {}
     if active.table is not None and memory.table != active.table:
         change["table"] = active.table
-    if memory.tries != active.trials:
-        change["tries"] = active.trials
+    if memory.trials != active.trials:
+        change["trials"] = active.trials
     if memory.hard_off is not active.hard_off:
         change["hard_off"] = active.hard_off
     return replace(memory, **change) if change else memory

@@ -109,7 +109,7 @@ def _input(
         owns_replicas=owned,
         waiting=active.table if active.hard_off else None,
         per_request=active.per_request,
-        tries=active.trials,
+        trials=active.trials,
         canary=route.canary(world),
     )
 

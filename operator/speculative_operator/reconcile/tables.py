@@ -107,7 +107,7 @@ def claim_in(world: World, config: str, known: int) -> Claim | None:
     if claim is None:
         return None
     capped, trials = claim.per_request, claim.trials
-    rendered = table_config(world.spec, config, claim.table, claim.version, per_request=capped, tries=trials)
+    rendered = table_config(world.spec, config, claim.table, claim.version, per_request=capped, trials=trials)
     annotation = text(found, "metadata", "annotations", names.ANNOTATION_HASH)
     same = annotation == rendered["metadata"]["annotations"][names.ANNOTATION_HASH]
     return claim if same and mapping(found, "data") == rendered["data"] else None
@@ -211,7 +211,7 @@ def policy_for(leaving: Leaving, policy: Policy) -> Policy:
     """The tuner's policy for pods of a former pair: it may use any K that they have prepared, at once, and nothing
     else. Of their models and costs it knows only what the pods show."""
     knobs = KnobSpace(Actuator.LIVE, leaving.ks, leaving.table.max_batch)
-    free = replace(policy, schedule=None, start_k=None, off_policy=OffPolicy.SOFT, tries=False)
+    free = replace(policy, schedule=None, start_k=None, off_policy=OffPolicy.SOFT, trials=False)
     return replace(free, knobs=knobs, facts=PairFacts())
 
 

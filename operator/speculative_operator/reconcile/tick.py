@@ -289,7 +289,7 @@ def _policy(turn: Turn, choice: PairedSpec) -> Policy:
     )
     if pairing.frozen:
         policy = replace(policy, off_policy=min(policy.off_policy, OffPolicy.SOFT, key=list(OffPolicy).index))
-    return replace(policy, tries=tables.takes_trials(turn.world))
+    return replace(policy, trials=tables.takes_trials(turn.world))
 
 
 def _rereads_table(turn: Turn) -> bool:

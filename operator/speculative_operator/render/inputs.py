@@ -60,7 +60,7 @@ class RenderInput:
     table_version: int
     table_config: str = ""
     """Name of the ConfigMap that holds the table; empty: the ConfigMap of the pair."""
-    tries: tuple[Trial, ...] = ()
+    trials: tuple[Trial, ...] = ()
     """Trials that the engine may run while the table is active."""
     per_request: bool = False
     """True when the table lets pods withhold the drafts of single requests."""

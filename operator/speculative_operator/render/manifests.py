@@ -29,8 +29,8 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
     children: list[Manifest] = []
     if inp.live and inp.table is not None:
         config = inp.table_config or podspec.table_name(spec)
-        capped, tries = inp.per_request, inp.tries
-        children.append(table_config(spec, config, inp.table, inp.table_version, per_request=capped, tries=tries))
+        capped, trials = inp.per_request, inp.trials
+        children.append(table_config(spec, config, inp.table, inp.table_version, per_request=capped, trials=trials))
         payload = inp.container.payload
         children.append(_config(spec, podspec.payload_name(spec.name, payload), payload, immutable=True))
     children.append(_deployment(inp))
@@ -67,10 +67,10 @@ def table_config(
     version: int,
     *,
     per_request: bool = False,
-    tries: Sequence[Trial] = (),
+    trials: Sequence[Trial] = (),
 ) -> Manifest:
     """The ConfigMap `name` with the table, which serving pods re-read."""
-    content = values.table_text(table, version, per_request=per_request, tries=tries)
+    content = values.table_text(table, version, per_request=per_request, trials=trials)
     return _config(spec, name, {names.TABLE_KEY: content})
 
 

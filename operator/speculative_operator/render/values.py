@@ -122,11 +122,11 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
     }
 
 
-def table_text(table: KTable, version: int, *, per_request: bool = False, tries: Sequence[Trial] = ()) -> str:
+def table_text(table: KTable, version: int, *, per_request: bool = False, trials: Sequence[Trial] = ()) -> str:
     """Content of the table file that the payload reads."""
     content = _content(table, version, per_request=per_request)
-    if tries:
-        rows = [[one.first, one.last, list(one.ks), one.share] for one in tries]
+    if trials:
+        rows = [[one.first, one.last, list(one.ks), one.share] for one in trials]
         content["try"] = {"steps": BLOCK_STEPS, "rows": rows}
     return _json(content)
 

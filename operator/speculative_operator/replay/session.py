@@ -48,8 +48,8 @@ class Session:
         """`acknowledged`: pods are told each table with its `version`, and their scrapes say which one they run."""
         self.memory = memory
         self.version = 1
-        """Version of `table` and `tries`; grows by one with each change."""
-        self.tries: tuple[Trial, ...] = ()
+        """Version of `table` and `trials`; grows by one with each change."""
+        self.trials: tuple[Trial, ...] = ()
         """Trials that pods may run while `table` is active, where their plug-in can."""
         self._acknowledged = acknowledged
         self.table: KTable = fit(memory.table, policy) if memory is not None else initial_table(policy)
@@ -135,17 +135,17 @@ class Session:
         memory, decision = decide(memory, observation, self._policy, observation.time)
         if self._policy.mode in (Mode.AUTO, Mode.STATIC):
             self._carry_out(decision, lawful(decision, observation, self._policy))
-        held = (memory.table, memory.tries) == (self.table, self.tries)
-        self.memory = memory if held else replace(memory, table=self.table, tries=self.tries)
+        held = (memory.table, memory.trials) == (self.table, self.trials)
+        self.memory = memory if held else replace(memory, table=self.table, trials=self.trials)
         return decision
 
     def _carry_out(self, decision: Decision, allowed: bool) -> None:
         """Activates the table of `decision` where `allowed`, and its trials where they are for the active table."""
         table = decision.table if allowed else self.table
         taken = decision.valid and table == decision.table
-        tries = fit_trials(decision.tries, table, self._policy) if taken else self.tries
-        if (table, tries) != (self.table, self.tries):
-            self.table, self.tries, self.version = table, tries, self.version + 1
+        trials = fit_trials(decision.trials, table, self._policy) if taken else self.trials
+        if (table, trials) != (self.table, self.trials):
+            self.table, self.trials, self.version = table, trials, self.version + 1
 
     def _repeat(self) -> Decision:
         return replace(self._last, changed=False)

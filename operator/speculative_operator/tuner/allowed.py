@@ -44,13 +44,13 @@ def fit(table: KTable, policy: Policy) -> KTable:
     return KTable.from_dense(list(accumulate(dense, min)) if policy.knobs.falling else dense)
 
 
-def fit_trials(tries: Iterable[Trial], table: KTable, policy: Policy) -> tuple[Trial, ...]:
-    """The trials of `tries` that pods with `table` can run: each within one band, with K of the knobs other than the
+def fit_trials(trials: Iterable[Trial], table: KTable, policy: Policy) -> tuple[Trial, ...]:
+    """Those of `trials` that pods with `table` can run: each within one band, with K of the knobs other than the
     band's K, and a share of one digit. Equal trials make equal files, and an equal file is not written again."""
-    if not policy.tries or policy.mode is not Mode.AUTO or policy.knobs.actuator is not Actuator.LIVE:
+    if not policy.trials or policy.mode is not Mode.AUTO or policy.knobs.actuator is not Actuator.LIVE:
         return ()
     fitted: list[Trial] = []
-    for one in sorted(tries, key=lambda row: row.first):
+    for one in sorted(trials, key=lambda row: row.first):
         band = next((band for band in table if band.first <= one.first <= one.last <= band.last), None)
         free = one.first > (fitted[-1].last if fitted else 0)
         share = float(f"{min(one.share, MOST_SHARE):.0e}") if one.share > 0.0 else 0.0

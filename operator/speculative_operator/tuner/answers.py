@@ -35,7 +35,7 @@ def keep(
 ) -> Decision:
     """The decision for the table of `memory`; `changed` is True where pods have to get it."""
     return Decision(
-        state, memory.table, reason, message, valid=valid, changed=changed, estimate=figures, tries=memory.tries,
+        state, memory.table, reason, message, valid=valid, changed=changed, estimate=figures, trials=memory.trials,
         hard_off=memory.hard_off,
     )  # fmt: skip
 
@@ -87,11 +87,11 @@ def change(memory: Memory, view: Outlook, look: Look, proposal: Proposal, now: f
         slow_windows=0,
         pace=memory.pace.spend(),
         wanted_since=None,
-        tries=worth_trying(view, proposal.table, memory.targets) if view.compares else (),
+        trials=worth_trying(view, proposal.table, memory.targets) if view.compares else (),
     )
     state = state_of(memory.table, look)
     return memory, Decision(
-        state, memory.table, reason, message, valid=True, changed=differs, estimate=figures, tries=memory.tries
+        state, memory.table, reason, message, valid=True, changed=differs, estimate=figures, trials=memory.trials
     )
 
 
@@ -102,7 +102,7 @@ def cut(memory: Memory, view: Outlook, look: Look, less: KTable, now: float) -> 
     message = f"measured {tpot:.1f} ms/token; {change_text(view, memory.table, less, focus, look)}"
     figures = estimate(view, look, memory.table, less)
     pace = memory.pace.spend()
-    memory = replace(memory, table=less, previous=memory.table, changed_at=now, slow_windows=0, pace=pace, tries=())
+    memory = replace(memory, table=less, previous=memory.table, changed_at=now, slow_windows=0, pace=pace, trials=())
     return memory, Decision(state_of(less, look), less, Reason.GUARD, message, True, True, figures)
 
 
@@ -118,7 +118,7 @@ def fall_back(memory: Memory, why: Reason, seconds: float) -> tuple[Memory, Deci
 def come_back(memory: Memory, view: Outlook, look: Look, before: KTable, now: float) -> tuple[Memory, Decision]:
     """The decision after an outage to change back to `before`, the table from before it; and memory after it."""
     figures = estimate(view, look, memory.table, before)
-    memory = replace(memory, table=before, previous=memory.table, changed_at=now, slow_windows=0, tries=())
+    memory = replace(memory, table=before, previous=memory.table, changed_at=now, slow_windows=0, trials=())
     message = f"metrics are back{acceptance_text(look)}: the previous table is active again"
     return memory, keep(state_of(before, look), memory, Reason.METRICS_BACK, message, figures, changed=True)
 

@@ -109,8 +109,8 @@ def _decide_on_figures(
     memory = replace(memory, targets=watch(memory.targets, counted, memory.table, policy, now))
     memory = learn(memory, windows, look, policy, now, version, seen.weights.keys())
     compares = may_try(policy, windows)
-    if not compares and memory.tries:
-        memory = replace(memory, tries=())
+    if not compares and memory.trials:
+        memory = replace(memory, trials=())
     view = outlook(
         policy, memory.costs, memory.acceptance, memory.traffic, memory.last, memory.cells, compares=compares
     )
@@ -210,10 +210,10 @@ def _trying(memory: Memory, view: Outlook, look: Look, now: float) -> Memory:
     """Memory with new trials, where a missing trial is worth a write of the table."""
     if _wait(memory, view.policy, 0.0, now):
         return memory
-    if missing(view, memory.table, memory.tries, look.loads, memory.targets) < MISSING_WORTH:
+    if missing(view, memory.table, memory.trials, look.loads, memory.targets) < MISSING_WORTH:
         return memory
     return replace(
-        memory, tries=worth_trying(view, memory.table, memory.targets), changed_at=now, pace=memory.pace.spend()
+        memory, trials=worth_trying(view, memory.table, memory.targets), changed_at=now, pace=memory.pace.spend()
     )
 
 

@@ -46,7 +46,7 @@ class Memory:
     """Equations of step costs from the last observation."""
     cells: tuple[Cell, ...] = ()
     """Comparisons that the engine has made, pooled."""
-    tries: tuple[Trial, ...] = ()
+    trials: tuple[Trial, ...] = ()
     """Trials that the engine may run while `table` is active."""
     windows: int = 0
     """Number of believed observations since `since`."""

@@ -50,7 +50,7 @@ def may_try(policy: Policy, windows: Mapping[str, PodWindow]) -> bool:
     busy = [window for window in windows.values() if window.decode_request_steps > 0]
     return (
         policy.mode is Mode.AUTO
-        and policy.tries
+        and policy.trials
         and policy.knobs.actuator is Actuator.LIVE
         and all(window.cells and window.live is not False for window in busy)
     )
@@ -108,21 +108,21 @@ def _ranges(max_batch: int) -> list[tuple[int, int]]:
 
 
 def missing(
-    view: Outlook, table: KTable, tries: Collection[Trial], loads: Collection[float], targets: Targets | None = None
+    view: Outlook, table: KTable, trials: Collection[Trial], loads: Collection[float], targets: Targets | None = None
 ) -> float:
     """Largest expected improvement, at the present loads, by a K that is neither active nor tried there."""
-    if any(table.k_at(max(load, 1.0)) == 0 and not _trial_ks(tries, load) for load in loads) and view.ks[-1] > 0:
+    if any(table.k_at(max(load, 1.0)) == 0 and not _trial_ks(trials, load) for load in loads) and view.ks[-1] > 0:
         return math.inf  # no pod drafts there, and no trial tells whether drafts would be accepted
     worth = _worth(view, incumbent_of(view, table), targets)
-    return max((_missing(view, worth, tries, load) for load in loads), default=0.0)
+    return max((_missing(view, worth, trials, load) for load in loads), default=0.0)
 
 
-def _trial_ks(tries: Collection[Trial], load: float) -> set[int]:
-    return {k for row in tries if row.first <= round(load) <= row.last for k in row.ks}
+def _trial_ks(trials: Collection[Trial], load: float) -> set[int]:
+    return {k for row in trials if row.first <= round(load) <= row.last for k in row.ks}
 
 
-def _missing(view: Outlook, worth: Array, tries: Collection[Trial], load: float) -> float:
-    trial_ks = _trial_ks(tries, load)
+def _missing(view: Outlook, worth: Array, trials: Collection[Trial], load: float) -> float:
+    trial_ks = _trial_ks(trials, load)
     here = worth[nearest(load, view.policy.knobs.max_batch)]
     return max((float(one) for k, one in zip(view.ks, here, strict=True) if k not in trial_ks), default=0.0)
 

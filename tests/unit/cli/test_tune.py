@@ -85,7 +85,7 @@ def test_it_decides_as_a_session_does() -> None:
     from speculative_operator.cli.tune import answer
 
     session, given = subject(SPEC).session(), scrapes(20, a=Pod(requests=40), b=Pod(requests=10))
-    expected = [answer(one["time"], session.feed(one["time"], one["pods"]), session.tries) for one in given]
+    expected = [answer(one["time"], session.feed(one["time"], one["pods"]), session.trials) for one in given]
     assert answers({"spec": SPEC}, *given) == json.loads(json.dumps(expected))
 
 

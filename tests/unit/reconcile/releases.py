@@ -36,8 +36,8 @@ def install(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
     monkeypatch.setattr(rendering, "render_again", rendered)
 
 
-def give_payload(monkeypatch: pytest.MonkeyPatch, *, tries: bool) -> None:
-    """A release whose payload knows tries, or does not."""
+def give_payload(monkeypatch: pytest.MonkeyPatch, *, trials: bool) -> None:
+    """A release whose payload knows trials, or does not."""
     files = {name: text for name, text in adapter._payload().items() if name != TRYING_FILE}
-    given = {**files, TRYING_FILE: "# carries out tries"} if tries else files
+    given = {**files, TRYING_FILE: "# carries out tries"} if trials else files
     monkeypatch.setattr(adapter, "_payload", lambda: given)

@@ -32,7 +32,7 @@ class Tuner:
         """What it was told to answer at that time, and answers whenever it is asked then."""
         self.told: list[int | None] = []
         """Version of the table in force, at each question."""
-        self.tries: tuple[Trial, ...] = ()
+        self.trials: tuple[Trial, ...] = ()
         """What pods may try, where an answer does not say."""
         self.rollouts: list[float | None] = []
         """Seconds that a start takes, as it was told."""
@@ -47,7 +47,7 @@ class Tuner:
         state = State.HARD_OFF if memory.hard_off else State.ON
         quiet: dict[str, Any] = {
             "state": state, "table": memory.table, "reason": Reason.TUNED, "message": "best", "valid": True,
-            "changed": False, "hard_off": memory.hard_off, "tries": self.tries,
+            "changed": False, "hard_off": memory.hard_off, "trials": self.trials,
         }  # fmt: skip
         decision = Decision(**(quiet | self.wish))
         if decision.changed:

@@ -26,19 +26,19 @@ from speculative_operator.render.values import table_text
 from speculative_operator.tuner.allowed import MOST_SHARE, fit_trials
 
 BASE = KTable.constant(3, 256)
-TRIES = (Trial(5, 6, (1, 4), 0.05), Trial(8, 8, (1,), 0.02))
+TRIALS = (Trial(5, 6, (1, 4), 0.05), Trial(8, 8, (1,), 0.02))
 WRITTEN = {"steps": 8, "rows": [[5, 6, [1, 4], 0.05], [8, 8, [1], 0.02]]}
 
 
 @pytest.fixture(autouse=True)
 def knowing(monkeypatch: pytest.MonkeyPatch) -> None:
-    give_payload(monkeypatch, tries=True)
+    give_payload(monkeypatch, trials=True)
 
 
-def trying(tuner: Tuner, tries: tuple[Trial, ...] = TRIES, **change: Any) -> Cluster:
+def trying(tuner: Tuner, trials: tuple[Trial, ...] = TRIALS, **change: Any) -> Cluster:
     """A cluster whose tuner lets pods try something, and goes on doing so."""
     cluster = settled(**change)
-    tuner.tries = tries
+    tuner.trials = trials
     cluster.tick(observed(cluster))
     return cluster
 
@@ -47,7 +47,7 @@ def test_other_tries_are_a_version_of_the_file_and_no_news(tuner: Tuner) -> None
     cluster = settled()
     cluster.tick(observed(cluster))
     conditions, rows = deepcopy(cluster.status["conditions"]), cluster.table["rows"]
-    tuner.tries = TRIES
+    tuner.trials = TRIALS
     outcome = cluster.tick(observed(cluster))
     assert applies(outcome) == [("ConfigMap", "demo-table", Reason.TRIES_CHANGED)]
     assert (outcome.events, outcome.tries_changed) == ((), True)
@@ -70,7 +70,7 @@ def test_equal_tries_are_written_once(tuner: Tuner) -> None:
     cluster = trying(tuner)
     cluster.tick(observed(cluster))
     for share in (0.0501, 0.0499, 0.05):
-        tuner.tries = (replace(TRIES[0], share=share), TRIES[1])
+        tuner.trials = (replace(TRIALS[0], share=share), TRIALS[1])
         outcome = cluster.tick(observed(cluster))
         assert not [one for one in outcome.actions if not isinstance(one, PokePod)]
         assert not outcome.tries_changed
@@ -85,14 +85,14 @@ def test_a_restart_of_the_operator_goes_on_with_what_is_tried(tuner: Tuner) -> N
         cluster.tick()
     assert cluster.table == before
     assert cluster.memory is not None
-    assert cluster.memory.tries == TRIES, "the tuner knows what it has asked for"
+    assert cluster.memory.trials == TRIALS, "the tuner knows what it has asked for"
 
 
 @pytest.mark.parametrize("wiped", [False, True])
 def test_an_operator_killed_before_it_said_so_goes_on_with_what_is_tried(tuner: Tuner, wiped: bool) -> None:
     cluster = settled()
     status = {} if wiped else deepcopy(cluster.status)
-    tuner.tries = TRIES
+    tuner.trials = TRIALS
     cluster.tick(observed(cluster))
     written, cluster.status = cluster.table, status
     cluster.forget()
@@ -108,7 +108,7 @@ def test_a_new_table_comes_with_its_own_tries(tuner: Tuner) -> None:
         "table": KTable.constant(1, 256),
         "reason": Reason.FASTER,
         "changed": True,
-        "tries": (Trial(5, 6, (4,), 0.1),),
+        "trials": (Trial(5, 6, (4,), 0.1),),
     }
     tuner.wishes.append(wish)
     cluster.tick(observed(cluster))
@@ -121,7 +121,7 @@ def test_a_new_table_comes_with_its_own_tries(tuner: Tuner) -> None:
 def test_a_hold_leaves_what_is_tried_as_it_is(tuner: Tuner) -> None:
     cluster = trying(tuner)
     before = cluster.table
-    tuner.wishes.append({"valid": False, "reason": Reason.PROMETHEUS_TIMEOUT, "tries": ()})
+    tuner.wishes.append({"valid": False, "reason": Reason.PROMETHEUS_TIMEOUT, "trials": ()})
     cluster.tick(observed(cluster))
     assert cluster.table == before
 
@@ -196,8 +196,8 @@ def test_what_is_written_is_what_pods_carry_out(rows: list[Trial], ks: tuple[int
         assert 0.0 < one.share <= MOST_SHARE
         last = one.last
     assert fit_trials(fitted, table, policy) == fitted
-    table_text(table, 2, tries=fitted)
-    assert fit_trials(rows, table, replace(policy, tries=False)) == ()
+    table_text(table, 2, trials=fitted)
+    assert fit_trials(rows, table, replace(policy, trials=False)) == ()
 
 
 def test_the_tuner_itself_has_pods_try_where_they_compare() -> None:

@@ -17,7 +17,7 @@ from speculative_operator.domain.table import BLOCK_STEPS, KTable, Trial
 from speculative_operator.payload.speculative_blocks import Blocks
 
 TWO = KTable.from_rows([[1, 16, 3], [17, 64, 1]])
-TRIES = (Trial(1, 16, (2, 5), 0.3), Trial(17, 64, (0, 2), 0.3))
+TRIALS = (Trial(1, 16, (2, 5), 0.3), Trial(17, 64, (0, 2), 0.3))
 
 
 class Recorder(Blocks):
@@ -52,7 +52,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run_deployment(load: Any, seconds: float = 60.0, **changes: Any) -> Deployment:
     deployment = Deployment(plant(noise=0.05, **changes), load, table=TWO, log_steps=100_000, telemetry=True)
-    deployment.set_table(TWO, 0.0, 2, TRIES)
+    deployment.set_table(TWO, 0.0, 2, TRIALS)
     deployment.advance(seconds)
     return deployment
 
@@ -126,8 +126,8 @@ def test_compared_blocks_are_those_of_the_plugin_fed_with_the_same_steps() -> No
     alone = Blocks()
     alone.put_in_force(plant().rows(TWO), None, BLOCK_STEPS)
     first = alone.k_for(int(steps.sampled[0]))  # the step that began before the table file came
-    tries = [(one.first, one.last, list(one.ks), one.share) for one in TRIES]
-    alone.put_in_force(plant().rows(TWO), tries, BLOCK_STEPS)
+    trials = [(one.first, one.last, list(one.ks), one.share) for one in TRIALS]
+    alone.put_in_force(plant().rows(TWO), trials, BLOCK_STEPS)
     rows = step_rows(steps)
     for place, (sampled, next_k, emitted) in enumerate(zip(steps.sampled, steps.next_k, steps.emitted, strict=True)):
         assert next_k == (alone.k_for(int(sampled)) if place else first)
@@ -165,9 +165,9 @@ def test_a_scrape_tells_what_was_compared() -> None:
 
 
 def test_nothing_is_tried_without_the_plugin_or_before_it_is_asked_for() -> None:
-    for tries, telemetry in ((TRIES, False), ((), True)):
+    for trials, telemetry in ((TRIALS, False), ((), True)):
         deployment = Deployment(plant(), steady(8), table=TWO, log_steps=100_000, telemetry=telemetry)
-        deployment.set_table(TWO, 0.0, 2, tries)
+        deployment.set_table(TWO, 0.0, 2, trials)
         deployment.advance(60.0)
         assert set(deployment.steps(0).k.tolist()) <= {0, 3}
 
@@ -175,7 +175,7 @@ def test_nothing_is_tried_without_the_plugin_or_before_it_is_asked_for() -> None
 def test_where_tables_need_a_restart_nothing_is_tried() -> None:
     own = plant(knobs=knobs(actuator=Actuator.TABLE))
     deployment = Deployment(own, steady(8), table=TWO, log_steps=100_000, telemetry=True)
-    deployment.set_table(TWO, 0.0, 2, TRIES)
+    deployment.set_table(TWO, 0.0, 2, TRIALS)
     deployment.advance(60.0)
     assert set(deployment.steps(0).k.tolist()) <= {0, 3}
 

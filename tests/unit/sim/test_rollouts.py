@@ -94,7 +94,7 @@ def test_nothing_is_tried_by_a_rollout(actuator: Actuator) -> None:
     """A K that the model prices wrongly stays unknown where only a rollout could tell."""
     mispriced = plant(noise=0.05, k_factor=(1.0, 1.0, 1.0, 1.35))
     _, tuner = tuned(mispriced, steady(12), actuator)
-    assert all(decision.tries == () for _, decision in tuner.decisions)
+    assert all(decision.trials == () for _, decision in tuner.decisions)
     assert len(rollouts(tuner)) <= 1
 
 

@@ -25,16 +25,16 @@ from speculative_operator.replay.session import Session
 from speculative_operator.tuner import Memory
 
 THREE, ONE = KTable.constant(3, 64), KTable.constant(1, 64)
-TRIES = (Trial(1, 64, (2, 5), 0.3),)
+TRIALS = (Trial(1, 64, (2, 5), 0.3),)
 POLICY = Policy(mode=Mode.AUTO, knobs=knobs(), start_k=3)
 
 Answers = Callable[[float], Decision]
 
 
 def answer(
-    table: KTable = THREE, tries: tuple[Trial, ...] = (), *, valid: bool = True, changed: bool = False
+    table: KTable = THREE, trials: tuple[Trial, ...] = (), *, valid: bool = True, changed: bool = False
 ) -> Decision:
-    return Decision(State.ON, table, Reason.TUNED, "", valid=valid, changed=changed, tries=tries)
+    return Decision(State.ON, table, Reason.TUNED, "", valid=valid, changed=changed, trials=trials)
 
 
 def tuned(monkeypatch: pytest.MonkeyPatch, answers: Answers, policy: Policy = POLICY) -> tuple[Session, Ours]:
@@ -58,9 +58,9 @@ def served(tuner: Ours | Untried, seconds: float = 120.0) -> Deployment:
 
 
 def test_what_is_tried_reaches_the_pods_and_comes_back_as_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
-    session, tuner = tuned(monkeypatch, lambda now: answer(tries=TRIES if now >= 30.0 else ()))
+    session, tuner = tuned(monkeypatch, lambda now: answer(trials=TRIALS if now >= 30.0 else ()))
     deployment = served(tuner)
-    assert (session.tries, session.version, tuner.journal.writes) == (TRIES, 2, [30.0])
+    assert (session.trials, session.version, tuner.journal.writes) == (TRIALS, 2, [30.0])
     found = window(deployment, [120.0, 150.0])
     assert {(one.k, one.against, one.first, one.last) for one in found.comparisons} == {(2, 3, 1, 64), (5, 3, 1, 64)}
     for one in found.comparisons:
@@ -71,54 +71,54 @@ def test_what_is_tried_reaches_the_pods_and_comes_back_as_comparisons(monkeypatc
 
 
 def test_nothing_is_tried_once_the_tuner_wants_nothing_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    session, tuner = tuned(monkeypatch, lambda now: answer(tries=TRIES if 30.0 <= now < 60.0 else ()))
+    session, tuner = tuned(monkeypatch, lambda now: answer(trials=TRIALS if 30.0 <= now < 60.0 else ()))
     deployment = served(tuner)
-    assert (session.tries, session.version, tuner.journal.writes) == ((), 3, [30.0, 60.0])
+    assert (session.trials, session.version, tuner.journal.writes) == ((), 3, [30.0, 60.0])
     assert window(deployment, [120.0, 150.0]).comparisons == ()
 
 
 def test_an_answer_that_is_not_valid_leaves_tries_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    session, tuner = tuned(monkeypatch, lambda now: answer(tries=TRIES) if now < 60.0 else answer(valid=False))
+    session, tuner = tuned(monkeypatch, lambda now: answer(trials=TRIALS) if now < 60.0 else answer(valid=False))
     served(tuner)
-    assert (session.tries, session.version) == (TRIES, 2)
+    assert (session.trials, session.version) == (TRIALS, 2)
 
 
 def test_tries_of_a_table_that_is_not_taken_are_not_taken_either(monkeypatch: pytest.MonkeyPatch) -> None:
     beyond = KTable.constant(7, 64)
-    session, tuner = tuned(monkeypatch, lambda _: answer(beyond, TRIES, changed=True))
+    session, tuner = tuned(monkeypatch, lambda _: answer(beyond, TRIALS, changed=True))
     served(tuner)
-    assert (session.table, session.tries, session.version) == (THREE, (), 1)
+    assert (session.table, session.trials, session.version) == (THREE, (), 1)
 
 
 def test_the_tuner_remembers_what_is_truly_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """K 7 was not prepared, and 0.34 of all blocks is written as 0.3: neither may look like a wish still to be met."""
     wanted = (Trial(1, 64, (2, 7), 0.34),)
-    session, tuner = tuned(monkeypatch, lambda _: answer(tries=wanted))
+    session, tuner = tuned(monkeypatch, lambda _: answer(trials=wanted))
     served(tuner)
-    assert session.tries == (Trial(1, 64, (2,), 0.3),)
+    assert session.trials == (Trial(1, 64, (2,), 0.3),)
     assert session.memory is not None
-    assert session.memory.tries == session.tries
+    assert session.memory.trials == session.trials
     assert tuner.journal.writes == [0.0]
 
 
 def test_a_table_and_its_tries_are_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(now: float) -> Decision:
-        return answer(ONE, TRIES, changed=35.0 > now >= 30.0) if now >= 30.0 else answer()
+        return answer(ONE, TRIALS, changed=35.0 > now >= 30.0) if now >= 30.0 else answer()
 
     session, tuner = tuned(monkeypatch, answers)
     served(tuner)
-    assert (session.table, session.tries, tuner.journal.writes) == (ONE, TRIES, [30.0])
+    assert (session.table, session.trials, tuner.journal.writes) == (ONE, TRIALS, [30.0])
 
 
 def test_a_tuner_that_only_recommends_has_nothing_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    session, tuner = tuned(monkeypatch, lambda _: answer(tries=TRIES), replace(POLICY, mode=Mode.RECOMMEND))
+    session, tuner = tuned(monkeypatch, lambda _: answer(trials=TRIALS), replace(POLICY, mode=Mode.RECOMMEND))
     served(tuner)
-    assert (session.tries, tuner.tried, tuner.journal.writes) == ((), False, [])
+    assert (session.trials, tuner.tried, tuner.journal.writes) == ((), False, [])
 
 
 def test_the_run_without_tries_has_the_same_tables_at_the_same_times(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(now: float) -> Decision:
-        return answer(ONE, TRIES, changed=65.0 > now >= 60.0) if now >= 60.0 else answer(tries=TRIES)
+        return answer(ONE, TRIALS, changed=65.0 > now >= 60.0) if now >= 60.0 else answer(trials=TRIALS)
 
     _, tuner = tuned(monkeypatch, answers)
     served(tuner)
@@ -144,7 +144,7 @@ def test_what_exploring_costs_is_the_speed_of_the_same_tables_without_it() -> No
 
 def test_tries_cost_what_their_k_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three blocks in ten at K = 0 on top of K = 3, whose steps are little shorter: a part of the speed is gone."""
-    _, tuner = tuned(monkeypatch, lambda _: answer(tries=(Trial(1, 64, (0,), 0.3),)))
+    _, tuner = tuned(monkeypatch, lambda _: answer(trials=(Trial(1, 64, (0,), 0.3),)))
     own = plant(noise=0.05, soft_off_factor=1.0)
     tried = run(own, steady(8), tuner, 120.0, 1, telemetry=True)
     untried = run(own, steady(8), Untried(tuner.acts), 120.0, 1, telemetry=True)

@@ -101,12 +101,12 @@ class Plant:
         )
 
     def comparisons(
-        self, table: KTable, tries: Sequence[Trial], batch: float, seconds: float
+        self, table: KTable, trials: Sequence[Trial], batch: float, seconds: float
     ) -> tuple[Comparison, ...]:
         """What blocks of steps show that are tried beside those of `table`."""
-        if (table, tries) != self.active:
-            self.active, self.compared = (table, tuple(tries)), {}
-        here = next((row for row in tries if row.first <= round(batch) <= row.last), None)
+        if (table, trials) != self.active:
+            self.active, self.compared = (table, tuple(trials)), {}
+        here = next((row for row in trials if row.first <= round(batch) <= row.last), None)
         if here is None:
             return ()
         found = (self._compared(here, k, table.k_at(round(batch)), batch, seconds) for k in here.ks)
@@ -140,7 +140,7 @@ class Plant:
         return BlockTotals(steps, steps * period, requests, requests * period, requests * length, steps, steps * period)
 
     def window(
-        self, table: KTable, batch: float, end: float, seconds: float = TICK, tries: Sequence[Trial] = ()
+        self, table: KTable, batch: float, end: float, seconds: float = TICK, trials: Sequence[Trial] = ()
     ) -> PodWindow:
         """What counters show of `seconds` at about `batch` requests."""
         parts = 8
@@ -186,7 +186,7 @@ class Plant:
             accepted_per_position=tuple(positions.tolist()),
             cells=tuple(cells) if self.telemetry else (),
             drafted_per_position=tuple(tried.tolist()) if self.telemetry else (),
-            comparisons=self.comparisons(table, tries, batch, seconds) if self.telemetry else (),
+            comparisons=self.comparisons(table, trials, batch, seconds) if self.telemetry else (),
         )
 
 
@@ -217,7 +217,7 @@ class Run:
         """What the tick that ends now shows."""
         if self.memory.hard_off:
             return self.plant.bare(batch, self.now)
-        return self.plant.window(self.memory.table, batch, self.now, tries=self.memory.tries)
+        return self.plant.window(self.memory.table, batch, self.now, trials=self.memory.trials)
 
     def see(self, observation: Observation) -> Decision:
         """Decides on `observation`."""

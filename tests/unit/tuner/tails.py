@@ -43,9 +43,9 @@ class Lucky(Plant):
         return math.exp(2.326 * self.spread(k)) / self.speed(batch, k)
 
     def window(
-        self, table: KTable, batch: float, end: float, seconds: float = TICK, tries: Sequence[Trial] = ()
+        self, table: KTable, batch: float, end: float, seconds: float = TICK, trials: Sequence[Trial] = ()
     ) -> PodWindow:
-        seen = super().window(table, batch, end, seconds, tries)
+        seen = super().window(table, batch, end, seconds, trials)
         k = table.k_at(batch)
         count = float(self.random.poisson(seen.first_tokens))
         tpot = histogram(1.0 / self.speed(batch, k), self.spread(k), count, self.bounds)

@@ -58,43 +58,43 @@ def test_a_k_that_the_model_prices_wrongly_is_found(batch: float, slow: dict[int
 
 def test_in_a_steady_load_nothing_is_written_for_tries_again_and_again() -> None:
     loop = run(Plant(telemetry=True))
-    tries = []
+    trials = []
     for _ in range(120):
         loop.play(10.0)
-        tries.append((loop.memory.table, loop.memory.tries))
-    assert sum(one != other for one, other in pairwise(tries)) <= 6
+        trials.append((loop.memory.table, loop.memory.trials))
+    assert sum(one != other for one, other in pairwise(trials)) <= 6
 
 
 @pytest.mark.parametrize(
-    "changes", [{"mode": Mode.RECOMMEND}, {"tries": False}, {"mode": Mode.STATIC, "schedule": KTable.constant(3, 256)}]
+    "changes", [{"mode": Mode.RECOMMEND}, {"trials": False}, {"mode": Mode.STATIC, "schedule": KTable.constant(3, 256)}]
 )
 def test_nothing_is_tried_where_nobody_may(changes: dict[str, object]) -> None:
     loop = run(Plant(telemetry=True), policy(**changes))
     loop.play(*[10.0] * 20)
-    assert loop.memory.tries == ()
-    assert all(decision.tries == () for decision in loop.decisions)
+    assert loop.memory.trials == ()
+    assert all(decision.trials == () for decision in loop.decisions)
 
 
 def test_nothing_is_tried_where_engines_tell_nothing_of_blocks() -> None:
     loop = run(Plant())
     loop.play(*[10.0] * 20)
-    assert loop.memory.tries == ()
+    assert loop.memory.trials == ()
 
 
 def test_tries_end_when_the_plug_in_is_no_longer_seen() -> None:
     loop = run(Plant(telemetry=True))
     loop.play(*[10.0] * 10)
-    assert loop.memory.tries
+    assert loop.memory.trials
     loop.plant.telemetry = False
     loop.play(10.0)
-    assert loop.memory.tries == ()
+    assert loop.memory.trials == ()
 
 
 def test_where_a_rollout_changes_the_table_nothing_is_tried() -> None:
     knobs = KNOBS.__class__(Actuator.TABLE, KNOBS.ks, KNOBS.max_batch)
     loop = run(Plant(telemetry=True, knobs=knobs), policy(knobs=knobs))
     loop.play(*[10.0] * 10)
-    assert loop.memory.tries == ()
+    assert loop.memory.trials == ()
 
 
 @pytest.mark.parametrize("load", [1.0, 7.0, 31.0, 100.0, 256.0])
@@ -102,9 +102,9 @@ def test_where_nothing_is_drafted_the_least_k_is_always_asked_for(load: float) -
     """However sure the model is that drafts lose there: nothing else would tell that it errs."""
     view, off = outlook(policy(), compares=True), KTable.constant(0, KNOBS.max_batch)
     assert missing(view, off, (), [load]) == math.inf
-    tries = worth_trying(view, off)
-    assert missing(view, off, tries, [load]) < math.inf
-    assert all(min(row.ks) == 1 for row in tries)
+    trials = worth_trying(view, off)
+    assert missing(view, off, trials, [load]) < math.inf
+    assert all(min(row.ks) == 1 for row in trials)
 
 
 def test_a_drafter_that_rests_is_seldom_asked() -> None:

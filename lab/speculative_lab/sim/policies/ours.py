@@ -92,8 +92,8 @@ class Ours:
         session = self._session
         self._version = session.version
         self.acts.append(Act(deployment.now, session.table, delay))
-        self.tried = self.tried or bool(session.tries)
-        deployment.set_table(session.table, delay, session.version, session.tries)
+        self.tried = self.tried or bool(session.trials)
+        deployment.set_table(session.table, delay, session.version, session.trials)
 
     def _note(self, now: float, decision: Decision) -> None:
         last = self.decisions[-1][1] if self.decisions else None
