@@ -8,7 +8,7 @@ import yaml
 from pydantic import BaseModel, Field
 
 from speculative_operator.api.wire import Wire
-from speculative_operator.domain.privileges import Privilege
+from speculative_operator.domain.platform import Privilege
 
 Text = str
 Anything = dict[str, Any]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
-from speculative_operator.domain.vendor import Vendor
+from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.matrix.answers import CELLS, FORMS, Answer, answers, forms
 from speculative_operator.engines.matrix.cell import Cell, Extent, Figure, Proven, Version, parse_version, show_version
 from speculative_operator.engines.matrix.vendors import PLATFORMS, Platform

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Method
+from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.payload import speculative_requests as rule
 from speculative_operator.physics.catalog import find_accelerator, find_model
-from speculative_operator.physics.roofline import roofline
-from speculative_operator.physics.step_costs import StepCosts
+from speculative_operator.physics.step_costs import StepCosts, roofline
 from speculative_operator.physics.step_time import step_parts
 
 Array = NDArray[np.float64]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Goal, Method, Mode, Objective, Workload
+from speculative_operator.domain.table import Actuator, KnobSpace
 from worlds import layout as at
 from worlds import steptime as st
 from worlds.machines import ACCELERATORS, MODELS, Rig, draw_rig, machine_of

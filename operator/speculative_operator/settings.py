@@ -13,8 +13,8 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from speculative_operator import prometheus_settings
-from speculative_operator.domain.credentials import without_credentials
-from speculative_operator.domain.privileges import EVERY, Privilege
+from speculative_operator.domain.platform import EVERY, Privilege
+from speculative_operator.domain.reasons import without_credentials
 from speculative_operator.prometheus_settings import PrometheusSettings
 
 PREFIX = prometheus_settings.PREFIX

@@ -19,8 +19,8 @@ from tests.cluster.test_pairs_jobs import JobLab
 from demo import scene
 from speculative_operator.api.convert import to_domain
 from speculative_operator.domain import names
-from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.jobs import Exit, JobSeen, Phase, Purpose
+from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render import jobs as manifests
 from speculative_operator.settings import Settings

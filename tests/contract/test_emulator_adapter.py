@@ -10,10 +10,9 @@ from speculative_lab.emulator.assembly import build_core
 from speculative_lab.emulator.config import EngineConfig, engine_config, server_config
 from speculative_lab.emulator.drafting import Reaction
 from speculative_lab.emulator.settings import Settings
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.registry import engine_for
 
 METHODS = [None, *Method]

@@ -20,12 +20,11 @@ from speculative_lab.emulator.sglang.config import parse as parse_sglang
 from speculative_lab.emulator.tensorrt_llm.config import parse as parse_tensorrt_llm
 from speculative_lab.emulator.tgi.config import parse as parse_tgi
 from speculative_operator.domain import names
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.base import EngineContainer
 from speculative_operator.engines.registry import engine_for
 

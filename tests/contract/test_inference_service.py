@@ -19,7 +19,7 @@ from devcluster import Cluster
 from speculative_operator.api.convert import to_domain
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import ApplyChild
-from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.drift import first_difference
 from speculative_operator.reconcile.tick import World, tick

@@ -15,10 +15,9 @@ from typing import Any
 import yaml
 
 from speculative_operator.api.convert import to_domain
-from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import KnobSpace, KTable
 from speculative_operator.engines import pairs
 from speculative_operator.engines.base import Engine, EngineContainer
 from speculative_operator.engines.registry import engine_for

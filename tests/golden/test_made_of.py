@@ -16,9 +16,8 @@ import pytest
 import yaml
 from tests.golden.case import HERE, Case
 
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.reconcile import upgrade
 from speculative_operator.reconcile.active_table import ActiveTable
 from speculative_operator.reconcile.deciding import policy_of

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from tests.unit.weights.shelf import Shelf, content, ignored
 
-from speculative_operator.domain.artifact import Pin
+from speculative_operator.domain.models import Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import NODE_RESERVE_PERCENT, Scheme
 from speculative_operator.weights import disk

@@ -13,10 +13,9 @@ import pytest
 from tests.unit.shell.promserver import PrometheusServer, says, send, serving
 
 from speculative_operator import settings
-from speculative_operator.domain.conditions import Condition, Truth
-from speculative_operator.domain.credentials import without_credentials
+from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.observation import Gap
-from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.domain.reasons import ConditionType, Reason, without_credentials
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.world import Event
 from speculative_operator.settings import Settings

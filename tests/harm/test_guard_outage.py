@@ -16,11 +16,10 @@ from tests.unit.tuner.plant import KNOBS, TICK, Plant, Run, policy, run
 
 from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.decision import Decision
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.tuner import Memory, decide
 from speculative_operator.tuner.allowed import lawful
 from speculative_operator.tuner.guards import BLIND_SECONDS

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from speculative_operator.api.convert import to_domain
+from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode
-from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.registry import engine_for
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -23,8 +23,8 @@ from speculative_operator.api.crd import schema
 from speculative_operator.cli import main as cli
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.pairing.codes import Code
-from speculative_operator.pairing.findings import Kind
+from speculative_operator.pairing.findings import Code
+from speculative_operator.pairing.verdict import Kind
 from speculative_operator.reconcile.events import events
 from speculative_operator.settings import PREFIX, Settings
 

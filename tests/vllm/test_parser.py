@@ -19,10 +19,9 @@ from tests.unit.engines.building import spec
 
 from realengine import paths
 from realengine.serving import environment
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, EngineType, Method
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.engines.vllm.forms import Runner
 from speculative_operator.engines.vllm.graphs import budget

@@ -19,14 +19,14 @@ from realengine import paths
 from realengine.image import seed
 from realengine.serving import CPU_FLAGS, environment
 from speculative_operator.api.convert import to_domain
-from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import DeploymentSpec, Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.pairs import rules_of
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing import fit_weights, reading
-from speculative_operator.pairing.codes import Code
+from speculative_operator.pairing.findings import Code
 from speculative_operator.pairing.judge import judge
 from speculative_operator.weights.inspect import inspect
 from speculative_operator.weights.local import open_folder

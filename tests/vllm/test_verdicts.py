@@ -37,9 +37,9 @@ from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.pairs import rules_of
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.pairing.codes import Code
-from speculative_operator.pairing.findings import Verdict
+from speculative_operator.pairing.findings import Code
 from speculative_operator.pairing.judge import judge
+from speculative_operator.pairing.verdict import Verdict
 from speculative_operator.weights.inspect import inspect
 from speculative_operator.weights.local import open_folder
 

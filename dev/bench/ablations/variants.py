@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from speculative_operator import tuner
-from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import PairFacts
-from speculative_operator.physics.step_time import StepCosts, roofline
+from speculative_operator.domain.table import KnobSpace
+from speculative_operator.physics.step_costs import StepCosts, roofline
 from speculative_operator.tuner.outlook import Outlook, outlook
 from speculative_operator.tuner.pace import Pace
 from speculative_operator.tuner.prior import Array

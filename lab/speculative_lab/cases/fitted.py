@@ -1,4 +1,4 @@
-"""The data sets to which `physics.calibration` was fitted, and the speed-ups that its costs predict for them.
+"""The data sets to which `physics.step_costs` was fitted, and the speed-ups that its costs predict for them.
 
 Called by tests, which hold the costs to the published speed-ups and the emulator to the acceptance lengths.
 """
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from speculative_operator.domain.knobs import Actuator, KnobSpace
-from speculative_operator.physics.step_time import StepCosts, hard_off_seconds, step_seconds
+from speculative_operator.domain.table import Actuator, KnobSpace
+from speculative_operator.physics.step_costs import StepCosts
+from speculative_operator.physics.step_time import hard_off_seconds, step_seconds
 
 
 @dataclass(frozen=True, slots=True)

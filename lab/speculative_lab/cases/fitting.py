@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from speculative_lab.cases.prediction import predict_case
 from speculative_lab.cases.rows import Case
-from speculative_operator.physics.efficiency import FITTED, Efficiencies
+from speculative_operator.physics.hardware import FITTED, Efficiencies
 
 Array = NDArray[np.float64]
 

@@ -24,14 +24,12 @@ from numpy.typing import NDArray
 from speculative_lab.cases.relation import end_to_end_gain
 from speculative_lab.cases.rows import Case, Drafting, Kind, read_case
 from speculative_lab.cases.workloads import survival_of
-from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Method
-from speculative_operator.physics.draft_costs import LOOKUP_SHARE
-from speculative_operator.physics.efficiency import FITTED, Efficiencies
-from speculative_operator.physics.memory import kv_tokens
-from speculative_operator.physics.roofline import roofline
-from speculative_operator.physics.step_costs import StepCosts
+from speculative_operator.domain.table import Actuator, KnobSpace
+from speculative_operator.physics.draft_costs import LOOKUP_SHARE, kv_tokens
+from speculative_operator.physics.hardware import FITTED, Efficiencies
+from speculative_operator.physics.step_costs import StepCosts, roofline
 from speculative_operator.physics.step_time import hard_off_seconds, step_seconds
 
 ADAPTIVE_GAIN = 1.03

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speculative_operator.domain.spec import Workload
+from speculative_operator.physics.acceptance import across
 from speculative_operator.physics.catalog import rows
-from speculative_operator.physics.renewal import across
 
 RANDOM_SHORT, RANDOM_LONG = 0.54, 0.9
 REPEATING_OUTPUT = 512.0

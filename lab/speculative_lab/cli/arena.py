@@ -26,12 +26,12 @@ from speculative_operator.cli import commands
 from speculative_operator.cli.commands import CommandError, UsageError
 from speculative_operator.cli.subject import subject
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import Method
 from speculative_operator.domain.spec import Workload as Kind
+from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Engine
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.physics.memory import kv_tokens
+from speculative_operator.physics.draft_costs import kv_tokens
 from speculative_operator.replay.session import Session
 
 EAGER_SECONDS = 0.005

@@ -20,8 +20,8 @@ from speculative_lab.emulator.kv import pool as kv_pool
 from speculative_lab.emulator.settings import Settings
 from speculative_lab.emulator.shapes import Shapes, shapes
 from speculative_lab.emulator.speculative import Speculative, checked, raw_config
-from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.spec import Method
+from speculative_operator.domain.table import Actuator, KnobSpace
 
 DEFAULT_BATCHED_TOKENS = 8192
 WORKER_EXTENSION = "speculative_worker.Extension"

@@ -11,10 +11,10 @@ import numpy as np
 from speculative_lab.emulator.config import EngineConfig
 from speculative_lab.emulator.errors import ConfigError
 from speculative_lab.emulator.shapes import Shapes
-from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import PairFacts
-from speculative_operator.physics.calibration import calibrated_costs, costs_with_verifier
-from speculative_operator.physics.step_time import StepCosts, hard_off_seconds, pad, roofline, step_parts
+from speculative_operator.domain.table import KnobSpace
+from speculative_operator.physics.step_costs import StepCosts, calibrated_costs, costs_with_verifier, roofline
+from speculative_operator.physics.step_time import hard_off_seconds, pad, step_parts
 
 REJECTION_SHARE = 0.024
 """Of a step, vLLM's rejection sampler where nothing was drafted: 0.52 of 21.6 ms, measured with 16 requests on a CPU.

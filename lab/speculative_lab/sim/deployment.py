@@ -23,8 +23,7 @@ from speculative_lab.sim.plant import Plant
 from speculative_lab.sim.plugin import Plugins
 from speculative_lab.sim.telemetry import telemetry as telemetry_text
 from speculative_lab.sim.workload import Pool, Workload
-from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.table import KTable, Trial
+from speculative_operator.domain.table import Actuator, KTable, Trial
 
 Array = NDArray[np.float64]
 Config = tuple[bool, tuple[int, ...]]

@@ -1,7 +1,7 @@
 """How many drafts of a workload class are accepted: run lengths, spread over requests. Called by `workload`, `plant`.
 
 A run is the number of drafts in a row that the verifier would accept. A step at K takes min(K, what is left of the
-run); when all K are accepted the run goes on after those K + 1 tokens, else the next one starts (`physics.renewal`).
+run); when all K are accepted the run goes on after those K + 1 tokens, else the next one starts (`physics.acceptance`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from speculative_operator.domain.spec import Method, Workload
-from speculative_operator.physics.acceptance import prior_survival
-from speculative_operator.physics.renewal import LONGEST, RunLengths, fit_run_lengths
+from speculative_operator.physics.acceptance import LONGEST, RunLengths, fit_run_lengths, prior_survival
 
 Array = NDArray[np.float64]
 

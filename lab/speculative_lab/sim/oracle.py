@@ -17,7 +17,7 @@ from speculative_lab.sim.plant import Plant
 from speculative_lab.sim.policies.base import Journal
 from speculative_lab.sim.workload import Workload
 from speculative_operator.domain.table import KTable
-from speculative_operator.physics.renewal import RunLengths
+from speculative_operator.physics.acceptance import RunLengths
 
 if TYPE_CHECKING:
     from speculative_lab.sim.deployment import Deployment, StepLog

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from speculative_lab.sim.plant import Plant
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.spec import (
     AcceleratorRequest,
     DeploymentSpec,
@@ -23,9 +22,10 @@ from speculative_operator.domain.spec import (
     Speculator,
     Verifier,
 )
+from speculative_operator.domain.table import KnobSpace
 from speculative_operator.engines.pairs import pair_facts
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.physics.step_time import StepCosts
+from speculative_operator.physics.step_costs import StepCosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ PAIRS: Mapping[str, Pair] = {
         "meta-llama/Llama-3.3-70B-Instruct", Method.EAGLE3, "yuhuili/EAGLE3-LLaMA3.3-Instruct-70B", "B300-SXM",
         _costs((23.6, 86.0, 53.0), (1.45, 3.4, 3.0), 1.2), 281_000, 293_000, 0.009,
     ),
-    # Fitted to the 16 published speed-ups of this pair (physics.calibration); the drafter holds KV of its own.
+    # Fitted to the 16 published speed-ups of this pair (physics.step_costs); the drafter holds KV of its own.
     "draft_h100": Pair(
         "Qwen/Qwen3-8B", Method.DRAFT_MODEL, "Qwen/Qwen3-0.6B", "H100-SXM",
         _costs((7.21, 20.35, 43.33), (1.36, 1.042, 28.38), 1.247, 0.288), 196_000, 357_000, 0.004,

@@ -21,12 +21,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from speculative_lab.sim.drafts import Drafts
-from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import PairFacts
-from speculative_operator.domain.table import KTable
-from speculative_operator.physics.calibration import calibrated_costs, costs_with_verifier
-from speculative_operator.physics.memory import kv_tokens
-from speculative_operator.physics.step_time import StepCosts, pays_graph_tax, roofline, step_parts
+from speculative_operator.domain.table import KnobSpace, KTable
+from speculative_operator.physics.draft_costs import kv_tokens
+from speculative_operator.physics.step_costs import StepCosts, calibrated_costs, costs_with_verifier, roofline
+from speculative_operator.physics.step_time import pays_graph_tax, step_parts
 
 __all__ = ["Drafts", "Plant", "perturbed", "plant_for"]
 

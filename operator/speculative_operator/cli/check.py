@@ -23,10 +23,10 @@ from speculative_operator.cli.pairs import add_catalogue, rows_of
 
 if TYPE_CHECKING:
     from speculative_operator.cli.pairs import Auto
-    from speculative_operator.domain.artifact import ModelFacts
+    from speculative_operator.domain.models import ModelFacts
     from speculative_operator.domain.spec import DeploymentSpec, ModelSource
     from speculative_operator.pairing.catalogue import Catalogue
-    from speculative_operator.pairing.findings import Verdict
+    from speculative_operator.pairing.verdict import Verdict
 
 EPILOG = """examples:
   speculative check pair.yaml
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     verdict = judge_pair(spec, sides)
     names = _names(arguments, sides)
     if arguments.json:
-        from speculative_operator.pairing.report import to_json
+        from speculative_operator.pairing.verdict import to_json
 
         told = to_json(verdict, {side: facts.pin for side, facts in sides.items()})
         for side, name in names.items():
@@ -173,7 +173,7 @@ def _uri(facts: ModelFacts | None, mark: str = "") -> str:
 
 
 def _method(sides: Mapping[str, ModelFacts]) -> str:
-    from speculative_operator.pairing.compared.modules import modules
+    from speculative_operator.pairing.compared.drafts import modules
     from speculative_operator.pairing.speculator_files import nature
 
     if "speculator" in sides:
@@ -231,18 +231,18 @@ def _names(arguments: argparse.Namespace, sides: Mapping[str, ModelFacts]) -> di
 
 
 def _show(spec: DeploymentSpec, sides: Mapping[str, ModelFacts], names: Mapping[str, str], verdict: Verdict) -> None:
-    from speculative_operator.pairing import report
+    from speculative_operator.pairing.verdict import KINDS, expectation, findings
 
     for side, facts in sides.items():
         print(f"{side:<12}{names[side]} at {facts.pin.resolved}")
     method = spec.speculator.method if spec.speculator else "none"
     print(f"{'engine':<12}{spec.engine.type} {spec.engine.version}, method {method}")
-    print(f"{'kind':<12}{verdict.kind}: {report.KINDS[verdict.kind]}")
+    print(f"{'kind':<12}{verdict.kind}: {KINDS[verdict.kind]}")
     if verdict.expected is not None:
-        print(f"{'expected':<12}{report.expectation(verdict.expected)}")
+        print(f"{'expected':<12}{expectation(verdict.expected)}")
     if verdict.findings:
         print()
-        terminal.write_findings(sys.stdout, report.findings(verdict))
+        terminal.write_findings(sys.stdout, findings(verdict))
     errors, warnings = len(verdict.errors), len(verdict.warnings)
     said = "compatible" if verdict.compatible else "not compatible"
     print(f"\n{said}: {errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}")

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from speculative_operator.cli import terminal
 from speculative_operator.cli.commands import FAILED, OK, UsageError
+from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
-from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.matrix.answers import CELLS, Answer, answers
 from speculative_operator.engines.matrix.cell import Version, parse_version, show_version
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from speculative_operator.api.wire import SpecError
-from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import ModelShape, PairFacts
 from speculative_operator.domain.spec import DeploymentSpec, Method
+from speculative_operator.domain.table import KnobSpace
 from speculative_operator.engines.pairs import pair_facts
 
 COUNTS = {

@@ -62,7 +62,7 @@ def span_of(first: str, last: str, every: str, now: float) -> Span:
 
 def client_of(arguments: argparse.Namespace) -> Prometheus:
     """The client of the Prometheus that the options name. Raises UsageError."""
-    from speculative_operator.domain.credentials import without_credentials
+    from speculative_operator.domain.reasons import without_credentials
     from speculative_operator.settings import Settings
     from speculative_operator.shell.prometheus import Prometheus
 

@@ -15,12 +15,12 @@ from typing import Any
 
 from speculative_operator.cli import terminal
 from speculative_operator.cli.commands import FAILED, OK, UsageError, read_text
-from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.spec import DeploymentSpec, Method, ModelSource
 from speculative_operator.engines.pairs import choose, key_of, with_entry
 from speculative_operator.pairing import catalogue
 from speculative_operator.pairing.catalogue import REMEDY, Catalogue, CatalogueError, Entry, Match
-from speculative_operator.pairing.findings import Verdict
+from speculative_operator.pairing.verdict import Verdict
 from speculative_operator.weights.source import WeightsError
 
 Read = Callable[[ModelSource, str], ModelFacts]

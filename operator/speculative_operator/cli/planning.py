@@ -14,8 +14,8 @@ from typing import Any
 from speculative_operator.cli.beliefs import Belief, beliefs_at
 from speculative_operator.cli.subject import Subject
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import DeploymentSpec, Mode, Workload
+from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.pairs import hindrance, with_entry
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import Catalogue

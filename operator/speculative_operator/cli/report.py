@@ -96,7 +96,7 @@ def _subject(body: Object) -> Subject:
 
 def _command(arguments: argparse.Namespace) -> str:
     """The command that makes the page again, without credentials."""
-    from speculative_operator.domain.credentials import without_credentials
+    from speculative_operator.domain.reasons import without_credentials
 
     words = ["speculative", "report", arguments.name, "--prometheus", without_credentials(arguments.prometheus)]
     words += ["-n", arguments.namespace] if arguments.namespace else []

@@ -142,7 +142,7 @@ def _rich(out: TextIO, headers: Row, rows: Sequence[Row], numbers: frozenset[int
 
 
 COLUMNS = ("level", "code", "field", "verifier", "speculator", "message", "remedy")
-"""Parts of a finding, as `pairing.report.to_json` names them."""
+"""Parts of a finding, as `pairing.verdict.to_json` names them."""
 
 Told = Mapping[str, str]
 

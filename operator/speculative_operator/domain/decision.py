@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, Objective, OffPolicy, Workload
-from speculative_operator.domain.table import KTable, Trial
+from speculative_operator.domain.table import KnobSpace, KTable, Trial
 
 
 class State(StrEnum):

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from speculative_operator.domain.credentials import without_credentials
-from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.reasons import Reason, without_credentials
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,13 @@
-"""Parts of `spec` about the platform beside the pods: the route of a Gateway, and the objects of KServe."""
+"""The platform around the pods: the route of a Gateway, objects of KServe, makers of accelerators, pods' privileges.
+
+Routes and KServe's settings are parts of `spec`, and so is the vendor, by which engines and render tell images and
+resources. The settings allow privileges, reconcile refuses templates that ask for others.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +64,61 @@ class InferenceServiceSettings:
     def scheme(self) -> str:
         """Scheme of the engine's URLs."""
         return "https" if self.tls else "http"
+
+
+class Vendor(StrEnum):
+    """Makers of accelerators, as far as engines treat them differently."""
+
+    NVIDIA = "NVIDIA"
+    AMD = "AMD"
+    GAUDI = "Gaudi"
+    INTEL_GPU = "IntelGPU"
+    NEURON = "Neuron"
+    TPU = "TPU"
+    CPU = "CPU"
+    OTHER = "Other"
+    """An unknown resource: the operator assumes nothing about it."""
+
+
+_PREFIXES = (
+    ("nvidia.com/", Vendor.NVIDIA),
+    ("amd.com/", Vendor.AMD),
+    ("habana.ai/", Vendor.GAUDI),
+    ("gpu.intel.com/", Vendor.INTEL_GPU),
+    ("aws.amazon.com/neuron", Vendor.NEURON),
+    ("google.com/tpu", Vendor.TPU),
+)
+
+
+def vendor_of(resource: str, per_replica: int) -> Vendor:
+    """The vendor of an extended resource such as `nvidia.com/gpu`; CPU where none is asked for."""
+    if per_replica == 0:
+        return Vendor.CPU
+    return next((vendor for prefix, vendor in _PREFIXES if resource.startswith(prefix)), Vendor.OTHER)
+
+
+class Privilege(StrEnum):
+    """Privileges by the field that asks for them: those that Pod Security's level baseline refuses, and identities."""
+
+    HOST_NETWORK = "hostNetwork"
+    HOST_PID = "hostPID"
+    HOST_IPC = "hostIPC"
+    HOST_PATH = "hostPath"
+    HOST_PORT = "hostPort"
+    HOST_PROCESS = "hostProcess"
+    PROBED_HOST = "host"
+    """A probe or hook that the kubelet sends elsewhere than to the pod."""
+    PRIVILEGED = "privileged"
+    CAPABILITIES = "capabilities"
+    PROC_MOUNT = "procMount"
+    SECCOMP = "seccompProfile"
+    APP_ARMOR = "appArmorProfile"
+    SE_LINUX = "seLinuxOptions"
+    SYSCTLS = "sysctls"
+    SERVICE_ACCOUNT = "serviceAccountName"
+    TOKEN = "serviceAccountToken"  # noqa: S105  (the name of a kind of volume)
+    """A token of the pod's ServiceAccount, mounted by itself or by a projected volume."""
+
+
+EVERY = "*"
+"""Stands for all names in a list of names."""

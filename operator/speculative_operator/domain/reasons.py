@@ -1,11 +1,19 @@
 """One vocabulary: a reason is condition reason, event reason, metric label, CLI text and documentation entry at once.
 
 Everything that reports uses it; docs/reasons.md is generated from the docstrings of the members' explanations below.
+Texts that others read pass `without_credentials`: conditions, events, warnings, gaps, results of Jobs, logs.
 """
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
+
+HIDDEN = "***"
+_SUSPECT = re.compile(r"://|\?[\w.%~-]+=|authorization", re.IGNORECASE)
+_USER = re.compile(r"""(?<=://)[^\s/?#"'<>]*@""")
+_QUERY = re.compile(r"""(?<=[/\w.\]])\?[\w.%~-]+=[^\s"'<>)]*""")
+_HEADER = re.compile(r"""(authorization["']?\s*[:=]\s*["']?(?:(?:bearer|basic)\s+)?)[^\s"',}]+""", re.IGNORECASE)
 
 
 class ConditionType(StrEnum):
@@ -264,3 +272,13 @@ EXPLANATIONS: dict[Reason, str] = {
 def reason_of(word: str) -> Reason | None:
     """The reason that is written so; None for a word of another release."""
     return next((one for one in Reason if one.value == word), None)
+
+
+def without_credentials(text: str) -> str:
+    """`text` without user and password of URLs, without their queries, which sign or name a token, and without what
+    follows `Authorization`."""
+    if not _SUSPECT.search(text):
+        return text
+    text = _USER.sub(f"{HIDDEN}@", text)
+    text = _QUERY.sub(f"?{HIDDEN}", text)
+    return _HEADER.sub(rf"\1{HIDDEN}", text)

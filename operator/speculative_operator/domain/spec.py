@@ -11,9 +11,8 @@ from enum import StrEnum
 from typing import Any, Self
 
 from speculative_operator.domain.names import CACHE_FOLDER, KSERVE_PORT, SERVING_PORT
-from speculative_operator.domain.platform import InferenceServiceSettings, Route
+from speculative_operator.domain.platform import InferenceServiceSettings, Route, Vendor, vendor_of
 from speculative_operator.domain.table import KTable
-from speculative_operator.domain.vendor import Vendor, vendor_of
 
 NOT_OF_PODS: Mapping[str, bool] = {"of_pods": False}
 """Metadata of a field that may be edited without replacing pods, or replaces them only through the pair, the table or

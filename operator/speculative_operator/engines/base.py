@@ -9,13 +9,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from speculative_operator.domain.credentials import without_credentials
-from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.observation import Gap, PodWindow, Series
-from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.reasons import Reason, without_credentials
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import KnobSpace, KTable
 
 MODELS_MOUNT = "/mnt/models"
 """Folder under which weights from volumes and images appear; each claim or image has a folder of its own in it."""

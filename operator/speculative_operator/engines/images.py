@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from speculative_operator.domain import names
+from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Target
-from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.matrix.cell import Version, parse_version
 

@@ -19,9 +19,9 @@ from speculative_operator.engines.matrix.cell import Variant, Version, parse_ver
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.engines.vllm.forms import FORMS
 from speculative_operator.pairing.catalogue import Catalogue, Choice, Entry, pick
-from speculative_operator.pairing.rules import EngineRules
+from speculative_operator.pairing.pair import EngineRules
 from speculative_operator.physics.catalog import find_accelerator, find_model
-from speculative_operator.physics.memory import kv_tokens
+from speculative_operator.physics.draft_costs import kv_tokens
 
 _WEIGHT_BYTES = (("fp4", 0.5), ("mxfp4", 0.5), ("awq", 0.5), ("gptq", 0.5), ("int4", 0.5), ("fp8", 1.0), ("int8", 1.0))
 """Bytes per parameter by what the name of a quantization contains; scales and zero points are neglected."""

@@ -15,12 +15,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from speculative_operator.domain import names
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, Speculator, Verifier
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.base import Engine, EngineContainer, Notice, Refusal
 from speculative_operator.engines.matrix.cell import Cell, Variant, Version
 from speculative_operator.engines.shared.arguments import (

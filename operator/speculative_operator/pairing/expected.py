@@ -17,7 +17,7 @@ from importlib import resources
 import numpy as np
 
 from speculative_operator.domain.spec import Method, Speculator, Workload
-from speculative_operator.pairing.findings import Expected
+from speculative_operator.pairing.verdict import Expected
 from speculative_operator.physics.acceptance import expected_tokens, extend
 
 _PUBLISHED: Mapping[Method, str] = {

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from speculative_operator.domain.models import Accelerator
+from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.domain.vendor import Vendor
 from speculative_operator.pairing.fit_room import Room
 from speculative_operator.physics.catalog import find_accelerator, rows
 

@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from speculative_operator.domain.artifact import ModelFacts
-from speculative_operator.domain.models import Accelerator
+from speculative_operator.domain.models import Accelerator, ModelFacts
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode
 from speculative_operator.pairing.fit_caches import STATE_COPIES, CacheGroup, Widths, caches, layer_kinds
 from speculative_operator.pairing.fit_config import decoder, number, value_bytes
 from speculative_operator.pairing.fit_weights import Weights, weights
-from speculative_operator.physics.memory import RESERVE_BYTES
+from speculative_operator.physics.draft_costs import RESERVE_BYTES
 
 MEMORY_SHARE = 0.9
 """Share of an accelerator's memory that vLLM takes unless told otherwise."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from speculative_operator.domain.artifact import ModelFacts, WeightFacts
+from speculative_operator.domain.models import ModelFacts, WeightFacts
 from speculative_operator.pairing.fit_caches import layer_kinds
 from speculative_operator.pairing.fit_config import decoder, number, numbers, sequence, stored_bytes, value_bytes
 

@@ -7,39 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator
 from speculative_operator.pairing import reading
-from speculative_operator.pairing.codes import Code
-from speculative_operator.pairing.compared import (
-    blocks,
-    hidden,
-    method,
-    modules,
-    named,
-    numbers,
-    parallel,
-    positions,
-    texts,
-    vocabulary,
-)
+from speculative_operator.pairing.compared import drafts, hidden, method, named, serving, vocabulary
 from speculative_operator.pairing.expected import expect
-from speculative_operator.pairing.findings import Finding, Kind, Verdict, sort_findings
-from speculative_operator.pairing.pair import HEADS, Pair, error, info, largest_k
-from speculative_operator.pairing.rules import EngineRules
+from speculative_operator.pairing.findings import Code, Finding, error, info, sort_findings
+from speculative_operator.pairing.pair import HEADS, EngineRules, Pair, largest_k
 from speculative_operator.pairing.speculator_files import nature
+from speculative_operator.pairing.verdict import Kind, Verdict
 
 _TOPICS: tuple[Callable[[Pair], Iterator[Finding]], ...] = (
     method.findings,
     vocabulary.findings,
     hidden.findings,
     named.findings,
-    modules.findings,
-    blocks.findings,
-    parallel.findings,
-    positions.findings,
-    numbers.findings,
-    texts.findings,
+    drafts.findings,
+    serving.findings,
+    vocabulary.turns,
 )
 
 
@@ -52,7 +37,7 @@ def judge(
     """
     rules = rules or EngineRules(spec.engine.type, spec.engine.version)
     requested = spec.speculator
-    findings = [*_engine(rules), *positions.beyond(verifier, spec, rules), *parallel.of_verifier(verifier, spec, rules)]
+    findings = [*_engine(rules), *serving.of_verifier(verifier, spec, rules)]
     if requested is None:
         return Verdict(Kind.UNKNOWN, sort_findings(findings))
     if requested.method.draft_free:

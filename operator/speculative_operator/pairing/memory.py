@@ -5,17 +5,16 @@ Called by `reconcile` for the condition MemoryFits, by `speculative check` and, 
     room for KV = memory x gpuMemoryUtilizationPercent - weights of verifier and speculator - reserve
     requests    = room / (KV of verifier and speculator for one request)
 
-Both as `physics.memory` has them, with real bytes and per accelerator. A verdict is `False` only where the pair cannot
-fit by the most generous reading: data-sheet gigabytes taken as gibibytes (an "80 GB" H100 has 79.6 GiB), and a reserve
-of 1 GB. In between `fits` is None: pods are made, and the engine has the last word.
+Both as `physics.draft_costs` has them, with real bytes and per accelerator. A verdict is `False` only where the pair
+cannot fit by the most generous reading: data-sheet gigabytes taken as gibibytes (an "80 GB" H100 has 79.6 GiB), and a
+reserve of 1 GB. In between `fits` is None: pods are made, and the engine has the last word.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from speculative_operator.domain.artifact import ModelFacts
-from speculative_operator.domain.models import Accelerator
+from speculative_operator.domain.models import Accelerator, ModelFacts
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.pairing.fit_advice import Suggestion, describe_fit, product_names, suggestions
 from speculative_operator.pairing.fit_config import decoder, number

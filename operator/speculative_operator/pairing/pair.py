@@ -1,14 +1,16 @@
-"""One pair with all its facts, made once by `judge` and handed to every module of `compared`."""
+"""One pair with all that it is judged by: the facts of both models, the spec, and the rules of the engine's release.
+
+Made once by `judge` and handed to every module of `compared`. `engines.pairs` fills the rules: `pairing` knows no
+engine. Every rule has the value that finds least, so that an engine of which nothing is known leads to no Error that
+rests on it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from speculative_operator.domain.artifact import ModelFacts
-from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, Speculator
-from speculative_operator.pairing.codes import Code
-from speculative_operator.pairing.findings import Finding, Level
-from speculative_operator.pairing.rules import EngineRules
+from speculative_operator.domain.models import ModelFacts
+from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, Speculator
 from speculative_operator.pairing.speculator_files import Nature
 
 HEADS = frozenset({Method.EAGLE, Method.EAGLE3, Method.DFLASH, Method.DSPARK, Method.MEDUSA})
@@ -16,6 +18,45 @@ HEADS = frozenset({Method.EAGLE, Method.EAGLE3, Method.DFLASH, Method.DSPARK, Me
 BLOCKS = frozenset({Method.DFLASH, Method.DSPARK})
 INNER = frozenset({Method.EAGLE3, Method.DFLASH, Method.DSPARK})
 """Methods that read hidden states from inside the verifier."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRules:
+    """One engine at one release, for one spec."""
+
+    engine: EngineType = EngineType.VLLM
+    version: str = ""
+    refusals: tuple[tuple[str, str], ...] = ()
+    """(field, message with remedy) of what the engine refuses of the spec whatever the files say."""
+    largest_k: int | None = None
+    """K that the engine is started with; None: unknown, then that of the spec counts."""
+    same_vocabulary_size: bool = False
+    """A draft_model whose `vocab_size` differs at all, padding included, is refused at start."""
+    whole_heads: bool = False
+    """An EAGLE-3 head that drafts as many tokens as the verifier has is taken to need no map: its own `vocab_size` must
+    be as many too, or its first draft ends the engine."""
+    heterogeneous: bool | None = None
+    """Whether the engine can map one vocabulary to another; None: unknown."""
+    renames: tuple[tuple[str, Method], ...] = ()
+    """(part of the speculator's name, method): what the engine takes a `draft_model` of such a name for."""
+    speculators_types: frozenset[str] | None = None
+    """`speculators_model_type` that the release reads; None: unknown."""
+    mtp_types: frozenset[str] | None = None
+    """`model_type` of verifiers and speculators whose modules the release runs; None: unknown."""
+    no_inner_states: frozenset[str] = frozenset()
+    """Architectures of verifiers whose inner hidden states the release does not give (EAGLE-3, block speculators)."""
+    divisible_modules: bool = False
+    """A K above the number of mtp modules must be a multiple of it."""
+    divisible_heads: bool = False
+    """Attention heads of speculator and verifier must divide by their tensor parallel size."""
+    parallel_token: bool = False
+    """Drafting in one pass needs a token for places to fill in the speculator's `config.json`."""
+    stretches_positions: bool = False
+    """Heads that draft by the verifier's positions are served beyond their own `max_position_embeddings`."""
+    checks_lengths: bool = False
+    """A `maxModelLen` beyond what `config.json` allows is refused at start."""
+    checks_quantization: bool = False
+    """A quantization that differs from the checkpoint's own is refused at start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +100,3 @@ def largest_k(spec: DeploymentSpec, rules: EngineRules) -> int:
             return max(1, *speculation.schedule.ks)
         return speculation.num_speculative_tokens or speculation.max_speculative_tokens
     return speculation.max_speculative_tokens
-
-
-def error(code: Code, field: str, values: tuple[object, object], message: str, remedy: str) -> Finding:
-    """A finding of level Error; `values` are (verifier's, speculator's), None without one."""
-    return Finding(Level.ERROR, code.value, field, _show(values[0]), _show(values[1]), message, remedy)
-
-
-def warning(code: Code, field: str, values: tuple[object, object], message: str, remedy: str = "") -> Finding:
-    """A finding of level Warning; arguments as in `error`."""
-    return Finding(Level.WARNING, code.value, field, _show(values[0]), _show(values[1]), message, remedy)
-
-
-def info(code: Code, field: str, values: tuple[object, object], message: str, remedy: str = "") -> Finding:
-    """A finding of level Info, worth knowing; arguments as in `error`."""
-    return Finding(Level.INFO, code.value, field, _show(values[0]), _show(values[1]), message, remedy)
-
-
-def _show(value: object) -> str:
-    if isinstance(value, tuple):
-        return " x ".join(map(str, value)) or ""
-    return "" if value is None else str(value)

@@ -6,8 +6,7 @@ those of the config.
 
 from __future__ import annotations
 
-from speculative_operator.domain.artifact import ModelFacts
-from speculative_operator.domain.models import Accelerator, ModelShape, PairFacts
+from speculative_operator.domain.models import Accelerator, ModelFacts, ModelShape, PairFacts
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.pairing.fit_caches import CacheGroup, layer_kinds
 from speculative_operator.pairing.fit_config import decoder, number

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.reading import at
 from speculative_operator.domain.spec import Method
 from speculative_operator.pairing import reading

@@ -1,6 +1,12 @@
-"""Computes the cost of a draft pass by the kind of speculator.
+"""Computes what a speculator costs beside its verifier: the time of a draft pass, and the memory that contexts lose.
 
-Called by `roofline`. One pass reads the speculator's weights and its output head and launches its kernels; how many
+`step_costs` calls it for the time. The engine adapters, the memory check of `pairing` and the laboratory ask how many
+tokens of context fit: metrics do not show what a speculator holds, and to judge hard off the tuner must be told both
+capacities.
+
+    tokens = (memory x share - weights of verifier [and speculator] - reserve) / (KV bytes of both, a token)
+
+One pass reads the speculator's weights and its output head and launches its kernels; how many
 passes a step makes is `step_time.draft_passes`. Shapes that are not given are derived from the verifier's:
 
 | method | shape of a pass |
@@ -17,11 +23,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import ModelShape, PairFacts
 from speculative_operator.domain.spec import Method
-from speculative_operator.physics.efficiency import Efficiencies
-from speculative_operator.physics.hardware import Rates
+from speculative_operator.domain.table import KnobSpace
+from speculative_operator.physics.hardware import REDUCES_PER_LAYER, Efficiencies, Rates
 
 PASS_LAUNCH = 0.25e-3
 LAYER_LAUNCH = 20e-6
@@ -39,7 +44,10 @@ DRAFT_MODEL_SHARE = 1.0 / 13.0
 _DENSE_LAYER = 13.0
 """Weights of a dense decoder layer over h^2: 13.0 in Llama-3.1-8B, 11.6 in Qwen3-8B."""
 _MTP_TOKENS = 8.0
-_REDUCES_PER_LAYER = 2.0
+RESERVE_BYTES = 3e9
+"""Bytes an accelerator keeps for activations, graphs and the communication library, within its share: an assumption;
+vLLM profiles 1-4 GB for models of 8B to 70B."""
+_ASSUMED_K = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +69,7 @@ def draft_costs(
         )
     shape = facts.speculator or speculator_shape(verifier, facts.method or _method(knobs), max(knobs.ks, default=1))
     launches = (PASS_LAUNCH + LAYER_LAUNCH * shape.layers) * fit.launch
-    reduces = rates.reduce_latency * _REDUCES_PER_LAYER * shape.layers
+    reduces = rates.reduce_latency * REDUCES_PER_LAYER * shape.layers
     return DraftCosts(
         launches + reduces + shape.weight_bytes / rates.bandwidth,
         2.0 * shape.active_parameters / rates.flops(shape),
@@ -86,6 +94,36 @@ def speculator_shape(verifier: ModelShape, method: Method, k: int) -> ModelShape
         return _shape(verifier, "heads", 0, weights, weights, 2.0)
     weights = _DENSE_LAYER * h * h + (head if method is Method.EAGLE else h * DRAFT_VOCABULARY)
     return _shape(verifier, "head", 1, weights, weights, 2.0)
+
+
+def kv_tokens(
+    facts: PairFacts, *, with_speculator: bool, memory_share: float = 0.9, reserve_bytes: float = RESERVE_BYTES
+) -> int | None:
+    """Tokens of context that all accelerators of one replica hold together; 0 when the weights leave no room.
+
+    A capacity stated in `facts` (`kv_capacity_tokens`, `..._without_speculator`) comes first. None when verifier or
+    accelerator is unknown. A speculator of unknown shape is derived from the method.
+    """
+    stated = facts.kv_capacity_tokens if with_speculator else facts.kv_capacity_tokens_without_speculator
+    if stated is not None:
+        return stated
+    verifier, accelerator = facts.verifier, facts.accelerator
+    if verifier is None or accelerator is None:
+        return None
+    speculator = speculator_of(facts) if with_speculator else None
+    weights = verifier.weight_bytes + (speculator.weight_bytes if speculator else 0.0)
+    a_token = verifier.kv_bytes_per_token + (speculator.kv_bytes_per_token if speculator else 0.0)
+    room = facts.accelerators * (accelerator.memory_bytes * memory_share - reserve_bytes) - weights
+    return max(int(room / a_token), 0) if a_token > 0.0 else None
+
+
+def speculator_of(facts: PairFacts) -> ModelShape | None:
+    """The speculator's shape, given or derived; None without a verifier, for lookups and when no method is known."""
+    if facts.speculator is not None:
+        return facts.speculator
+    if facts.verifier is None or facts.method is None or facts.method.draft_free:
+        return None
+    return speculator_shape(facts.verifier, facts.method, _ASSUMED_K)
 
 
 def _method(knobs: KnobSpace) -> Method:

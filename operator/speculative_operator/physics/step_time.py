@@ -1,7 +1,7 @@
 """Computes the seconds of one engine step as a linear sum of memory traffic and arithmetic.
 
 Called by the tuner (predictions for every K and batch size), the emulator (its clock), the simulator and the
-calibration. Coefficients come from `roofline` or `calibration`.
+published cases. Coefficients come from `step_costs`.
 
     T(b, K, c, p) = fixed + expert(n) + per_token * n + per_kv_token * b * c            n = b (K + 1) + p
                   + passes * (draft_fixed + draft_per_kv_token * b * c) + draft_per_token * m
@@ -23,23 +23,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from speculative_operator.domain.knobs import Actuator, KnobSpace
-from speculative_operator.physics.roofline import GRAPH_TAX_PER_LAYER, STANDALONE_LAYERS, roofline
+from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.physics.step_costs import StepCosts
-
-__all__ = [
-    "GRAPH_TAX_PER_LAYER",
-    "STANDALONE_LAYERS",
-    "StepCosts",
-    "draft_passes",
-    "hard_off_parts",
-    "hard_off_seconds",
-    "pad",
-    "pays_graph_tax",
-    "roofline",
-    "step_parts",
-    "step_seconds",
-]
 
 Array = NDArray[np.float64]
 

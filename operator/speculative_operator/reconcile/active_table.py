@@ -12,12 +12,11 @@ from dataclasses import dataclass, replace
 
 from speculative_operator.domain import names
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reading import at, items, mapping, parse_json, text, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import Mode, OffPolicy
-from speculative_operator.domain.table import KTable, Trial
+from speculative_operator.domain.table import Actuator, KTable, Trial
 from speculative_operator.reconcile import tables
 from speculative_operator.reconcile.caps import per_request
 from speculative_operator.reconcile.pods import read_pods

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.jobs import Progress, decode
+from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.reading import mapping, mappings, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import EMPTY_DIR, Cache, Medium, Scheme

@@ -6,9 +6,9 @@ Used by `active_table`, which lets the table file say so, and by `tick` for the 
 
 from __future__ import annotations
 
-from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, OffPolicy, PerRequest
+from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.engines.base import Notice
 
 _NO_EFFECT = "speculation.perRequest Auto has no effect"

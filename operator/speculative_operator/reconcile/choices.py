@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.actions import Action
-from speculative_operator.domain.conditions import Condition
+from speculative_operator.domain.actions import Action, Condition
 from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.memo import digest
 from speculative_operator.domain.models import PairFacts

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.reading import conditions_of, text
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.reconcile.formats import LONGEST_MESSAGE, timestamp

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reading import at, mapping, seconds_of, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice
 from speculative_operator.engines.matrix.cell import parse_version
 from speculative_operator.reconcile.formats import timestamp

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild
-from speculative_operator.domain.conditions import Truth
+from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, Truth
 from speculative_operator.domain.reading import conditions_of, mapping, mappings, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason, reason_of
 from speculative_operator.reconcile.figures import newest

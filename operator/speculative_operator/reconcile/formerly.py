@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.memo import Memo
+from speculative_operator.domain.models import Pin
 from speculative_operator.domain.reading import at, mapping, text, whole
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.engines.base import Engine

@@ -12,10 +12,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild
-from speculative_operator.domain.artifact import ModelFacts
-from speculative_operator.domain.conditions import Condition
+from speculative_operator.domain.actions import Action, ApplyChild, Condition, DeleteChild
 from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
+from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.reading import mapping, seconds_of, text
 from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.spec import Cache, DeploymentSpec, EngineType, ModelSource, Scheme

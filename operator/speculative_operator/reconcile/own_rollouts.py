@@ -15,11 +15,10 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.decision import Decision, Policy, State
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reading import at, items, mapping, seconds_of, text, whole
 from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.spec import DeploymentSpec, Mode, RolloutStrategy, Tuning
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import formats
 from speculative_operator.reconcile.active_table import ActiveTable, may_hard_off

@@ -17,8 +17,8 @@ from typing import Any
 from zlib import crc32
 
 from speculative_operator.domain.actions import Action
-from speculative_operator.domain.artifact import ModelFacts
 from speculative_operator.domain.jobs import JobSeen, Purpose
+from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.reading import conditions_of, mappings
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.resolved import ResolvedSpec

@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from speculative_operator.domain import names
-from speculative_operator.domain.artifact import ModelFacts
-from speculative_operator.domain.conditions import Condition
+from speculative_operator.domain.actions import Condition
 from speculative_operator.domain.jobs import Phase, Purpose
+from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.resolved import ResolvedSpec, resolve

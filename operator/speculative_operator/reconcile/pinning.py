@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, replace
 
 from speculative_operator.domain import names
-from speculative_operator.domain.artifact import Pin
+from speculative_operator.domain.models import Pin
 from speculative_operator.domain.resolved import ResolvedCache, ResolvedSpec
 from speculative_operator.domain.spec import EMPTY_DIR, SOURCES, EmptyDir, ModelSource, Scheme
 from speculative_operator.reconcile.records import Known

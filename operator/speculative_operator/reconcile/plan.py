@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, PokePod
-from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.actions import Action, ApplyChild, Condition, DeleteChild, PokePod, Truth
 from speculative_operator.domain.reading import at, mapping, mappings, parse_json, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import Target

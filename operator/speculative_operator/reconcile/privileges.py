@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from speculative_operator.domain.conditions import Condition, Truth
-from speculative_operator.domain.privileges import EVERY, Privilege
+from speculative_operator.domain.actions import Condition, Truth
+from speculative_operator.domain.platform import EVERY, Privilege
 from speculative_operator.domain.reading import at, items, mapping, mappings, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.engines.base import Notice

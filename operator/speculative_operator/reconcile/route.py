@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speculative_operator.domain import names
-from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.reading import mappings, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.engines.base import Notice

@@ -15,12 +15,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from speculative_operator.domain import names
-from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.reading import at, mapping, mappings, parse_json, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import DeploymentSpec, OffPolicy
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KnobSpace, KTable
 from speculative_operator.engines.base import Engine, EngineContainer, Notice
 from speculative_operator.reconcile.pods import configs_of
 from speculative_operator.render.podspec import TABLE_VOLUME

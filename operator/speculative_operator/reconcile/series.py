@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from speculative_operator.domain.conditions import Truth
+from speculative_operator.domain.actions import Truth
 from speculative_operator.domain.decision import Estimate
 from speculative_operator.domain.observation import Histogram, Observation, PodWindow
 from speculative_operator.domain.reading import at, items, mapping, mappings, text, whole

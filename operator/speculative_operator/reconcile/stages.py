@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.jobs import JobSeen, Progress
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec

@@ -12,12 +12,11 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.decision import Decision, Policy
-from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reading import at, items, mapping, mappings, parse_json, text, whole
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
-from speculative_operator.domain.table import KTable, TableError, Trial
+from speculative_operator.domain.table import Actuator, KnobSpace, KTable, TableError, Trial
 from speculative_operator.reconcile.pods import Pod, configs_of
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import table_config

@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.actions import Action, ApplyChild
-from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.actions import Action, ApplyChild, Condition, Truth
 from speculative_operator.domain.reading import at, mapping, mappings, seconds_of, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Target

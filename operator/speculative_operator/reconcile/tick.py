@@ -15,14 +15,14 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from speculative_operator.domain.conditions import Condition
+from speculative_operator.domain.actions import Condition
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reading import at, mapping, mappings, text, whole
 from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import OffPolicy, RolloutStrategy
+from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile import (

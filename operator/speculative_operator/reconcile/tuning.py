@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reading import conditions_of, text, whole
 from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason, reason_of

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.actions import Action
-from speculative_operator.domain.conditions import Condition, Truth
-from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.actions import Action, Condition, Truth
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reading import conditions_of, mapping, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, DeploymentSpec, Scheme
+from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.matrix.refusing import METHOD
 from speculative_operator.engines.registry import engine_for

@@ -16,10 +16,10 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reading import mapping, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, NOT_OF_PODS, DeploymentSpec, EngineSettings, OffPolicy
+from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import startup
 from speculative_operator.reconcile.active_table import ActiveTable

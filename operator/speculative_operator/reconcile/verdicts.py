@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.memo import Memo, digest
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines import pairs as catalogue
 from speculative_operator.engines.pairs import rules_of
-from speculative_operator.pairing.findings import Expected, Finding, Verdict
+from speculative_operator.pairing.findings import Finding
 from speculative_operator.pairing.judge import judge
 from speculative_operator.pairing.memory import Fit, fit, pair_facts
+from speculative_operator.pairing.verdict import Expected, Verdict
 from speculative_operator.physics.catalog import find_accelerator
 from speculative_operator.reconcile.records import Known
 

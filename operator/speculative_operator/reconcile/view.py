@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from speculative_operator.domain.conditions import Condition
+from speculative_operator.domain.actions import Condition
 from speculative_operator.domain.decision import Decision
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.resolved import ResolvedSpec
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.active_table import ActiveTable
 from speculative_operator.reconcile.picked import PickView

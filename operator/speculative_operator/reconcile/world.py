@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.actions import Action
-from speculative_operator.domain.conditions import Condition
-from speculative_operator.domain.credentials import without_credentials
+from speculative_operator.domain.actions import Action, Condition
 from speculative_operator.domain.decision import Estimate
 from speculative_operator.domain.jobs import JobSeen, Progress
 from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.platform import CanarySeen
 from speculative_operator.domain.reading import is_controlled_by
-from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.reasons import Reason, without_credentials
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.pairing.catalogue import Catalogue, CatalogueError, catalogue_of, load_packaged
 from speculative_operator.reconcile.room import Room

@@ -38,7 +38,7 @@ class Capabilities:
     job_image: str = ""
     """The operator's own image, of which Jobs are run; empty where unknown: then there are no Jobs."""
     template_privileges: tuple[str, ...] = ()
-    """Privileges (`domain.privileges`) that templates may ask for, by the operator's settings."""
+    """Privileges (`domain.platform`) that templates may ask for, by the operator's settings."""
     node_folders: tuple[str, ...] = ()
     """Folders of nodes that caches may lie in, by the operator's settings; empty: any."""
     step_metrics_from: tuple[Mapping[str, Any], ...] = ()

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.reading import mapping, mappings
 from speculative_operator.domain.spec import Scheme
-from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.images import accelerators_of_pod
 from speculative_operator.render.inputs import RenderInput
 from speculative_operator.render.podspec import SHARED_MEMORY_GIB, engine_of

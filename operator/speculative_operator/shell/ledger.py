@@ -13,8 +13,7 @@ from math import inf
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.actions import ApplyChild
-from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.actions import ApplyChild, Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.shell.bodies import Body
 from speculative_operator.shell.errors import ApiError

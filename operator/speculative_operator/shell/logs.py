@@ -12,7 +12,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from speculative_operator.domain.credentials import without_credentials
+from speculative_operator.domain.reasons import without_credentials
 
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 LOUD = ("kopf", "kubernetes", "aiohttp", "asyncio", "urllib3", "requests", "prometheus_api_client")

@@ -15,9 +15,8 @@ from pathlib import Path
 import requests
 from requests.auth import AuthBase, HTTPBasicAuth
 
-from speculative_operator.domain.credentials import HIDDEN
 from speculative_operator.domain.observation import Gap
-from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.reasons import HIDDEN, Reason
 from speculative_operator.settings import PREFIX, Settings
 from speculative_operator.shell.matrix import BadAnswerError
 

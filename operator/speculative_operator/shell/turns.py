@@ -14,8 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.actions import Action, ApplyChild
-from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.actions import Action, ApplyChild, Condition, Truth
 from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.shell.bodies import Body, Key

@@ -18,8 +18,7 @@ from math import inf
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, PokePod
-from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.actions import Action, ApplyChild, Condition, DeleteChild, PokePod, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.shell.bodies import Body, Key, home_of, trim
 from speculative_operator.shell.cache import Cache, Snapshot

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speculative_operator.domain.table import KTable
-from speculative_operator.physics.acceptance import conditionals
-from speculative_operator.physics.renewal import fit_run_lengths
+from speculative_operator.physics.acceptance import conditionals, fit_run_lengths
 from speculative_operator.tuner.prior import Array
 
 DEFLATION = 10.0

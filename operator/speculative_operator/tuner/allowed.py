@@ -12,11 +12,10 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from speculative_operator.domain.decision import Decision, Policy
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy
-from speculative_operator.domain.table import KTable, Trial
+from speculative_operator.domain.table import Actuator, KTable, Trial
 
 MOST_SHARE = 0.4
 

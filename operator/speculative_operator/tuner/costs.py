@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from speculative_operator.domain.knobs import KnobSpace
-from speculative_operator.physics.step_time import StepCosts, hard_off_parts, step_parts
+from speculative_operator.domain.table import KnobSpace
+from speculative_operator.physics.step_costs import StepCosts
+from speculative_operator.physics.step_time import hard_off_parts, step_parts
 from speculative_operator.tuner.prior import TERMS, Array, Basis, Prior, basis_of
 
 NOISE = 0.02

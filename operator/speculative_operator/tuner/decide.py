@@ -11,10 +11,10 @@ import math
 from dataclasses import replace
 
 from speculative_operator.domain.decision import Decision, Estimate, Policy, State
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy
+from speculative_operator.domain.table import Actuator
 from speculative_operator.tuner import rollout
 from speculative_operator.tuner.acceptance import DEFLATION
 from speculative_operator.tuner.allowed import fit

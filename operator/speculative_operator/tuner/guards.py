@@ -15,10 +15,9 @@ from dataclasses import replace
 import numpy as np
 
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.tuner.acceptance import PRIOR_WEIGHT, age
 from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.grid import nearest, overlay

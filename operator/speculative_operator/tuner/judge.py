@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import Mode
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.tuner import rollout
 from speculative_operator.tuner.allowed import candidates, fit
 from speculative_operator.tuner.grid import best_path, choices, edges, nearest, overlay

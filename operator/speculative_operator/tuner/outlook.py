@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speculative_operator.domain.decision import Interval, Policy
-from speculative_operator.domain.knobs import KnobSpace
+from speculative_operator.domain.table import KnobSpace
 from speculative_operator.tuner.acceptance import AcceptanceEvidence, AcceptanceModel, acceptance
 from speculative_operator.tuner.allowed import candidates
 from speculative_operator.tuner.comparisons import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.table import Actuator
 
 MARGIN = 0.01
 """Log speed that a change must bring."""

@@ -18,12 +18,17 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Method, Workload
+from speculative_operator.domain.table import KnobSpace
 from speculative_operator.physics.acceptance import conditionals, prior_survival
-from speculative_operator.physics.calibration import calibrated_costs, costs_with_verifier
-from speculative_operator.physics.step_time import STANDALONE_LAYERS, StepCosts, roofline
+from speculative_operator.physics.step_costs import (
+    STANDALONE_LAYERS,
+    StepCosts,
+    calibrated_costs,
+    costs_with_verifier,
+    roofline,
+)
 
 Array = NDArray[np.float64]
 

@@ -16,9 +16,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.observation import Gap, Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.table import KnobSpace
 from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.telemetry import STALE_SECONDS, absurdity, behind
 from speculative_operator.tuner.traffic import largest

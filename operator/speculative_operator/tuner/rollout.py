@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import Mode, OffPolicy
+from speculative_operator.domain.table import Actuator
 from speculative_operator.tuner.outlook import Comparison, Outlook
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Histogram, PodWindow
 from speculative_operator.domain.spec import Goal, Mode, Objective
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.tuner.grid import choices, nearest
 from speculative_operator.tuner.outlook import INFEASIBLE, Outlook
 from speculative_operator.tuner.prior import Array

@@ -12,8 +12,8 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
-from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.observation import BlockTotals, Comparison, Histogram, PodWindow, StepCell
+from speculative_operator.domain.table import KnobSpace
 
 STALE_SECONDS = 60.0
 """A window that ended longer ago (or further in the future) than this tells nothing about now."""

@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import PodWindow
 from speculative_operator.domain.spec import Mode
-from speculative_operator.domain.table import KTable, Trial
+from speculative_operator.domain.table import Actuator, KTable, Trial
 from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.judge import incumbent_of
 from speculative_operator.tuner.outlook import Outlook

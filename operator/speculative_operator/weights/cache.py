@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from speculative_operator.domain.artifact import Pin
+from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import Scheme
 from speculative_operator.own_folder import FOLDER, own_folder
 from speculative_operator.weights import disk

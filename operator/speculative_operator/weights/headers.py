@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
 
-from speculative_operator.domain.artifact import WeightFacts
+from speculative_operator.domain.models import WeightFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import reading
 from speculative_operator.weights.jsonwalk import JsonWalk

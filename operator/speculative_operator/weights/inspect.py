@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import headers, reading, tokenizers
 from speculative_operator.weights.source import Entry, Source, WeightsError

@@ -23,7 +23,7 @@ import obstore
 from obstore import exceptions
 from obstore.store import S3Store
 
-from speculative_operator.domain.artifact import Pin
+from speculative_operator.domain.models import Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource
 from speculative_operator.weights.local import check_version, digest_of

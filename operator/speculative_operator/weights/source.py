@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
-from speculative_operator.domain.artifact import Pin
-from speculative_operator.domain.credentials import without_credentials
-from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.models import Pin
+from speculative_operator.domain.reasons import Reason, without_credentials
 
 _MEDIA = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".bmp", ".pdf", ".mp3", ".wav", ".flac", ".mp4", ".webm"}
 _OTHER_RUNTIMES = {".h5", ".msgpack", ".ot", ".onnx", ".tflite", ".mlmodel"}

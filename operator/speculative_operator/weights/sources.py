@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from speculative_operator.domain.artifact import Pin
+from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.weights.local import open_claim
 from speculative_operator.weights.source import Source

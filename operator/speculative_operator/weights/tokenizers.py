@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from speculative_operator.domain.artifact import TokenizerFacts
+from speculative_operator.domain.models import TokenizerFacts
 from speculative_operator.weights import reading
 from speculative_operator.weights.jsonwalk import JsonWalk
 from speculative_operator.weights.source import Entry, Source

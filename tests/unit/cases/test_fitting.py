@@ -9,7 +9,7 @@ import pytest
 from speculative_lab.cases.fitting import PRIOR_SPREADS, fit, leave_one_out
 from speculative_lab.cases.prediction import predict_case
 from speculative_lab.cases.rows import Case, read_case
-from speculative_operator.physics.efficiency import FITTED
+from speculative_operator.physics.hardware import FITTED
 
 ROW = {"model": "Llama-3.1-8B", "gpu": "H100", "method": "eagle3", "K": "3", "load_kind": "batch"}
 

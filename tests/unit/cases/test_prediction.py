@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speculative_lab.cases.prediction import CasePrediction, Summary, bench_summary, is_anchor, predict, summarise
-from speculative_operator.physics.efficiency import FITTED
+from speculative_operator.physics.hardware import FITTED
 
 FILE = Path(__file__).parents[3] / "dev" / "data" / "published" / "cases.csv"
 COLUMNS = (

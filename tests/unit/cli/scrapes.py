@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Method, Mode
+from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.physics.catalog import find_accelerator, find_model
 
 KNOBS = KnobSpace(actuator=Actuator.LIVE, ks=(0, 1, 2, 3, 5), max_batch=64)

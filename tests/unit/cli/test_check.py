@@ -12,8 +12,9 @@ from tests.unit.weights import made
 from speculative_operator.cli import check, terminal
 from speculative_operator.cli.main import main
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.pairing import codes, report
-from speculative_operator.pairing.findings import Kind, Level
+from speculative_operator.pairing import findings
+from speculative_operator.pairing.findings import Level
+from speculative_operator.pairing.verdict import KINDS, Kind
 from speculative_operator.weights.source import WeightsError
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "pairs.md").read_text(encoding="utf-8")
@@ -229,17 +230,17 @@ def test_a_broken_configuration_is_not_read(capsys: pytest.CaptureFixture[str], 
 
 
 def test_the_page_lists_what_the_code_says() -> None:
-    assert codes.table() in PAGE
-    assert set(codes.MEANINGS) == set(codes.Code)
+    assert findings.table() in PAGE
+    assert set(findings.MEANINGS) == set(findings.Code)
     for word in (*Level, *(f"`{kind}`" for kind in Kind), "| 0 | compatible", "| 1 | an Error", "| 2 | a model"):
         assert word in PAGE
-    assert set(report.KINDS) == set(Kind)
+    assert set(KINDS) == set(Kind)
 
 
 def test_every_code_is_used() -> None:
-    package = Path(codes.__file__).parent
-    text = "".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py") if path.name != "codes.py")
-    assert [code.name for code in codes.Code if f"Code.{code.name}" not in text] == []
+    package = Path(findings.__file__).parent
+    text = "".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py") if path.name != "findings.py")
+    assert [code.name for code in findings.Code if f"Code.{code.name}" not in text] == []
 
 
 # -- a spec that leaves the speculator to the operator

@@ -9,8 +9,8 @@ from speculative_lab.emulator.arguments import parse
 from speculative_lab.emulator.config import EngineConfig, engine_config, server_config
 from speculative_lab.emulator.errors import ConfigError, LateError
 from speculative_lab.emulator.settings import Settings, from_environment
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import Workload
+from speculative_operator.domain.table import Actuator
 
 
 def bare(*flags: str, model: str = VERIFIER, settings: Settings | None = None) -> EngineConfig:

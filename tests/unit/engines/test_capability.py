@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.engines.building import spec
 
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import Method, Mode, OffPolicy
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.matrix import cell
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.engines.vllm.forms import Runner

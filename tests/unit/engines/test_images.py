@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.engines.building import spec
 
+from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, EngineSettings, EngineType
-from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines import images
 
 RESOURCES = {

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
-from speculative_operator.domain.vendor import Vendor
+from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.matrix.answers import CELLS, answer, answers, forms
 from speculative_operator.engines.matrix.cell import (
     Cell,

@@ -15,11 +15,10 @@ from speculative_lab.emulator.arguments import parse as parse_arguments
 from speculative_lab.emulator.drafting import Drafting, Reaction, drafting
 from speculative_lab.emulator.errors import ConfigError, LateError
 from speculative_lab.emulator.speculative import checked, raw_config
-from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, Method
-from speculative_operator.domain.table import KTable
-from speculative_operator.domain.vendor import Vendor
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.matrix import refusing
 from speculative_operator.engines.matrix.cell import Cell, Extent, Proven, Variant, Version, find, show_version
 from speculative_operator.engines.matrix.vendors import PLATFORMS, Platform

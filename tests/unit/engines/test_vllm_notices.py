@@ -6,9 +6,9 @@ import pytest
 from tests.unit.engines.building import spec
 from tests.unit.engines.test_matrix_vllm import make_spec
 
+from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode
-from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.registry import engine_for
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from speculative_operator.domain.artifact import ModelFacts, Pin, TokenizerFacts, WeightFacts
+from speculative_operator.domain.models import ModelFacts, Pin, TokenizerFacts, WeightFacts
 from speculative_operator.domain.spec import (
     AcceleratorRequest,
     DeploymentSpec,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from speculative_operator.domain.artifact import ModelFacts, Pin, WeightFacts
+from speculative_operator.domain.models import ModelFacts, Pin, WeightFacts
 from speculative_operator.domain.spec import (
     AcceleratorRequest,
     DeploymentSpec,

@@ -8,18 +8,16 @@ from typing import Any
 import pytest
 from tests.unit.pairing.known_pairs import Known, facts, spec_of
 
-from speculative_operator.domain.artifact import ModelFacts, TokenizerFacts, WeightFacts
-from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.models import ModelFacts, TokenizerFacts, WeightFacts
 from speculative_operator.domain.spec import EngineSettings, EngineType, Method, Scheme
 from speculative_operator.engines import pairs
 from speculative_operator.engines.pairs import rules_of
-from speculative_operator.pairing import report
-from speculative_operator.pairing.codes import Code
 from speculative_operator.pairing.compared import named
-from speculative_operator.pairing.findings import Finding, Kind, Level, Verdict
+from speculative_operator.pairing.findings import Code, Finding, Level
 from speculative_operator.pairing.judge import judge
-from speculative_operator.pairing.rules import EngineRules
+from speculative_operator.pairing.pair import EngineRules
 from speculative_operator.pairing.speculator_files import block, nature
+from speculative_operator.pairing.verdict import Kind, Verdict, findings
 
 NAMING = "nm-testing/eagle3-llama3.1-8b-instruct-speculators"
 LLAMA, EAGLE3 = "meta-llama/Llama-3.1-8B-Instruct", "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
@@ -368,21 +366,18 @@ def test_other_engines_are_judged_by_files() -> None:
         assert {one.code for one in wrong.errors} == {Code.HIDDEN_SIZE_DIFFERS}
 
 
-def test_reasons_and_lines_for_conditions() -> None:
-    good = judged(facts(LLAMA), facts("SpecForge/llama3-8B-eagle3"))
-    assert report.reason(good) is Reason.PAIR_MATCHES
-    assert report.message(good).startswith("a speculator that was trained for one verifier; expected: ")
-    doubtful = judged(facts("deepseek-ai/DeepSeek-R1-Distill-Llama-8B"), facts(NAMING))
-    assert report.reason(doubtful) is Reason.PAIR_DOUBTFUL
+def test_findings_for_people_have_both_values() -> None:
     wrong = judged(facts("meta-llama/Llama-3.1-70B-Instruct"), facts(EAGLE3))
-    assert report.reason(wrong) is Reason.PAIR_MISMATCH
-    assert report.message(wrong) == (
-        "speculator config.json hidden_size: the head reads hidden states of width 4096, but the verifier's width is "
-        "8192: the engine would fail (verifier 8192, speculator 4096); use a speculator that was trained for this "
-        "verifier"
-    )
-    first = report.findings(wrong)[0]
-    assert (first["code"], first["verifier"], first["speculator"]) == ("HiddenSizeDiffers", "8192", "4096")
+    assert findings(wrong)[0] == {
+        "level": "Error",
+        "code": "HiddenSizeDiffers",
+        "field": "speculator config.json hidden_size",
+        "verifier": "8192",
+        "speculator": "4096",
+        "message": "the head reads hidden states of width 4096, but the verifier's width is 8192: the engine would "
+        "fail",
+        "remedy": "use a speculator that was trained for this verifier",
+    }
 
 
 def test_facts_survive_their_journey_through_a_job() -> None:

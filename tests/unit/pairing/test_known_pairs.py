@@ -7,8 +7,8 @@ from tests.unit.pairing.known_pairs import Known, facts, models, pairs, spec_of
 
 from speculative_operator.domain.spec import Method, Scheme
 from speculative_operator.engines.pairs import rules_of
-from speculative_operator.pairing.findings import Kind, Verdict
 from speculative_operator.pairing.judge import judge
+from speculative_operator.pairing.verdict import Kind, Verdict
 
 PAIRS = pairs()
 

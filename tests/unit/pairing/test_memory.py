@@ -19,7 +19,7 @@ from speculative_operator.pairing.fit_room import Holding, Room
 from speculative_operator.pairing.fit_weights import weights
 from speculative_operator.pairing.memory import Fit, fit, pair_facts, shape_of
 from speculative_operator.physics.catalog import find_accelerator, find_model
-from speculative_operator.physics.memory import RESERVE_BYTES, kv_tokens
+from speculative_operator.physics.draft_costs import RESERVE_BYTES, kv_tokens
 from speculative_operator.weights import inspect
 
 HEAD_BYTES = 850_000_000

@@ -1,4 +1,4 @@
-"""Rates of accelerators: efficiencies, links, precisions, prices, and drafters' shapes."""
+"""Rates of accelerators: efficiencies, links, precisions."""
 
 from __future__ import annotations
 
@@ -6,14 +6,9 @@ import dataclasses
 
 import pytest
 
-from speculative_operator.domain.knobs import Actuator, KnobSpace
-from speculative_operator.domain.models import Accelerator, ModelShape, PairFacts
-from speculative_operator.domain.spec import Method
+from speculative_operator.domain.models import Accelerator, ModelShape
 from speculative_operator.physics.catalog import find_accelerator, find_model, rows
-from speculative_operator.physics.draft_costs import speculator_shape
-from speculative_operator.physics.efficiency import FITTED
-from speculative_operator.physics.hardware import rates
-from speculative_operator.physics.roofline import roofline
+from speculative_operator.physics.hardware import FITTED, rates
 
 OWN = Accelerator("own", bf16_flops=100e12, fp8_flops=200e12, memory_bytes=64e9, memory_bandwidth=1e12)
 
@@ -70,38 +65,3 @@ def test_no_efficiency_exceeds_the_peak() -> None:
     dreamt = dataclasses.replace(FITTED, bandwidth=3.0)
     assert rates(OWN, 1, dreamt).bandwidth == OWN.memory_bandwidth
     assert rates(OWN, 1, dreamt).kv_bandwidth == OWN.memory_bandwidth
-
-
-def test_drafters_differ_by_kind() -> None:
-    verifier = shape("meta-llama/Llama-3.1-8B")
-    sizes = {
-        method: speculator_shape(verifier, method, 3).parameters / 1e9 for method in Method if not method.draft_free
-    }
-    assert sizes[Method.EAGLE3] == pytest.approx(0.35, abs=0.05)
-    assert sizes[Method.EAGLE3] < sizes[Method.EAGLE] < sizes[Method.DFLASH]
-    assert sizes[Method.DRAFT_MODEL] == pytest.approx(0.62, abs=0.02)
-    assert (
-        speculator_shape(verifier, Method.MEDUSA, 5).parameters
-        > speculator_shape(verifier, Method.MEDUSA, 2).parameters
-    )
-
-
-def test_one_mtp_layer_of_a_mixture_reads_a_few_experts() -> None:
-    verifier = shape("zai-org/GLM-4.7")
-    drafter = speculator_shape(verifier, Method.MTP, 1)
-    head = verifier.hidden_size * 128_000
-    layer = verifier.parameters / verifier.layers
-    assert 0.2 * layer < drafter.parameters - head < 0.5 * layer
-    assert drafter.active_parameters - head == pytest.approx(verifier.active_parameters / verifier.layers)
-
-
-@pytest.mark.parametrize(
-    ("method", "taxed"),
-    [(Method.DRAFT_MODEL, True), (Method.EAGLE3, False), (Method.MTP, False), (Method.NGRAM, False)],
-)
-def test_only_drafters_that_are_models_lose_their_graphs(method: Method, taxed: bool) -> None:
-    knobs = KnobSpace(Actuator.LIVE, (0, 3), 256, draft_free=method.draft_free)
-    for name, least in (("Qwen/Qwen3-8B", 1e-4), ("Qwen/Qwen3-30B-A3B", 1e-3)):
-        costs = roofline(PairFacts(shape(name), None, device("H100"), method=method), knobs)
-        assert costs is not None
-        assert (costs.graph_tax > least) == taxed

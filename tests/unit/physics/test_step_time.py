@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.models import ModelShape, PairFacts
 from speculative_operator.domain.spec import Method
+from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.physics.catalog import find_accelerator, find_model
-from speculative_operator.physics.efficiency import FITTED
-from speculative_operator.physics.step_time import StepCosts, hard_off_seconds, pad, roofline, step_seconds
+from speculative_operator.physics.hardware import FITTED
+from speculative_operator.physics.step_costs import StepCosts, roofline
+from speculative_operator.physics.step_time import hard_off_seconds, pad, step_seconds
 
 DATA = Path(__file__).parents[3] / "dev" / "data" / "published"
 UNIT = StepCosts(

@@ -9,8 +9,8 @@ import pytest
 from realengine.e2e import retunes, tables, tuning
 from realengine.scene import MAX_NUM_SEQS, Wish
 from speculative_operator.api.convert import to_domain
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.resolved import resolve
+from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.registry import engine_for
 
 SCHEDULES = [retunes.schedule(k) for k in (0, 1, 2, 4)] + [tables.BY_LOAD]

@@ -8,7 +8,7 @@ from typing import Any
 from tests.unit.reconcile.paired import COMMITS, DRAFT, EAGLE, FOREIGN, PAIRED, VERIFIER, Paired, hub
 from tests.unit.reconcile.worlds import Cluster
 
-from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.pairing.catalogue import Catalogue, parse
 from speculative_operator.reconcile.world import World

@@ -11,8 +11,8 @@ from tests.unit.reconcile.worlds import SPEC, Cluster, template
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild
-from speculative_operator.domain.artifact import ModelFacts, WeightFacts
 from speculative_operator.domain.jobs import JobSeen, Phase, Progress, Purpose
+from speculative_operator.domain.models import ModelFacts, WeightFacts
 from speculative_operator.domain.spec import Cache, DeploymentSpec, Method, ModelSource, Scheme, Speculator, Weights
 from speculative_operator.reconcile.tick import Outcome
 from speculative_operator.reconcile.world import World

@@ -28,8 +28,8 @@ from tests.unit.reconcile.paired import (
 from tests.unit.reconcile.worlds import template
 
 from speculative_operator.domain import names
-from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.jobs import Progress, Purpose, encode
+from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import (
     Cache,
     Check,

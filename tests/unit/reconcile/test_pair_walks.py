@@ -15,8 +15,8 @@ from tests.unit.reconcile.paired import CACHED, COMMITS, DRAFT, EAGLE, FOREIGN, 
 from tests.unit.reconcile.worlds import observed
 
 from speculative_operator.api.status import Status
-from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.jobs import Progress, Purpose
+from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import Method, Mode, Scheme, Speculation, Speculator, Weights
 
 SPECULATORS = (drawn(EAGLE), drawn(FOREIGN), Speculator(Method.DRAFT_MODEL, hub(DRAFT)), Speculator(Method.NGRAM))

@@ -26,8 +26,8 @@ from tests.unit.reconcile.worlds import settled, template
 
 from speculative_operator.api.status import Status
 from speculative_operator.domain.actions import ApplyChild
-from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.jobs import Phase, Progress, Purpose
+from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import Cache, Method, ModelSource, Scheme, Speculator, Weights
 from speculative_operator.reconcile import jobs
 from speculative_operator.reconcile.pairing import BLOCKED_SECONDS

@@ -25,8 +25,7 @@ from tests.unit.reconcile.worlds import Cluster, observed, template
 
 from speculative_operator.api.status import Status
 from speculative_operator.domain import names
-from speculative_operator.domain.actions import ApplyChild
-from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.actions import ApplyChild, Condition, Truth
 from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import (

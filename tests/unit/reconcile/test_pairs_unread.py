@@ -17,7 +17,7 @@ from tests.unit.reconcile.paired import (
 from tests.unit.reconcile.worlds import settled
 
 from speculative_operator.api.status import Status
-from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import (

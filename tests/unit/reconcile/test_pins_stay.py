@@ -26,8 +26,8 @@ from tests.unit.reconcile.scripted import active_table
 from tests.unit.reconcile.worlds import observed
 
 from speculative_operator.api.status import Status
-from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.jobs import Purpose
+from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import (
     Cache,
     Check,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.reconcile.worlds import SPEC, Cluster, served
 
-from speculative_operator.domain.privileges import EVERY, Privilege
+from speculative_operator.domain.platform import EVERY, Privilege
 from speculative_operator.domain.spec import Cache, Weights
 from speculative_operator.reconcile import privileges
 from speculative_operator.render import Capabilities

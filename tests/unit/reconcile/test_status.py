@@ -8,7 +8,7 @@ import pytest
 from tests.unit.reconcile.scripted import FIGURES, Tuner
 from tests.unit.reconcile.worlds import SPEC, Cluster, observed, settled
 
-from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.decision import Interval
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import ConditionType, Reason

@@ -9,8 +9,7 @@ from tests.unit.reconcile.worlds import SPEC, Cluster, applies, observed, plain,
 
 from speculative_operator.api.status import Status
 from speculative_operator.domain import names
-from speculative_operator.domain.actions import ApplyChild, DeleteChild, PokePod
-from speculative_operator.domain.conditions import Condition, Truth
+from speculative_operator.domain.actions import ApplyChild, Condition, DeleteChild, PokePod, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import (
     EngineSettings,

@@ -16,11 +16,10 @@ from tests.unit.reconcile.worlds import Cluster, applies, observed, settled
 
 from speculative_operator.domain.actions import PokePod
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.observation import PodWindow, StepCell
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, Speculation
-from speculative_operator.domain.table import KTable, Trial
+from speculative_operator.domain.table import Actuator, KnobSpace, KTable, Trial
 from speculative_operator.reconcile.tables import table_of
 from speculative_operator.render.values import table_text
 from speculative_operator.tuner.allowed import MOST_SHARE, fit_trials

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, PokePod
-from speculative_operator.domain.conditions import Condition
+from speculative_operator.domain.actions import Action, ApplyChild, Condition, DeleteChild, PokePod
 from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.platform import CanarySeen

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from tests.unit.cli.scrapes import KNOBS, START, Pod, policy
 
 from speculative_operator.domain.decision import Decision, Policy, State
-from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KnobSpace, KTable
 from speculative_operator.engines.vllm.adapter import ENGINE
 from speculative_operator.replay import session as module
 from speculative_operator.replay.session import Session

@@ -12,8 +12,7 @@ from tests.unit.shell.fakeapi import Call, FakeApi, FaultError, eventually
 from tests.unit.shell.scene import KEY, applying, manifest, owner, pod
 
 from speculative_operator.domain import names
-from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, PokePod
-from speculative_operator.domain.conditions import Truth
+from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, PokePod, Truth
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.shell import errors
 from speculative_operator.shell.cache import Cache, Snapshot

@@ -10,8 +10,8 @@ import numpy as np
 from speculative_lab.sim.drafts import Drafts
 from speculative_lab.sim.plant import Plant
 from speculative_lab.sim.workload import Lengths, Phase, Workload, closed_loop, open_loop
-from speculative_operator.domain.knobs import Actuator, KnobSpace
-from speculative_operator.physics.step_time import StepCosts
+from speculative_operator.domain.table import Actuator, KnobSpace
+from speculative_operator.physics.step_costs import StepCosts
 
 COSTS = StepCosts(
     fixed=6e-3,

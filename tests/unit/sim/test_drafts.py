@@ -14,8 +14,7 @@ from speculative_lab.sim.drafts import MIX, Drafts, dead, drafts_from, published
 from speculative_lab.sim.workload import Lengths
 from speculative_operator.domain.spec import Method, Workload
 from speculative_operator.domain.table import KTable
-from speculative_operator.physics.acceptance import expected_tokens, prior_survival
-from speculative_operator.physics.renewal import RunLengths
+from speculative_operator.physics.acceptance import RunLengths, expected_tokens, prior_survival
 
 chances = st.floats(0.0, 0.95)
 

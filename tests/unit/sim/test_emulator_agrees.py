@@ -22,8 +22,7 @@ from speculative_lab.sim.deployment import Deployment
 from speculative_lab.sim.drafts import dead
 from speculative_lab.sim.plant import Plant
 from speculative_lab.sim.workload import Workload
-from speculative_operator.domain.knobs import KnobSpace
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import KnobSpace, KTable
 
 
 def emulated(own: Plant, load: Workload, k: int) -> list[StepResult]:

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from tests.unit.sim.rigs import COSTS, knobs, plant
 
 from speculative_lab.sim.plant import perturbed, plant_for
-from speculative_operator.domain.knobs import KnobSpace
 from speculative_operator.domain.models import PairFacts
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import KnobSpace, KTable
 from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.physics.step_time import hard_off_seconds, step_seconds
 

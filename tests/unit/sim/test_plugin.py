@@ -12,8 +12,7 @@ from speculative_lab.sim import layout as at
 from speculative_lab.sim import plugin
 from speculative_lab.sim.deployment import Deployment, StepLog
 from speculative_lab.sim.workload import Lengths
-from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.table import BLOCK_STEPS, KTable, Trial
+from speculative_operator.domain.table import BLOCK_STEPS, Actuator, KTable, Trial
 from speculative_operator.payload.speculative_blocks import Blocks
 
 TWO = KTable.from_rows([[1, 16, 3], [17, 64, 1]])

@@ -7,7 +7,7 @@ import pytest
 from speculative_lab.sim.policies import fixed
 from speculative_lab.sim.policies.base import snap, tabulate
 from speculative_lab.sim.policies.gate import Gate
-from speculative_operator.domain.knobs import Actuator, KnobSpace
+from speculative_operator.domain.table import Actuator, KnobSpace
 
 KNOBS = KnobSpace(Actuator.LIVE, tuple(range(6)), 64)
 

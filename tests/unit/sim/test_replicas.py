@@ -9,8 +9,7 @@ from tests.unit.sim.rigs import arriving, knobs, plant, steady
 from speculative_lab.sim import layout as at
 from speculative_lab.sim.deployment import Deployment
 from speculative_lab.sim.workload import Lengths
-from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 
 QUICK = plant(restart_seconds=20.0)
 

@@ -14,10 +14,9 @@ from speculative_lab.sim.policies.ours import Ours
 from speculative_lab.sim.score import Run
 from speculative_lab.sim.workload import Workload
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Mode
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.vllm.adapter import ENGINE
 from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.replay.session import Session

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 import numpy as np
 
 from speculative_operator.domain.decision import Decision, Policy
-from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.observation import BlockTotals, Comparison, Observation, PodWindow, StepCell
 from speculative_operator.domain.spec import Mode, Workload
-from speculative_operator.domain.table import KTable, Trial
-from speculative_operator.physics.calibration import calibrated_costs
+from speculative_operator.domain.table import Actuator, KnobSpace, KTable, Trial
 from speculative_operator.physics.catalog import find_accelerator, find_model
-from speculative_operator.physics.step_time import StepCosts, hard_off_seconds, step_seconds
+from speculative_operator.physics.step_costs import StepCosts, calibrated_costs
+from speculative_operator.physics.step_time import hard_off_seconds, step_seconds
 from speculative_operator.tuner import Memory, decide
 
 KNOBS = KnobSpace(actuator=Actuator.LIVE, ks=(0, 1, 2, 3, 4, 5), max_batch=256)

@@ -12,7 +12,7 @@ from tests.unit.tuner.plant import FACTS, KNOBS
 
 from speculative_operator.domain.spec import Workload
 from speculative_operator.domain.table import KTable
-from speculative_operator.physics.renewal import RunLengths
+from speculative_operator.physics.acceptance import RunLengths
 from speculative_operator.tuner.acceptance import (
     AcceptanceEvidence,
     DraftSample,

@@ -9,11 +9,10 @@ import pytest
 from tests.unit.tuner.plant import KNOBS, TICK, USELESS, Plant, Run, policy, run, same
 
 from speculative_operator.domain.decision import Estimate, State
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Gap, Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.tuner import Memory, decide
 from speculative_operator.tuner.decide import PATIENCE
 from speculative_operator.tuner.pace import SAVED, Pace

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from tests.unit.tuner.plant import FACTS, KNOBS, policy
 
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Goal, Objective
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.tuner import initial_table
 from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.grid import choices, grid, nearest

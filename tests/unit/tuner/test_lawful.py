@@ -8,10 +8,9 @@ import pytest
 from tests.unit.tuner.plant import KNOBS, Plant, policy
 
 from speculative_operator.domain.decision import Decision, State
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.tuner.allowed import lawful
 
 TABLE = KTable.from_rows([[1, 16, 3], [17, 256, 1]])

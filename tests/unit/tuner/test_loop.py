@@ -11,13 +11,12 @@ import pytest
 from tests.unit.tuner.plant import FACTS, KNOBS, TICK, USELESS, Plant, policy, run, true_costs
 
 from speculative_operator.domain.decision import State
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy
-from speculative_operator.domain.table import KTable
-from speculative_operator.physics.step_time import StepCosts
+from speculative_operator.domain.table import Actuator, KTable
+from speculative_operator.physics.step_costs import StepCosts
 from speculative_operator.tuner import decide
 from speculative_operator.tuner.pace import PER_HOUR, ROLLOUT_DWELL, SAVED, URGENT_DWELL
 from speculative_operator.tuner.rollout import LASTING_SECONDS

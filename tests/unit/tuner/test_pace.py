@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.tuner.plant import KNOBS, policy
 
-from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.table import Actuator
 from speculative_operator.tuner.pace import PER_HOUR, SAVED, URGENT, Pace, dwell_seconds
 
 HOUR = 3600.0

@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from tests.unit.tuner.plant import FACTS, KNOBS, TICK, Plant, policy, run, same
 
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.observation import Gap, Observation, PodWindow, StepCell
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy, Workload
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KnobSpace, KTable
 from speculative_operator.tuner import Memory, decide, initial_table
 
 NOW = 1_700_000_000.0

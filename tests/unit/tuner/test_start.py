@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 from tests.unit.tuner.plant import KNOBS, policy
 
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Mode, OffPolicy, Workload
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.tuner import initial_table
 from speculative_operator.tuner.outlook import outlook
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from tests.unit.tuner.plant import KNOBS, Plant, policy, run
 from tests.unit.tuner.tails import BOUNDS, Lucky, aimed, histogram
 
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Goal, Mode, Objective, OffPolicy
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.tuner import Memory
 from speculative_operator.tuner.judge import incumbent_of
 from speculative_operator.tuner.outlook import Outlook, outlook

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from tests.unit.tuner.plant import KNOBS, Plant, policy, run
 
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import Mode, OffPolicy
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.tuner.outlook import outlook
 from speculative_operator.tuner.trials import (
     LEAST_SHARE,

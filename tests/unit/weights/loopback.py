@@ -24,7 +24,7 @@ from unittest import mock
 
 from tests.unit.weights.shelf import BRISK, COMMIT, KIB
 
-from speculative_operator.domain.artifact import Pin
+from speculative_operator.domain.models import Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource
 from speculative_operator.weights import __main__, command

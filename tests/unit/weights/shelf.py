@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from speculative_operator.domain.artifact import Pin
 from speculative_operator.domain.jobs import Progress
+from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import Scheme
 from speculative_operator.weights.patience import Limits, Patience
 from speculative_operator.weights.source import Entry

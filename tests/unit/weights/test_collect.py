@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.weights.shelf import Shelf, content, ignored
 
-from speculative_operator.domain.artifact import Pin
+from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import Scheme
 from speculative_operator.weights.cache import MANIFEST, Cache, collect
 from speculative_operator.weights.fetch import fetch

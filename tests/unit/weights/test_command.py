@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from tests.unit.weights.shelf import COMMIT, KIB, Shelf, content
 
-from speculative_operator.domain.artifact import ModelFacts, Pin
 from speculative_operator.domain.jobs import Exit, decode, progress_of
+from speculative_operator.domain.models import ModelFacts, Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.own_folder import FOLDER

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from tests.unit.pairing import known_pairs, memory_models
 
-from speculative_operator.domain.artifact import ModelFacts, Pin, TokenizerFacts, WeightFacts
 from speculative_operator.domain.jobs import MOST_BYTES, decode, encode
+from speculative_operator.domain.models import ModelFacts, Pin, TokenizerFacts, WeightFacts
 from speculative_operator.domain.spec import Scheme
 from speculative_operator.weights.inspect import cut
 

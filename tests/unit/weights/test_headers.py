@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.unit.weights import made
 
-from speculative_operator.domain.artifact import WeightFacts
+from speculative_operator.domain.models import WeightFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import headers
 from speculative_operator.weights.local import open_folder

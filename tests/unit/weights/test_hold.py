@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from speculative_operator.domain.artifact import Pin
+from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import Scheme
 from speculative_operator.own_folder import FOLDER
 from speculative_operator.weights.cache import GRACE_SECONDS, MANIFEST, Cache, collect

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.weights import made
 
-from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights.inspect import cut, inspect
 from speculative_operator.weights.local import open_folder

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.weights import made
 
-from speculative_operator.domain.artifact import TokenizerFacts
+from speculative_operator.domain.models import TokenizerFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import tokenizers
 from speculative_operator.weights.local import open_folder

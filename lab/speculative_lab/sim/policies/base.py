@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from speculative_operator.domain.knobs import KnobSpace
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import KnobSpace, KTable
 
 if TYPE_CHECKING:
     from speculative_lab.sim.deployment import Deployment

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from speculative_lab.sim.policies.base import Journal, tabulate
-from speculative_operator.domain.knobs import KnobSpace
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import KnobSpace, KTable
 
 if TYPE_CHECKING:
     from speculative_lab.sim.deployment import Deployment

@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from speculative_lab.sim.policies.base import Journal, tabulate
-from speculative_operator.domain.knobs import KnobSpace
+from speculative_operator.domain.table import KnobSpace
 
 if TYPE_CHECKING:
     from speculative_lab.sim.deployment import Deployment

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from speculative_lab.sim.policies.base import Journal
 from speculative_operator.domain.decision import Decision
-from speculative_operator.domain.knobs import Actuator
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.replay.session import Session
 
 if TYPE_CHECKING:

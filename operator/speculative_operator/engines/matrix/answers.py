@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import EngineType, Method
-from speculative_operator.domain.vendor import Vendor
+from speculative_operator.domain.table import Actuator
 from speculative_operator.engines import tgi
 from speculative_operator.engines.matrix import refusing
 from speculative_operator.engines.matrix.cell import Cell, Proven, Question, Variant, Version, find

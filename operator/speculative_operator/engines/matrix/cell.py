@@ -12,9 +12,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
-from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import EngineType, Method
-from speculative_operator.domain.vendor import Vendor
+from speculative_operator.domain.table import Actuator
 
 Version = tuple[int, int, int]
 

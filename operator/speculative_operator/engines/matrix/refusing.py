@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Speculator
-from speculative_operator.domain.vendor import Vendor
 from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.matrix.cell import Cell, Question, Variant, Version, find, show_version
 from speculative_operator.engines.matrix.vendors import PLATFORMS, Platform, platform_of, vendors_of

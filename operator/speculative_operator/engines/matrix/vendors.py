@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import EngineType, Method
-from speculative_operator.domain.vendor import Vendor
+from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.matrix.cell import Cell, Variant, Version
 
 

@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from speculative_operator.domain import names
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator, Verifier
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.base import Engine, EngineContainer
 from speculative_operator.engines.sglang import capability, reading
 from speculative_operator.engines.sglang.capability import ALGORITHMS, OFFER

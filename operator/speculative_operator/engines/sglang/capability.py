@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from speculative_operator.domain.knobs import Actuator
+from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Speculator
-from speculative_operator.domain.vendor import Vendor
+from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice, Refusal
 from speculative_operator.engines.matrix.cell import Cell, Extent, Figure, Variant, Version
 from speculative_operator.engines.shared.arguments import ALWAYS, SPECULATION, Flags

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, OffPolicy
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KnobSpace, KTable
 from speculative_operator.engines.matrix.cell import Cell, Version, find, parse_version
 from speculative_operator.engines.matrix.refusing import question_of
 

@@ -17,10 +17,9 @@ from functools import partial
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator, Verifier
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.base import Engine, EngineContainer
 from speculative_operator.engines.shared.arguments import ALL_INTERFACES, above_one, flag_arguments, locate
 from speculative_operator.engines.shared.container import environment, serving_container, startup_seconds

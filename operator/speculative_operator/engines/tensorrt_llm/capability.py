@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, Speculator, Verifier
+from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice, Refusal
 from speculative_operator.engines.matrix.cell import Cell, Figure, Variant, Version, parse_version, show_version
 from speculative_operator.engines.shared.arguments import ALWAYS, Flags

@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import cache
 from importlib import resources
 
-from speculative_operator.domain.knobs import Actuator, KnobSpace
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DeploymentSpec, Target
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KnobSpace, KTable
 from speculative_operator.engines import images
 from speculative_operator.engines.base import Engine, EngineContainer
 from speculative_operator.engines.matrix.cell import Variant

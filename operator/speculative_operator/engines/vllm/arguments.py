@@ -18,10 +18,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPolicy, Speculator, Verifier
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.images import API_SERVER, command_of, environment_of
 from speculative_operator.engines.shared.arguments import ALL_INTERFACES, above_one, flag_arguments, locate, share

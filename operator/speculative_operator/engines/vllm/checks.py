@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, Speculator
+from speculative_operator.domain.table import Actuator
 from speculative_operator.domain.vllm import IN_ONE_PASS
 from speculative_operator.engines import images
 from speculative_operator.engines.base import Notice, Refusal

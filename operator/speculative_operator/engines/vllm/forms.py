@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import Method
+from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.matrix.cell import Proven, Variant, Version
 
 OLDEST: Version = (0, 11, 0)

@@ -15,9 +15,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator
-from speculative_operator.domain.vendor import Vendor
 from speculative_operator.domain.vllm import ALIASES, ALWAYS_SET, FIELDS_OF_FLAGS
 from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.matrix.cell import Version

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPolicy
+from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.matrix.cell import Cell, Question, Variant, find, parse_version
 from speculative_operator.engines.matrix.refusing import question_of
 from speculative_operator.engines.matrix.vendors import best_actuator, platform_of

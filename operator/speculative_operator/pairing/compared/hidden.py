@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 from speculative_operator.domain.spec import Method
 from speculative_operator.pairing import reading, speculator_files
-from speculative_operator.pairing.codes import Code
-from speculative_operator.pairing.findings import Finding
-from speculative_operator.pairing.pair import BLOCKS, INNER, Pair, error, warning
+from speculative_operator.pairing.findings import Code, Finding, error, warning
+from speculative_operator.pairing.pair import BLOCKS, INNER, Pair
 
 _REMEDY = "use a speculator that was trained for this verifier"
 _STREAMS = ("hc_mult", "hc_count")

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from speculative_operator.domain.spec import Method
 from speculative_operator.pairing import reading, speculator_files
-from speculative_operator.pairing.codes import Code
-from speculative_operator.pairing.compared import modules
-from speculative_operator.pairing.findings import Finding
-from speculative_operator.pairing.pair import BLOCKS, INNER, Pair, error, warning
+from speculative_operator.pairing.compared.drafts import modules
+from speculative_operator.pairing.findings import Code, Finding, error, warning
+from speculative_operator.pairing.pair import BLOCKS, INNER, Pair
 
 _FIELD = "spec.speculator.method"
 _PARALLEL = "spec.speculator.parallelDrafting"
@@ -49,7 +48,7 @@ def _either_block(pair: Pair, found: Method) -> bool:
 
 def _holds_modules(pair: Pair) -> bool:
     """True for a whole model that is named for the modules in it."""
-    return pair.method is Method.MTP and modules.modules(pair.speculator) is not None
+    return pair.method is Method.MTP and modules(pair.speculator) is not None
 
 
 def _method_by_name(pair: Pair) -> Method | None:

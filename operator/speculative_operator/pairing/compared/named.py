@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.spec import Scheme
 from speculative_operator.pairing import reading
-from speculative_operator.pairing.codes import Code
-from speculative_operator.pairing.findings import Finding
-from speculative_operator.pairing.pair import HEADS, Pair, info, warning
+from speculative_operator.pairing.findings import Code, Finding, info, warning
+from speculative_operator.pairing.pair import HEADS, Pair
 
 _QUANTIZED = re.compile(
     r"(?:[-_.](?:fp8|fp4|nvfp4|mxfp4|mxfp8|int4|int8|w4a16|w8a8|w8a16|w4a8|awq|gptq|gguf|bnb|4bit|8bit|quantized|"

@@ -1,23 +1,24 @@
-"""Do token ids mean the same to both? Tokenizers, sizes of vocabularies, and the maps of heads that draft from a part.
+"""Do tokens mean the same to both? Tokenizers, sizes of vocabularies, maps of heads that draft from a part, and turns.
 
 A speculator hands token ids to the verifier. Where ids stand for other text, the verifier accepts them by chance only;
-where they are beyond the verifier's embedding, the engine fails.
+where they are beyond the verifier's embedding, the engine fails. Called by `judge`, which also tells by `differ` how
+the two models are related.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from speculative_operator.domain.spec import Method
 from speculative_operator.pairing import reading, speculator_files
-from speculative_operator.pairing.codes import Code
-from speculative_operator.pairing.findings import Finding
-from speculative_operator.pairing.pair import INNER, Pair, error, info, warning
+from speculative_operator.pairing.findings import Code, Finding, error, info, warning
+from speculative_operator.pairing.pair import INNER, Pair
 
 PADDING = 0.02
 """Share by which two embeddings of one vocabulary may differ: rows are padded to multiples of 64, 128 or more. Qwen2.5
 has 151,936 and 152,064 rows for one vocabulary, which is 0.08 %."""
 _MAP = ("d2t", "draft_id_to_target_id")
+_ENDS = ("bos_token", "eos_token")
 
 
 def findings(pair: Pair) -> Iterator[Finding]:
@@ -30,6 +31,30 @@ def findings(pair: Pair) -> Iterator[Finding]:
         yield from _size_of_head(pair)
     if pair.method in INNER:
         yield from _draft_vocabulary(pair)
+
+
+def turns(pair: Pair) -> Iterator[Finding]:
+    """Findings on added tokens, ends of texts and the chat template: the turns of a conversation.
+
+    No such difference keeps an engine from starting: it applies the tokenizer and template of the verifier, whose
+    tokens count. A speculator that was trained with others drafts worse around them.
+    """
+    ours, theirs = pair.verifier.tokenizer, pair.speculator.tokenizer
+    if pair.inside or differ(pair):
+        return
+    if ours.added_hash and theirs.added_hash and ours.added_hash != theirs.added_hash:
+        yield warning(
+            Code.ADDED_TOKENS_DIFFER, "speculator tokenizer.json added_tokens", (ours.added_hash, theirs.added_hash),
+            "tokens for roles, tools or thinking differ: the verifier rejects drafts around them",
+            "prefer a speculator of the verifier's own generation",
+        )  # fmt: skip
+    if pair.method is not Method.DRAFT_MODEL:
+        return
+    yield from _ends(ours.special, theirs.special)
+    if ours.chat_template_hash and theirs.chat_template_hash and ours.chat_template_hash != theirs.chat_template_hash:
+        values = (ours.chat_template_hash, theirs.chat_template_hash)
+        message = "the engine applies the verifier's template, but the draft model was trained with another one"
+        yield info(Code.CHAT_TEMPLATE_DIFFERS, "speculator tokenizer_config.json chat_template", values, message)
 
 
 def differ(pair: Pair) -> bool | None:
@@ -190,3 +215,13 @@ def _akin(pair: Pair) -> bool:
 
 def _token_list(kind: str, tokens: int) -> str:
     return f"{kind or 'unknown kind'}, {tokens} tokens"
+
+
+def _ends(ours: Mapping[str, str], theirs: Mapping[str, str]) -> Iterator[Finding]:
+    for name in _ENDS:
+        one, other = ours.get(name), theirs.get(name)
+        if one and other and one != other:
+            yield info(
+                Code.SPECIAL_TOKENS_DIFFER, f"speculator tokenizer_config.json {name}", (one, other),
+                "the draft model begins or ends texts with other tokens; the verifier rejects drafts there",
+            )  # fmt: skip

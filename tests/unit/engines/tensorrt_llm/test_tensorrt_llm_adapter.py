@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.unit.engines.building import valued
 from tests.unit.engines.kinds import of, refused
 
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import (
     EngineType,
@@ -23,7 +22,7 @@ from speculative_operator.domain.spec import (
     OffPolicy,
     Scheme,
 )
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.tensorrt_llm.adapter import ENGINE, schedule
 from speculative_operator.engines.tensorrt_llm.capability import CELLS
 

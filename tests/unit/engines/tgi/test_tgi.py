@@ -8,11 +8,10 @@ import pytest
 from tests.unit.engines.building import valued
 from tests.unit.engines.kinds import of, refused
 
-from speculative_operator.domain.knobs import Actuator
 from speculative_operator.domain.observation import Gap
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import EngineType, LoraLimits, Method, Mode, ModelSource, OffPolicy, Scheme
-from speculative_operator.domain.table import KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.tgi import ENGINE
 
 FOUR = KTable.constant(4, 128)

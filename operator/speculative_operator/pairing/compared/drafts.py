@@ -1,19 +1,19 @@
-"""MTP: has the verifier modules that predict further tokens, and does K go with how many there are?
+"""Does K go with what the speculator was trained to draft: modules of MTP, blocks of DFlash and DSpark, Medusa's heads?
 
-vLLM 0.32.0 config/speculative.py rewrites the verifier's configuration into that of its modules: `n_predict` of them.
+Called by `judge`; `method` and `speculative check` ask for the modules. vLLM 0.32.0 config/speculative.py rewrites the
+verifier's configuration into that of its MTP modules: `n_predict` of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from speculative_operator.domain.artifact import ModelFacts
+from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.reading import at
 from speculative_operator.domain.spec import Method
-from speculative_operator.pairing import reading
-from speculative_operator.pairing.codes import Code
-from speculative_operator.pairing.findings import Finding
-from speculative_operator.pairing.pair import Pair, error, info, warning
+from speculative_operator.pairing import reading, speculator_files
+from speculative_operator.pairing.findings import Code, Finding, error, info, warning
+from speculative_operator.pairing.pair import BLOCKS, Pair
 
 KEYS = ("num_mtp_modules", "num_nextn_predict_layers", "mtp_num_hidden_layers", "n_predict")
 """Keys for the number of modules, by family: MiniMax; DeepSeek, GLM and most others; Qwen; standalone ones."""
@@ -21,11 +21,31 @@ _FIRST_ONLY = "mimo_v2"
 """Families of which vLLM 0.32.0 runs the first module alone."""
 _TENSORS = ("mtp", "eh_proj", "nextn")
 _FIELD = "verifier config.json"
+_MOST = "spec.speculation.maxSpeculativeTokens"
+_OMNI = "qwen3_omni_moe"
 
 
 def findings(pair: Pair) -> Iterator[Finding]:
-    if pair.method is not Method.MTP:
-        return
+    """Findings on K, and on modules that are not there."""
+    if pair.method is Method.MTP:
+        yield from _modules(pair)
+    elif pair.method in BLOCKS:
+        yield from _block(pair)
+    elif pair.method is Method.MEDUSA:
+        yield from _heads(pair)
+
+
+def modules(facts: ModelFacts) -> tuple[str, int] | None:
+    """(key, number of modules); None where config.json does not tell."""
+    inner = reading.decoder(facts.config)
+    for place, prefix in ((facts.config, ""), (inner, ""), (at(facts.config, "mtp_config"), "mtp_config.")):
+        for key in KEYS:
+            if count := reading.whole(place, key):
+                return prefix + key, 1 if reading.model_type(facts).startswith(_FIRST_ONLY) else count
+    return None
+
+
+def _modules(pair: Pair) -> Iterator[Finding]:
     if pair.inside:
         absent = list(_absent(pair))
         yield from absent
@@ -46,16 +66,6 @@ def findings(pair: Pair) -> Iterator[Finding]:
             f"K reaches {pair.k} with {count} module{'s' * (count > 1)}: the engine runs them again on their own output"
         )
         yield info(Code.MODULES_REUSED, field, values, message)
-
-
-def modules(facts: ModelFacts) -> tuple[str, int] | None:
-    """(key, number of modules); None where config.json does not tell."""
-    inner = reading.decoder(facts.config)
-    for place, prefix in ((facts.config, ""), (inner, ""), (at(facts.config, "mtp_config"), "mtp_config.")):
-        for key in KEYS:
-            if count := reading.whole(place, key):
-                return prefix + key, 1 if reading.model_type(facts).startswith(_FIRST_ONLY) else count
-    return None
 
 
 def _absent(pair: Pair) -> Iterator[Finding]:
@@ -102,3 +112,29 @@ def _types(facts: ModelFacts) -> frozenset[str]:
 
 def _tensors(facts: ModelFacts) -> bool:
     return any(part in name for name in facts.weights.shapes for part in _TENSORS)
+
+
+def _block(pair: Pair) -> Iterator[Finding]:
+    trained = speculator_files.block(pair.speculator)
+    if trained is None or trained < 1:
+        return
+    omni = reading.text(pair.verifier.config, "model_type") == _OMNI and pair.method is Method.DSPARK
+    if omni and not pair.inside and pair.rules.divisible_modules and pair.k != trained:
+        message = (
+            f"{pair.rules.engine} accepts this speculator only with K {trained}, its block size; K reaches {pair.k}"
+        )
+        remedy = f"set spec.speculation.mode: Static and numSpeculativeTokens: {trained}"
+        yield error(Code.BLOCK_EXCEEDED, _MOST, (pair.k, trained), message, remedy)
+    elif pair.k > trained:
+        message = (
+            f"K reaches {pair.k}, but the speculator was trained for blocks of {trained} drafts: later drafts fail"
+        )
+        remedy = f"set it to {trained} or less"
+        yield warning(Code.BLOCK_EXCEEDED, _MOST, (pair.k, trained), message, remedy)
+
+
+def _heads(pair: Pair) -> Iterator[Finding]:
+    count = reading.first_whole(pair.speculator.config, ("medusa_num_heads", "num_heads", "n_predict"))
+    if count is not None and pair.k > count:
+        message = f"K reaches {pair.k}, but config.json has {count} heads, each of which drafts one token"
+        yield warning(Code.HEADS_EXCEEDED, _MOST, (pair.k, count), message, f"set it to {count} or less")

@@ -1,4 +1,4 @@
-"""The calibrated pair reproduces what was published for it."""
+"""The calibrated pair reproduces what was published for it; the roofline taxes graphs where they are lost."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from speculative_lab.cases.fitted import FITTED_WORKLOADS, end_to_end_speedup
-from speculative_operator.domain.knobs import Actuator, KnobSpace
+from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Method, Workload
+from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.physics.acceptance import expected_tokens, prior_survival
-from speculative_operator.physics.calibration import calibrated_costs
-from speculative_operator.physics.step_time import StepCosts, hard_off_seconds, step_seconds
+from speculative_operator.physics.catalog import find_accelerator, find_model
+from speculative_operator.physics.step_costs import StepCosts, calibrated_costs, roofline
+from speculative_operator.physics.step_time import hard_off_seconds, step_seconds
 
 BATCHES = (1, 16, 64, 128)
 # arXiv 2601.11580 Fig. 1, Qwen3-8B with Qwen3-0.6B as draft model, H100, K=3: output tokens per second over no drafts
@@ -101,3 +103,15 @@ def test_a_burst_of_drafts_saturates_where_no_drafts_would_not() -> None:
 def test_unknown_pairs_are_not_guessed() -> None:
     assert calibrated_costs("Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", "L4") is None
     assert calibrated_costs("nobody/none", "Qwen/Qwen3-0.6B", "H100-SXM") is None
+
+
+@pytest.mark.parametrize(
+    ("method", "taxed"),
+    [(Method.DRAFT_MODEL, True), (Method.EAGLE3, False), (Method.MTP, False), (Method.NGRAM, False)],
+)
+def test_only_drafters_that_are_models_lose_their_graphs(method: Method, taxed: bool) -> None:
+    knobs = KnobSpace(Actuator.LIVE, (0, 3), 256, draft_free=method.draft_free)
+    for name, least in (("Qwen/Qwen3-8B", 1e-4), ("Qwen/Qwen3-30B-A3B", 1e-3)):
+        costs = roofline(PairFacts(find_model(name), None, find_accelerator("H100"), method=method), knobs)
+        assert costs is not None
+        assert (costs.graph_tax > least) == taxed

@@ -1,4 +1,4 @@
-"""Tokens of context that fit: by value, by order, and what stays unknown."""
+"""Shapes of speculators by their kind, and the tokens of context that fit beside them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,43 @@ import dataclasses
 
 import pytest
 
-from speculative_operator.domain.models import PairFacts
+from speculative_operator.domain.models import ModelShape, PairFacts
 from speculative_operator.domain.spec import Method
 from speculative_operator.physics.catalog import find_accelerator, find_model
-from speculative_operator.physics.memory import kv_tokens, speculator_of
+from speculative_operator.physics.draft_costs import kv_tokens, speculator_of, speculator_shape
 
 QWEN = PairFacts(
     find_model("Qwen/Qwen3-8B"), find_model("Qwen/Qwen3-0.6B"), find_accelerator("H100-SXM"), method=Method.DRAFT_MODEL
 )
+
+
+def shape(name: str) -> ModelShape:
+    found = find_model(name)
+    assert found is not None
+    return found
+
+
+def test_drafters_differ_by_kind() -> None:
+    verifier = shape("meta-llama/Llama-3.1-8B")
+    sizes = {
+        method: speculator_shape(verifier, method, 3).parameters / 1e9 for method in Method if not method.draft_free
+    }
+    assert sizes[Method.EAGLE3] == pytest.approx(0.35, abs=0.05)
+    assert sizes[Method.EAGLE3] < sizes[Method.EAGLE] < sizes[Method.DFLASH]
+    assert sizes[Method.DRAFT_MODEL] == pytest.approx(0.62, abs=0.02)
+    assert (
+        speculator_shape(verifier, Method.MEDUSA, 5).parameters
+        > speculator_shape(verifier, Method.MEDUSA, 2).parameters
+    )
+
+
+def test_one_mtp_layer_of_a_mixture_reads_a_few_experts() -> None:
+    verifier = shape("zai-org/GLM-4.7")
+    drafter = speculator_shape(verifier, Method.MTP, 1)
+    head = verifier.hidden_size * 128_000
+    layer = verifier.parameters / verifier.layers
+    assert 0.2 * layer < drafter.parameters - head < 0.5 * layer
+    assert drafter.active_parameters - head == pytest.approx(verifier.active_parameters / verifier.layers)
 
 
 def test_capacity_is_what_the_weights_leave() -> None:
