@@ -23,7 +23,6 @@ from bench.tuner.cases import case_figures
 from bench.tuner.speedup import simulator_speedup
 from bench.tuner.traces import ROOT
 from bench.tuner.work import NEVER, OURS, Outcome, Task, be_nice, make, perform
-from speculative_lab.sim import score
 from speculative_lab.sim.catalogue import ALL, BY_NAME
 from speculative_lab.sim.policies.registry import RIVALS, references
 from speculative_lab.sim.scenarios import Scenario
@@ -135,13 +134,7 @@ def report(outcomes: Sequence[Outcome], wall: float, file: str) -> dict[str, Any
     found = judge.summary(rows, outcomes)
     say(show.policies(found["policies"] or found["policies_perturbed"]))
     OUT.mkdir(parents=True, exist_ok=True)
-    regrets = [
-        {"scenario": one.task.scenario, "seed": one.task.seed, "perturbed": one.task.shaken, "policy": one.task.policy,
-         "regret_percent": round(100.0 * score.regret(one.run, group[judge.ORACLE].run), 3)}
-        for group in judge.runs_of(outcomes).values() for one in group.values()
-    ]  # fmt: skip
-    everything = {"summary": found, "rows": [judge.as_json(row) for row in rows], "regrets": regrets,
-                  "wall_seconds": round(wall, 1)}  # fmt: skip
+    everything = {"summary": found, "rows": [judge.as_json(row) for row in rows], "wall_seconds": round(wall, 1)}
     (OUT / file).write_text(json.dumps(everything, indent=1) + "\n")
     return found
 

@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from figures import concepts
-from figures.frame import Frame, Scale, svg
+from figures.charts import Chart, Scale, cases, decision_surface, relation
 from figures.tables import DOCUMENT, filled, limits, targets
-from figures.tuning import by_scenario, decision_surface, regrets
-
-
-def row(
-    policy: str, seed: int, percent: float, *, perturbed: bool = False, scenario: str = "burst"
-) -> dict[str, object]:
-    return {
-        "scenario": scenario, "seed": seed, "perturbed": perturbed, "policy": policy, "regret_percent": percent,
-    }  # fmt: skip
-
-
-def test_regrets_are_medians_over_seeds_and_the_best_constant_is_chosen_for_each_seed() -> None:
-    rows = [
-        *(row("ours", seed, percent) for seed, percent in ((1, 1.0), (2, 5.0), (3, 2.0))),
-        *(row("static_1", seed, percent) for seed, percent in ((1, 4.0), (2, 9.0), (3, 8.0))),
-        *(row("off", seed, percent) for seed, percent in ((1, 6.0), (2, 3.0), (3, 9.0))),
-        row("ours", 1, 40.0, perturbed=True),
-    ]
-    assert regrets(rows) == {"burst": {"ours": 2.0, "static_1": 8.0, "off": 6.0, "static": 4.0}}
 
 
 @pytest.mark.parametrize(("log", "middle"), [(False, 50.5), (True, 10.0)])
@@ -34,16 +17,9 @@ def test_a_scale_has_its_middle_where_it_says(log: bool, middle: float) -> None:
 
 
 def test_a_box_stands_upright_whichever_way_the_axis_runs() -> None:
-    frame = Frame(Scale(0, 10, 0, 100), Scale(0, 10, 200, 100))
-    frame.box((1, 2), (3, 6), "red")
-    assert 'x="10.0" y="140.0" width="20.0" height="40.0"' in svg([frame], 1, 1)
-
-
-def test_scenarios_are_ordered_by_regret_of_the_tuner() -> None:
-    found = {"burst": {"ours": 2.0, "off": 70.0}, "moe": {"ours": 1.0, "off": 3.0}}
-    drawn = by_scenario(found)
-    assert drawn.index(">moe<") < drawn.index(">burst<")
-    assert drawn.count("<circle") == 4
+    chart = Chart(Scale(0, 10, 0, 100), Scale(0, 10, 200, 100))
+    chart.box((1, 2), (3, 6), "red")
+    assert 'x="10.0" y="140.0" width="20.0" height="40.0"' in chart.svg()
 
 
 def test_the_surface_drafts_more_where_more_is_accepted() -> None:
@@ -83,3 +59,9 @@ def test_a_figure_that_was_not_measured_is_a_dash() -> None:
 def test_drawings_are_those_of_the_code(name: str) -> None:
     """`PYTHONPATH=dev python -m figures.concepts` writes them."""
     assert (concepts.IMAGES / f"{name}.svg").read_text(encoding="utf-8") == concepts.DRAWINGS[name]()
+
+
+@pytest.mark.parametrize("draw", [relation, cases])
+def test_charts_of_physics_are_those_of_the_code(draw: Callable[[], str]) -> None:
+    """`PYTHONPATH=dev python -m figures.charts` writes them."""
+    assert (concepts.IMAGES / f"{draw.__name__}.svg").read_text(encoding="utf-8") == draw()
