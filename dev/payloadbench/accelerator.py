@@ -55,6 +55,8 @@ WARM = 24
 MEMORY = ("--gpu-memory-utilization", "0.3", "--kv-cache-memory-bytes", "5800000000")
 """Several engines share the accelerator; a token takes 147 kB of this cache, and with the speculator's 262 kB."""
 ENGINES = ("without", "soft", "off")
+PIECEWISE = "piecewise"
+"""An engine without a speculator, on the runner and with the graphs of those that change K: what these cost alone."""
 TELEMETRY = {"soft": 18001, "off": 18002}
 
 
@@ -69,6 +71,7 @@ class Arm:
 
 ARMS = (
     Arm("without a speculator", "without"),
+    Arm("without, V1 and piecewise graphs", PIECEWISE),
     Arm("K = 0", "soft", 0),
     Arm("off", "off", 0),
     *(Arm(f"K = {k}", "soft", k) for k in (1, 2, CONSTANT)),
@@ -83,8 +86,8 @@ def make_models(folder: Path) -> None:
 
 
 @contextmanager
-def engines(python: Path, home: Path, backend: str) -> Iterator[dict[str, Server]]:
-    """The three of them, started at once, serving; each speculating one reads `home/NAME.json`."""
+def engines(python: Path, home: Path, backend: str, names: Sequence[str]) -> Iterator[dict[str, Server]]:
+    """Those of `names`, started at once, serving; each speculating one reads `home/NAME.json`."""
     make_models(home / "models")
     drafts = {
         "method": "draft_model", "model": str(home / "models" / "draft"), "num_speculative_tokens": DEPTH,
@@ -102,17 +105,21 @@ def engines(python: Path, home: Path, backend: str) -> Iterator[dict[str, Server
         *("--speculative-config", json.dumps(drafts), "--scheduler-cls", "speculative_scheduler.scheduler"),
         *("--worker-extension-cls", "speculative_worker.Extension"),
     ]
+    piecewise = ["--compilation-config", json.dumps({"cudagraph_mode": "PIECEWISE"})]
+    flags = {"without": common, PIECEWISE: [*common, *piecewise], "soft": [*common, *ours], "off": [*common, *ours]}
     servers = {}
-    for name in ENGINES:
-        variables = {"VLLM_USE_V2_MODEL_RUNNER": "1"} if name == "without" else {
-            "PYTHONPATH": str(PAYLOAD), "SPECULATIVE_TABLE_FILE": str(home / f"{name}.json"),
-            "SPECULATIVE_TELEMETRY_PORT": str(TELEMETRY[name]), "SPECULATIVE_TELEMETRY_HOST": "127.0.0.1",
-            **({"SPECULATIVE_OFF_STEPS": str(OFF_STEPS)} if name == "off" else {}),
-            "VLLM_USE_V2_MODEL_RUNNER": "0",
-        }  # fmt: skip
+    for name in names:
         write_table(home / f"{name}.json", 1, [(1, SEATS, 0)])
-        flags = common if name == "without" else [*common, *ours]
-        servers[name] = Server(python, home / name, flags, variables, home / "models" / "verifier")
+        table = {
+            "PYTHONPATH": str(PAYLOAD), "SPECULATIVE_TABLE_FILE": str(home / f"{name}.json"),
+            "SPECULATIVE_TELEMETRY_PORT": str(TELEMETRY.get(name)), "SPECULATIVE_TELEMETRY_HOST": "127.0.0.1",
+        }  # fmt: skip
+        variables = {
+            "VLLM_USE_V2_MODEL_RUNNER": "1" if name == "without" else "0",
+            **(table if name in TELEMETRY else {}),
+            **({"SPECULATIVE_OFF_STEPS": str(OFF_STEPS)} if name == "off" else {}),
+        }
+        servers[name] = Server(python, home / name, flags[name], variables, home / "models" / "verifier")
     with ExitStack() as stack, ThreadPoolExecutor(len(servers)) as pool:
         for started in [pool.submit(stack.enter_context, server) for server in servers.values()]:
             started.result()
@@ -124,6 +131,7 @@ class Bench:
 
     def __init__(self, serving: dict[str, Server], home: Path) -> None:
         self._serving, self._home = serving, home
+        self.arms = [arm for arm in ARMS if arm.engine in serving]
         self._version = 1
         self.texts: dict[tuple[int, int], dict[str, tuple[str, ...]]] = {}
 
@@ -179,15 +187,16 @@ class Bench:
 def measure(python: Path, home: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Milliseconds by width and arm, medians of rounds in which each has its turn, and per cent over no speculator."""
     began, widths, rounds = time.monotonic(), options.widths, options.rounds
-    found: dict[int, dict[str, list[float]]] = {width: {arm.name: [] for arm in ARMS} for width in widths}
-    with engines(python, home, options.backend) as serving:
+    names = [*ENGINES, *([PIECEWISE] if options.piecewise else [])]
+    with engines(python, home, options.backend, names) as serving:
         bench = Bench(serving, home)
+        found: dict[int, dict[str, list[float]]] = {width: {arm.name: [] for arm in bench.arms} for width in widths}
         print(f"engines serve after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         for number in range(-1, rounds):  # one that does not count: what is compiled or cached is, then
             if time.monotonic() - began > options.within:
                 break
             for width in widths:
-                for arm in ARMS if number % 2 else reversed(ARMS):
+                for arm in bench.arms if number % 2 else reversed(bench.arms):
                     milliseconds = bench.run(arm, width, number + 2)
                     print(number, width, arm.name, round(milliseconds, 2), file=sys.stderr, flush=True)
                     if number >= 0:
@@ -195,7 +204,7 @@ def measure(python: Path, home: Path, options: argparse.Namespace) -> dict[str, 
         rounded = {w: {arm: [round(one, 3) for one in ms] for arm, ms in of.items()} for w, of in found.items()}
         return {
             "accelerator": accelerator(), "same_texts": bench.same_texts(), "milliseconds": rounded,
-            "percent_over_without": {w: {arm.name: over(of, arm) for arm in ARMS[1:]} for w, of in found.items()},
+            "percent_over_without": {w: {arm.name: over(of, arm) for arm in bench.arms[1:]} for w, of in found.items()},
             "climb": bench.climb(options.climb, options.seconds) if options.climb else None,
         }  # fmt: skip
 
@@ -219,6 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--within", type=float, default=3600.0, help="seconds after which no round begins")
     parser.add_argument("--climb", type=int, nargs="+", default=[], help="loads for the tuner, one after another")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long each of them lasts")
+    parser.add_argument("--piecewise", action="store_true", help="a fourth engine; needs 95 GB in all")
     parser.add_argument("--backend", default="FLASH_ATTN", help="vLLM's attention kernels")
     parser.add_argument("--logs", type=Path, help="folder for the engines' logs")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # engines end with it

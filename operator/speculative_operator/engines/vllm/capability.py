@@ -61,6 +61,8 @@ _MATRIX = frozenset({Method.DRAFT_MODEL, Method.EAGLE3})
 """Methods whose K changed and whose speculator workers skipped in the real engine of every release that has a build."""
 _RAN_ONCE = frozenset({Method.MTP})
 """Methods that tests/vllm run with live K and with workers that skip them, on 0.32 alone."""
+_RAN_ON_V2 = frozenset({Method.EAGLE3})
+"""Methods that tests/vllm run with live K on the V2 runner of 0.32, which needs an accelerator."""
 _IN_CLASSES = frozenset({Method.DRAFT_MODEL})
 _REAL_SOURCE = "make e2e-vllm: vLLM 0.32.0 on a CPU, V1 runner, one process"
 _DEADLOCK = "Under data parallelism the engine drops a schedule; 0.24 to 0.27 take it and may deadlock."
@@ -118,13 +120,14 @@ def _of_release(cell: Cell, form: Form, release: Release) -> Iterator[Cell]:
 def _live(cell: Cell, release: Release) -> Proven:
     """How live changes of K were shown to work for the row in the release."""
     ran = _IN_CLASSES if release.proven is Proven.CLASSES else _MATRIX
-    ran = _REAL | _RAN_ONCE if release.since == EMULATED else ran
+    if release.since == EMULATED:
+        ran = _RAN_ON_V2 if release.runner is Runner.V2 else _REAL | _RAN_ONCE
     return release.proven if cell.method in ran and cell.variant is Variant.PLAIN else Proven.SOURCE
 
 
 def _off(cell: Cell, release: Release) -> Proven | None:
     """How it was shown that workers skip the speculator at K = 0; None where they run it."""
-    if cell.method not in RESTS or release.proven is not Proven.REAL_ENGINE:
+    if cell.method not in RESTS or release.runner is Runner.V2 or release.proven is not Proven.REAL_ENGINE:
         return None
     ran = _MATRIX | _RAN_ONCE if release.since == EMULATED else _MATRIX
     return Proven.REAL_ENGINE if cell.method in ran and cell.variant is Variant.PLAIN else Proven.SOURCE

@@ -152,7 +152,7 @@ RELEASES: tuple[Release, ...] = (
     Release(_V1, (0, 33, 0), UNPROVEN, Actuator.LIVE, Proven.REAL_ENGINE),
     Release(_V1, UNPROVEN, None, Actuator.TABLE),
     Release(_V2, OLDEST, V2_SCHEDULE_SINCE, Actuator.RESTART),
-    Release(_V2, V2_SCHEDULE_SINCE, (0, 33, 0), Actuator.LIVE),
+    Release(_V2, V2_SCHEDULE_SINCE, (0, 33, 0), Actuator.LIVE, Proven.REAL_ENGINE),
     Release(_V2, (0, 33, 0), UNPROVEN, Actuator.LIVE),
     Release(_V2, UNPROVEN, None, Actuator.TABLE),
 )
