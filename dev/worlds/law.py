@@ -88,6 +88,10 @@ class Run:
     decisions: list[tuple[float, KTable, Decision]]
     quiet_cost: float = 0.0
     """Cost of exploring in the second half."""
+    every: list[tuple[float, Decision]] = field(default_factory=list)
+    """All decisions with their moments, of which `decisions` are those that changed something."""
+    states: list[State] = field(default_factory=list)
+    """Of the replicas at the end."""
 
 
 def run(world: World, policy: Policy, form: str) -> Run:
@@ -100,6 +104,7 @@ def run(world: World, policy: Policy, form: str) -> Run:
     trials: tuple[Trial, ...] = ()
     log: list[tuple[float, KTable, Decision]] = []
     half: list[Comparison] = []
+    every: list[tuple[float, Decision]] = []
     moment = 0.0
     while moment + TICK <= world.seconds:
         moment += TICK
@@ -109,6 +114,7 @@ def run(world: World, policy: Policy, form: str) -> Run:
         began = time.perf_counter()
         memory, decision = decide(memory, seen, policy, EPOCH + moment)
         spent.append(time.perf_counter() - began)
+        every.append((moment, decision))
         decided = fit_trials(decision.trials, decision.table, policy) if form == PLUG_IN else ()
         if decision.table != table or decided != trials:
             writes += 1
@@ -131,7 +137,7 @@ def run(world: World, policy: Policy, form: str) -> Run:
     lost, early = lost_request_seconds(ended), lost_request_seconds(half)
     late = float(residence[len(residence) // 2 :].sum())
     found = replace(found, cost=lost / max(float(residence.sum()), 1.0))
-    return Run(found, log, (lost - early) / max(late, 1.0))
+    return Run(found, log, (lost - early) / max(late, 1.0), every, [pod.state for pod in pods])
 
 
 def _pod(world: World, number: int, table: KTable, form: str) -> Pod:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from worlds import layout as at
 from worlds.serving import Outcome, constant, fresh, outcome, until
-from worlds.types import Floats, Ints
+from worlds.types import Floats, Ints, State
 from worlds.world import World
 
 ROUNDS = 2
@@ -56,10 +56,14 @@ def measured(world: World, table: Ints) -> tuple[Outcome, Floats]:
     states = [fresh(replica, world.top_k, world.seconds) for replica in world.replicas]
     for replica, state in zip(world.replicas, states, strict=True):
         until(state, replica, table, world.seconds)
+    return outcome(world, states), spent(states)
+
+
+def spent(states: Sequence[State]) -> Floats:
+    """Tokens and request-seconds of replicas together, each by power of two of scheduled requests."""
     cells = np.sum([state.cells.sum(axis=0) for state in states], axis=0)
     steps = np.maximum(cells[:, at.C_STEPS], 1.0)
-    times = cells[:, at.C_SECONDS] * cells[:, at.C_REQUESTS] / steps
-    return outcome(world, states), np.stack([cells[:, at.C_TOKENS], times])
+    return np.stack([cells[:, at.C_TOKENS], cells[:, at.C_SECONDS] * cells[:, at.C_REQUESTS] / steps])
 
 
 def _by_band(sums: Floats) -> tuple[Floats, Floats]:

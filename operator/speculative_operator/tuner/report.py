@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from speculative_operator.domain.decision import Estimate, Interval, Policy
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
@@ -62,10 +60,10 @@ def estimate(view: Outlook, look: Look, table: KTable, proposed: KTable | None =
     """The figures of a decision at the measured load, for the active `table` and the `proposed` one."""
     off = view.at(look.batch, None)
     against = view.without_speculator
-    gain = _gain(view, look, table, off)
+    gain = _gain(view, look, table)
     return Estimate(
         gain_percent=gain,
-        proposed_gain_percent=_gain(view, look, proposed, off) if proposed is not None else None,
+        proposed_gain_percent=_gain(view, look, proposed) if proposed is not None else None,
         acceptance_rate=look.acceptance_rate,
         acceptance_length=look.acceptance_length,
         concurrency=look.scheduled,
@@ -106,14 +104,14 @@ def measured_speed(view: Outlook, look: Look, k: int) -> float | None:
     return view.at(look.batch, k) + earned - view.surprise(k)
 
 
-def _gain(view: Outlook, look: Look, table: KTable, off: float) -> Interval | None:
+def _gain(view: Outlook, look: Look, table: KTable) -> Interval | None:
     k = table.k_at(look.scheduled)
     if k not in view.ks:
         return None
+    found, row = view.none_against(incumbent_of(view, table)), nearest(look.batch, view.policy.knobs.max_batch)
     seen = measured_speed(view, look, k)
-    mid = (seen if seen is not None else view.at(look.batch, k)) - off
-    row = nearest(look.batch, view.policy.knobs.max_batch)
-    width = QUANTILE * float(view.deviation_from_off(np.array([row]), np.array([view.ks.index(k)]))[0])
+    mid = (seen - view.at(look.batch, k) if seen is not None else 0.0) - float(found.mean[row])
+    width = QUANTILE * float(found.deviation[row])
     low, middle, high = (_percent(value) for value in (mid - width, mid, mid + width))
     return Interval(low, middle, high)
 
