@@ -92,12 +92,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         one = report(world.with_live_off() if options.live_off else world)
         print(f"{world.name} ({world.traits['method']}): {one or 'no load in common'}", file=sys.stderr, flush=True)
         found += [one] if one is not None else []
-    errors = [one.mid - one.truth for one in found]
+    if not found:
+        print(json.dumps({"worlds": 0}))
+        return 1
+    errors = np.array([one.mid - one.truth for one in found])
     print(json.dumps({
         "worlds": len(found),
         "held_percent": round(100.0 * float(np.mean([one.held for one in found]))),
         "median_error_log": round(float(np.median(np.abs(errors))), 3),
         "mean_error_log": round(float(np.mean(errors)), 3),
+        "root_mean_square_log": round(float(np.sqrt(np.mean(errors**2))), 3),
     }))  # fmt: skip
     return 0
 

@@ -25,7 +25,7 @@ GRAPH_TAX_PER_LAYER = 8e-6
 
 Published: 59.6 -> 50.0 tok/s in one stream of a 122B mixture of experts (vllm#49548), and "on par or marginal" for
 Llama-3.1-8B on H100 (vllm#21477). Assumed here: launches hide behind dense layers, a small part shows (0.3 ms for 36
-layers). The tuner's measured correction replaces it."""
+layers). On one H200 in a virtual machine they did not: 66 us a layer at 8 requests (docs/decisions/0049)."""
 GRAPH_TAX_PER_EXPERT_LAYER = 100e-6
 """Seconds a step loses per layer with experts when a live K forces piecewise graphs: 3.2 ms a token in one stream over
 48 layers is 67 us at one token a step and 170 us at 2.5 (vllm#49548)."""

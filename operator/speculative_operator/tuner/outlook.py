@@ -1,6 +1,6 @@
 """Predicts tokens per second of every K at every batch size, with standard deviations, from the present evidence.
 
-Called by start (before anything ran), judging and reporting. Speed of one request at K in a batch of b:
+Called by judging (at the start before anything ran) and reporting. Speed of one request at K in a batch of b:
 
     AL(K) / T(b, K, c, p)        p = b AL(K) r, r prompt tokens per output token
 
@@ -158,17 +158,18 @@ class Outlook:
 
     @cached_property
     def without_speculator(self) -> Comparison:
-        """Pods without a speculator against the best K at each load of the last hour; the gain counts the KV memory
-        that the speculator would free."""
+        """Pods without a speculator against the best K at each load of the last hour, both by the model; the gain
+        counts the KV memory that the speculator would free."""
         time = np.array(self.traffic.history)
         if len(time) != len(self.points) or time.sum() <= 0:
             return Comparison(-math.inf, 0.0)
         share = time / time.sum()
-        found = self.none_against(np.argmax(self.speed, axis=1))
+        best = np.argmax(self.speed, axis=1)
         rows = np.flatnonzero(share > LEAST_SHARE)
         weight = share[rows] / share[rows].sum()
-        gain = float(weight @ found.mean[rows]) + self.traffic.pressed * self._room(self.points[rows], weight)
-        return Comparison(gain, float(weight @ found.deviation[rows]))
+        gain = float(weight @ (self.off_speed[rows] - self.speed[rows, best[rows]]))
+        gain += self.traffic.pressed * self._room(self.points[rows], weight)
+        return Comparison(gain, float(weight @ self.deviation_from_off(rows, best[rows])))
 
     def at(self, batch: float, k: int | None) -> float:
         """Log speed of K = `k` (None: of a pod without a speculator) at any batch size, interpolated on the grid."""
@@ -343,6 +344,12 @@ class Outlook:
         mean[np.arange(len(self.points)), incumbent] = 0.0
         deviation = np.sqrt(seconds * time.by_seconds**2 + tokens * time.by_tokens**2)
         return Difference(mean, deviation)
+
+    def deviation_from_off(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Array:
+        """Log standard deviation of the model's speed at points `rows`, K `columns`, over no speculator."""
+        apart = self.gradients[rows, columns] - self.off_gradients[rows]
+        earned = self.drafts.deviation(self.columns[columns], np.array(0))
+        return np.asarray(np.hypot(self.costs.deviation(apart), earned))
 
 
 @lru_cache(maxsize=256)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from speculative_operator.domain.decision import Estimate, Interval, Policy
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
@@ -108,7 +110,9 @@ def _gain(view: Outlook, look: Look, table: KTable) -> Interval | None:
     k = table.k_at(look.scheduled)
     if k not in view.ks:
         return None
-    found, row = view.none_against(incumbent_of(view, table)), nearest(look.batch, view.policy.knobs.max_batch)
+    # The table goes by scheduled requests, steps by those that decode: the K that is named is the one that is judged.
+    found = view.none_against(np.full(len(view.points), view.ks.index(k)))
+    row = nearest(look.batch, view.policy.knobs.max_batch)
     seen = measured_speed(view, look, k)
     mid = (seen - view.at(look.batch, k) if seen is not None else 0.0) - float(found.mean[row])
     width = QUANTILE * float(found.deviation[row])

@@ -80,8 +80,8 @@ def rests(spec: DeploymentSpec, planned: Plan) -> bool:
 def rests_with(spec: DeploymentSpec, planned: Plan) -> str:
     """The entry of `spec.engine.env` that would let pods skip the speculator; empty where they can, or none helps.
 
-    The user decides: on the V1 runner every K of a schedule has piecewise graphs alone, which nobody has weighed
-    against the speculator's pass (docs/decisions/0027).
+    The user decides: on the V1 runner every K of a schedule has piecewise graphs alone, which on one accelerator cost
+    more than the speculator's pass (docs/decisions/0027, 0049).
     """
     if rests(spec, planned):
         return ""
