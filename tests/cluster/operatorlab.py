@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SYSTEM = "speculative-system"
 LONG = 120.0
 """seconds for which a state is waited for: a machine that does much else at the same time takes its time."""
+FAREWELL = "Fatal error on SSL protocol"
+"""What uvloop logs where a busy machine has it say farewell on a connection that is closed already."""
 CHILDREN = ("deployments", "services", "configmaps", "networkpolicies", "poddisruptionbudgets")
 
 
@@ -91,6 +93,11 @@ class Process:
         """Its log so far; it may be writing the last line."""
         whole = (line for line in self.log.read_text().splitlines(keepends=True) if line.endswith("\n"))
         return [json.loads(line) for line in whole]
+
+    def errors(self) -> list[Json]:
+        """Lines that tell of an error in the operator."""
+        found = (line for line in self.lines() if line["level"] in ("ERROR", "CRITICAL") or "exception" in line)
+        return [line for line in found if not line["message"].startswith(FAREWELL)]
 
 
 class OperatorLab:

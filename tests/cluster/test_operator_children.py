@@ -55,7 +55,7 @@ def installed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ope
 def operator(installed: OperatorLab) -> Iterator[Process]:
     with installed.operator() as running:
         yield running
-    noise = [line for line in running.lines() if line["level"] in ("ERROR", "CRITICAL") or "exception" in line]
+    noise = running.errors()
     assert not noise
 
 
