@@ -45,11 +45,12 @@ class Lead:
 
 def beliefs_at(view: Outlook, load: float) -> list[Belief]:
     """The belief in every K that a table may hold, ascending; `load` is the number of requests in one step of a pod."""
-    row, found = nearest(load, view.policy.knobs.max_batch), []
+    row, off = np.array([nearest(load, view.policy.knobs.max_batch)]), view.at(load, None)
+    found = []
     for column, k in enumerate(view.ks):
-        none = view.none_against(np.full(len(view.points), column))
-        gain = _percent(-float(none.mean[row]), QUANTILE * float(none.deviation[row]))
-        found.append(Belief(k, gain, 1e3 * math.exp(min(-view.at(load, k), 20.0))))
+        speed = view.at(load, k)
+        wide = QUANTILE * float(view.deviation_from_off(row, np.array([column]))[0])
+        found.append(Belief(k, _percent(speed - off, wide), 1e3 * math.exp(min(-speed, 20.0))))
     return found
 
 

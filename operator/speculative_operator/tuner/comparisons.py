@@ -31,8 +31,6 @@ SECONDS_STEP = 0.05
 """Log standard deviation of the model's error in step seconds from one K to the next."""
 SECONDS_OFF = 0.10
 """Log standard deviation of that error from K = 0 to 1: the speculator's pass and another path through the engine."""
-NONE = -1
-"""Stands for a pod without a speculator where a query asks for K: as far from K = 0 as that is from 1."""
 TOKENS_STEP = 0.012
 """Log standard deviation of the model's error in tokens: survival by position differs a little between two K."""
 REACH, FAR = 0.6, 3.0
@@ -261,8 +259,8 @@ class CellQuery:
     def misfit(self, step: float, off: float) -> tuple[Array, Array, Array]:
         """The model's error: variance of each K's difference from the active K [point, K], covariance of it with the
         cells' measurements [point, K, cell], and covariance of the measurements with one another [cell, cell]."""
-        walk, active_walk = (_walk(ks, (off / step) ** 2) for ks in (self.ks, self.active_ks))
-        active_walk = active_walk[:, None]
+        walk = np.where(self.ks < 1, 0.0, self.ks - 1.0 + (off / step) ** 2)
+        active_walk = np.where(self.active_ks < 1, 0.0, self.active_ks - 1.0 + (off / step) ** 2)[:, None]
         k, beside = walk[self.trial_columns], walk[self.beside_columns]
         alike = _alike(self.points[:, None], self.points[self.places][None, :])[:, None, :]
         across = alike * _overlap(walk[None, :, None], active_walk[:, :, None], k, beside)
@@ -279,12 +277,6 @@ def update(prior: Array, across: Array, own: Array, noise: Sequence[float], news
     """
     gain = across @ np.linalg.inv(own + np.diag(noise))
     return gain @ news, np.maximum(prior - np.sum(gain * across, axis=-1), 0.0)
-
-
-def _walk(ks: Array, first: float) -> Array:
-    """Place of each K on the walk that the model's error is: `first` from no speculator to 0 and from 0 to 1, then 1
-    from each K to the next."""
-    return np.where(ks < 1, first * ks.clip(max=0.0), ks - 1.0 + first)
 
 
 def _alike(points: Array, others: Array) -> Array:

@@ -1,6 +1,6 @@
 """Predicts tokens per second of every K at every batch size, with standard deviations, from the present evidence.
 
-Called by judging (at the start before anything ran) and reporting. Speed of one request at K in a batch of b:
+Called by start (before anything ran), judging and reporting. Speed of one request at K in a batch of b:
 
     AL(K) / T(b, K, c, p)        p = b AL(K) r, r prompt tokens per output token
 
@@ -24,7 +24,6 @@ from speculative_operator.domain.table import KnobSpace
 from speculative_operator.tuner.acceptance import AcceptanceEvidence, AcceptanceModel, acceptance
 from speculative_operator.tuner.allowed import candidates
 from speculative_operator.tuner.comparisons import (
-    NONE,
     SECONDS_OFF,
     SECONDS_STEP,
     TOKENS_STEP,
@@ -158,8 +157,8 @@ class Outlook:
 
     @cached_property
     def without_speculator(self) -> Comparison:
-        """Pods without a speculator against the best K at each load of the last hour, both by the model; the gain
-        counts the KV memory that the speculator would free."""
+        """Pods without a speculator against the best K at each load of the last hour; the gain counts the KV memory
+        that the speculator would free."""
         time = np.array(self.traffic.history)
         if len(time) != len(self.points) or time.sum() <= 0:
             return Comparison(-math.inf, 0.0)
@@ -216,62 +215,32 @@ class Outlook:
 
     def against(self, incumbent: NDArray[np.int64]) -> Difference:
         """Log speed of every K over that of the active K; `incumbent[point]` is the active K's column."""
-        return self._differences_from(incumbent)[1]
-
-    def none_against(self, incumbent: NDArray[np.int64]) -> Difference:
-        """Log speed of a pod without a speculator over that of the active K, [point]. Comparisons of other K with the
-        active one tell of it too, as far as their errors are of one kind."""
-        return self._differences_from(incumbent)[0]
-
-    def _differences_from(self, incumbent: NDArray[np.int64]) -> tuple[Difference, Difference]:
-        """Of no speculator, and of every K."""
         key = incumbent.tobytes()
         if key not in self._differences:
-            found = self._against(incumbent + 1)
-            none, ks = ((found.mean[:, part], found.deviation[:, part]) for part in (0, slice(1, None)))
-            self._differences[key] = Difference(*none), Difference(*ks)
+            self._differences[key] = self._against(incumbent)
         return self._differences[key]
 
     @cached_property
-    def _differences(self) -> dict[bytes, tuple[Difference, Difference]]:
-        """Results of `_differences_from` so far, by the bytes of `incumbent`."""
+    def _differences(self) -> dict[bytes, Difference]:
+        """Results of `against` so far, by the bytes of `incumbent`."""
         return {}
 
     def _against(self, incumbent: NDArray[np.int64]) -> Difference:
-        """[point, column]: no speculator in column 0, then every K; `incumbent[point]` is such a column."""
-        rows, costs, columns = np.arange(len(self.points)), self.costs, np.array([0, *self.columns])
+        rows, costs = np.arange(len(self.points)), self.costs
         model, gradients = self._alongside(incumbent)
         apart = gradients - gradients[rows, incumbent][:, None, :]
-        earned = self.drafts.gradient[columns][None] - self.drafts.gradient[columns[incumbent]][:, None]
-        lengths = np.log(self.drafts.length[columns])
-        richer = lengths[None, :] - lengths[incumbent][:, None]
+        earned = self.drafts.gradient[self.columns][None] - self.drafts.gradient[self.columns[incumbent]][:, None]
+        richer = np.log(self.lengths())[None, :] - np.log(self.lengths()[incumbent])[:, None]
         prompts = self._prompts(incumbent)
         longer = model - model[rows, incumbent][:, None] + prompts - prompts[rows, incumbent][:, None]
         seconds = np.sum((apart @ costs.covariance) * apart, axis=-1) + PREDICTION_NOISE**2
         tokens = np.sum(earned**2 * self.drafts.variance, axis=-1)
-        supposed = richer - longer
-        if self.compares:
-            richer, longer, tokens, seconds = self._compared(
-                incumbent, model, gradients, (richer, longer, tokens, seconds)
-            )
-        found = self._difference(richer, longer, tokens, seconds, incumbent)
-        # No speculator is compared at the same load, each with its own prompts, as the gain is defined.
-        found.mean[:, 0] = self.off_speed - self.speed[rows, incumbent - 1] + (richer - longer - supposed)[:, 0]
-        found.deviation[:, 0] = np.sqrt(seconds[:, 0] + tokens[:, 0])
-        return found
-
-    def _compared(
-        self, incumbent: NDArray[np.int64], model: Array, gradients: Array, supposed: tuple[Array, Array, Array, Array]
-    ) -> tuple[Array, Array, Array, Array]:
-        """Log tokens and time by which steps have more than those at the active K, and the variances of both, once
-        blocks of steps were compared; `supposed`: before."""
-        rows, costs = np.arange(len(self.points)), self.costs
-        richer, longer, tokens, seconds = supposed
-        apart = gradients - gradients[rows, incumbent][:, None, :]
-        ks = np.array([NONE, *self.ks], dtype=float)
+        if not self.compares:
+            return self._difference(richer, longer, tokens, seconds, incumbent)
+        ks = self.columns.astype(float)
         asked = CellQuery(self.points, ks, ks[incumbent], self.cells, self.policy.knobs.max_batch)
         errs, across, own = asked.misfit(SECONDS_STEP, SECONDS_OFF)
-        graphs = np.pad(self.beyond.astype(float), ((0, 0), (1, 0)))
+        graphs = self.beyond.astype(float)
         left = graphs - graphs[rows, incumbent][:, None]
         leaving = graphs[asked.places, asked.trial_columns] - graphs[asked.places, asked.beside_columns]
         errs, across, own = (
@@ -298,36 +267,25 @@ class Outlook:
             [cell.tokens_variance for cell in self.cells],
             np.array([cell.tokens for cell in self.cells]),
         )
-        return richer + earned_more, longer + more, tokens, seconds
-
-    def _steps(self, prefill: Array) -> tuple[Array, Array]:
-        """`_with`, and before it a column of pods without a speculator; `prefill` is [point, 1]."""
-        terms, local = self._with(prefill)
-        none = off_terms(self.costs.prior.costs, self.points, np.asarray(self.traffic.context), prefill[:, 0])
-        bare = _off_columns(self.policy.knobs)
-        return np.concatenate((none[:, None], terms), axis=1), np.concatenate((bare[:, None], local), axis=1)
+        return self._difference(richer + earned_more, longer + more, tokens, seconds, incumbent)
 
     def _alongside(self, incumbent: NDArray[np.int64]) -> tuple[Array, Array]:
-        """Log seconds of a step of each column and their derivatives, for blocks side by side. Where few requests await
+        """Log seconds of a step at every K and their derivatives, for blocks side by side. Where few requests await
         their first token, blocks meet the same prompts per second, which do not change the order of K; where most do,
         they meet the same prompts per step."""
-        on = self._steps(self.traffic.shares.before_first * self._filled(incumbent))
+        emitted = self.points * self.lengths()[incumbent]
+        on = self._with(self.traffic.shares.before_first * emitted[:, None] * self.traffic.prompt_ratio)
         return self.costs.log_seconds(*on), self.costs.gradient(*on)
 
-    def _filled(self, incumbent: NDArray[np.int64]) -> Array:
-        """Prompt tokens per step of the active K, [point, 1]."""
-        lengths = self.drafts.length[np.array([0, *self.columns])]
-        return np.asarray((self.points * lengths[incumbent])[:, None] * self.traffic.prompt_ratio)
-
     def _prompts(self, incumbent: NDArray[np.int64]) -> Array:
-        """Log seconds by which prompts that arrive at a rate per second stretch the steps of each column.
+        """Log seconds by which prompts that arrive at a rate per second stretch the steps of each K.
 
         Prompts leave each K the rest of the second, which is less where the speculator passes over every prompt too.
         No comparison of blocks shows this, since comparisons use steps without prompts.
         """
-        tokens = self._filled(incumbent)
-        whole, local = self._steps(tokens)
-        rest, _ = self._steps(self.traffic.shares.before_first * tokens)
+        tokens = (self.points * self.lengths()[incumbent])[:, None] * self.traffic.prompt_ratio
+        whole, local = self._with(tokens)
+        rest, _ = self._with(self.traffic.shares.before_first * tokens)
         filling = np.exp(self.costs.log_seconds(whole, 0.0 * local)) - np.exp(self.costs.log_seconds(rest, 0.0 * local))
         step = np.exp(self.costs.log_seconds(whole, local))[np.arange(len(self.points)), incumbent]
         return np.asarray(-np.log1p(-np.clip(filling / step[:, None], 0.0, MOST_TAKEN)))
@@ -339,14 +297,12 @@ class Outlook:
         variances."""
         bounds = -FURTHEST, FURTHEST
         time = whole_time(self.traffic.shares, np.clip(richer, *bounds), np.clip(longer, *bounds))
-        feasible = np.pad(self.speed > INFEASIBLE / 2, ((0, 0), (1, 0)), constant_values=True)
-        mean = np.where(feasible, -time.longer, INFEASIBLE)
+        mean = np.where(self.speed > INFEASIBLE / 2, -time.longer, INFEASIBLE)
         mean[np.arange(len(self.points)), incumbent] = 0.0
-        deviation = np.sqrt(seconds * time.by_seconds**2 + tokens * time.by_tokens**2)
-        return Difference(mean, deviation)
+        return Difference(mean, np.sqrt(seconds * time.by_seconds**2 + tokens * time.by_tokens**2))
 
     def deviation_from_off(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Array:
-        """Log standard deviation of the model's speed at points `rows`, K `columns`, over no speculator."""
+        """Log standard deviation of the speed at points `rows`, K `columns`, over no speculator."""
         apart = self.gradients[rows, columns] - self.off_gradients[rows]
         earned = self.drafts.deviation(self.columns[columns], np.array(0))
         return np.asarray(np.hypot(self.costs.deviation(apart), earned))

@@ -62,10 +62,10 @@ def estimate(view: Outlook, look: Look, table: KTable, proposed: KTable | None =
     """The figures of a decision at the measured load, for the active `table` and the `proposed` one."""
     off = view.at(look.batch, None)
     against = view.without_speculator
-    gain = _gain(view, look, table)
+    gain = _gain(view, look, table, off)
     return Estimate(
         gain_percent=gain,
-        proposed_gain_percent=_gain(view, look, proposed) if proposed is not None else None,
+        proposed_gain_percent=_gain(view, look, proposed, off) if proposed is not None else None,
         acceptance_rate=look.acceptance_rate,
         acceptance_length=look.acceptance_length,
         concurrency=look.scheduled,
@@ -106,16 +106,14 @@ def measured_speed(view: Outlook, look: Look, k: int) -> float | None:
     return view.at(look.batch, k) + earned - view.surprise(k)
 
 
-def _gain(view: Outlook, look: Look, table: KTable) -> Interval | None:
+def _gain(view: Outlook, look: Look, table: KTable, off: float) -> Interval | None:
     k = table.k_at(look.scheduled)
     if k not in view.ks:
         return None
-    # The table goes by scheduled requests, steps by those that decode: the K that is named is the one that is judged.
-    found = view.none_against(np.full(len(view.points), view.ks.index(k)))
-    row = nearest(look.batch, view.policy.knobs.max_batch)
     seen = measured_speed(view, look, k)
-    mid = (seen - view.at(look.batch, k) if seen is not None else 0.0) - float(found.mean[row])
-    width = QUANTILE * float(found.deviation[row])
+    mid = (seen if seen is not None else view.at(look.batch, k)) - off
+    row = nearest(look.batch, view.policy.knobs.max_batch)
+    width = QUANTILE * float(view.deviation_from_off(np.array([row]), np.array([view.ks.index(k)]))[0])
     low, middle, high = (_percent(value) for value in (mid - width, mid, mid + width))
     return Interval(low, middle, high)
 

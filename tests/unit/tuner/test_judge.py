@@ -40,11 +40,8 @@ def seeing(gains: dict[tuple[int, int], float], asked: Policy | None = None, tra
     view = replace(view, drafts=replace(view.drafts, variance=np.zeros_like(view.drafts.variance)))
     told: dict[str, object] = view.__dict__
     told.update(speed=speed, gradients=np.zeros((*speed.shape, view.costs.basis.size)))
-    none = ((0, 0), (1, 0))  # the column of pods without a speculator comes first
-    told["_alongside"] = lambda _: (
-        np.pad(np.log(view.lengths())[None, :] - view.speed, none), np.pad(view.gradients, (*none, (0, 0)))
-    )  # fmt: skip
-    told["_prompts"] = lambda _: np.pad(np.zeros_like(speed), none)
+    told["_alongside"] = lambda _: (np.log(view.lengths())[None, :] - told["speed"], told["gradients"])
+    told["_prompts"] = lambda _: np.zeros_like(speed)
     return view
 
 

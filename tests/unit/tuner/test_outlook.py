@@ -105,30 +105,6 @@ def test_beyond_the_capture_ceiling_nothing_but_the_least_k_is_feasible() -> Non
     assert np.all(view.speed[~out] > INFEASIBLE / 2)
 
 
-@pytest.mark.parametrize("compares", [False, True])
-def test_no_speculator_is_as_the_model_has_it_before_anything_was_compared(compares: bool) -> None:
-    view = outlook(policy(), compares=compares)
-    held = np.arange(len(view.points)) % len(view.ks)
-    expected = view.off_speed - view.speed[np.arange(len(view.points)), held]
-    assert view.none_against(held).mean == pytest.approx(expected)
-    assert np.all(view.none_against(held).deviation > 0.05)
-
-
-def test_what_no_drafts_are_shown_to_gain_no_speculator_gains_too() -> None:
-    """K = 0 beside K = 1, a tenth longer and a tenth shorter than the model has it."""
-    plain = outlook(policy(), compares=True)
-    row, held = nearest(8.0, 256), np.full(len(plain.points), plain.ks.index(1))
-    expected = float(plain.log_seconds[row, 0] - plain.log_seconds[row, 1])
-    gains = []
-    for apart in (0.1, -0.1):
-        found = expected + apart
-        cell = Cell(band_of(8.0), 0, 1, 50.0, 400.0, 800.0, found, 9e-4, found**2 + 9e-4, 0.0, 1e-3, 40.0, 90.0, 80.0)
-        told = outlook(policy(), cells=(cell,), compares=True).none_against(held)
-        assert told.deviation[row] < plain.none_against(held).deviation[row]
-        gains.append(float(told.mean[row]))
-    assert gains[1] - gains[0] > 0.1
-
-
 @pytest.mark.parametrize("goal", list(Goal))
 def test_no_goal_and_no_target_changes_what_is_believed(goal: Goal) -> None:
     """A target is judged by what was measured, never by a formula."""
