@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,9 @@ def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture
 def node_path() -> Iterator[Path]:
     """A folder of the node that is not there yet."""
-    folder = scene.ROOT / "build" / f"node-{os.getpid()}"
+    folder = (
+        scene.ROOT / "build" / f"node-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+    )  # pods of an earlier test may still write into theirs
     yield folder / "models"
     shutil.rmtree(folder, ignore_errors=True)
 
