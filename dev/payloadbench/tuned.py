@@ -45,7 +45,7 @@ class Tuner:
 
     def __init__(self, spec: dict[str, Any], table: Path, version: int) -> None:
         self._table, self._version = table, version
-        self.said: dict[str, Any] = {}
+        self.decision: dict[str, Any] = {}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "speculative_operator.cli.main", "tune"], stdin=subprocess.PIPE, text=True,
             stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(paths.ROOT / "operator")},
@@ -64,13 +64,13 @@ class Tuner:
         said = json.loads(self._process.stdout.readline())
         if "error" in said:
             raise RuntimeError(said["error"])
-        if (said["table"], said["tries"]) != (self.said.get("table"), self.said.get("tries")):
+        if (said["table"], said["tries"]) != (self.decision.get("table"), self.decision.get("tries")):
             self._version += 1
             new = self._table.with_suffix(".new")
             tried = {"try": said["tries"]} if said["tries"] else {}
             new.write_text(json.dumps({"version": self._version, "rows": said["table"], **tried}))
             new.rename(self._table)
-        self.said = said
+        self.decision = said
 
     def end(self) -> None:
         """End the process."""
@@ -106,14 +106,14 @@ async def climb(
                     before, since = counters.read(await text(session, ports[:1])), time.monotonic()
                 if tuner is not None:
                     tuner.decide(await text(session, ports))
-                    said = tuner.said
+                    said = tuner.decision
                     print(width, *(said[key] for key in ("state", "table", "tries", "message")), file=sys.stderr)
                 due = ends - counted if before is None else ends
                 await asyncio.sleep(min(BETWEEN, max(0.0, due - time.monotonic())))
             assert before is not None
             seen, lasted = counters.read(await text(session, ports[:1])).since(before), time.monotonic() - since
             length = 1.0 + seen.accepted / seen.drafts if seen.drafts else 1.0
-            table, message = (tuner.said["table"], tuner.said["message"]) if tuner else (None, "")
+            table, message = (tuner.decision["table"], tuner.decision["message"]) if tuner else (None, "")
             phases.append(Phase(width, round(seen.generated / lasted, 1), round(length, 3), table, message))
         await load.stop()
     if client.failed:

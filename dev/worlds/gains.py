@@ -19,7 +19,7 @@ import numpy as np
 from speculative_operator.domain.decision import Decision
 from worlds import draw
 from worlds import law as laws
-from worlds.oracle import measured, spent
+from worlds.oracle import load_totals, measured
 from worlds.serving import constant
 from worlds.steptime import OFF
 from worlds.types import Floats
@@ -45,13 +45,14 @@ class Report:
     high: float
 
     @property
-    def held(self) -> bool:
+    def holds_truth(self) -> bool:
         """Whether the interval holds the truth."""
         return self.low <= self.truth <= self.high
 
     def __str__(self) -> str:
         truth, low, mid, high = (100.0 * math.expm1(one) for one in (self.truth, self.low, self.mid, self.high))
-        return f"true {truth:+.0f} %, reported {mid:+.0f} % [{low:+.0f}, {high:+.0f}]{'' if self.held else ', outside'}"
+        end = "" if self.holds_truth else ", outside"
+        return f"true {truth:+.0f} %, reported {mid:+.0f} % [{low:+.0f}, {high:+.0f}]{end}"
 
 
 def true_gain(run: Floats, none: Floats) -> float | None:
@@ -64,7 +65,7 @@ def true_gain(run: Floats, none: Floats) -> float | None:
     return float((speeds[0] - speeds[1]) @ time / time.sum())
 
 
-def reported(decisions: Sequence[tuple[float, Decision]]) -> tuple[float, ...] | None:
+def mean_gain(decisions: Sequence[tuple[float, Decision]]) -> tuple[float, ...] | None:
     """Means of low, mid and high of the reported gains, as logarithms; None of too few."""
     found = [one.estimate.gain_percent for moment, one in decisions if moment > STARTING and one.valid]
     gains = [[math.log1p(side / 100.0) for side in (one.low, one.mid, one.high)] for one in found if one is not None]
@@ -74,9 +75,9 @@ def reported(decisions: Sequence[tuple[float, Decision]]) -> tuple[float, ...] |
 def report(world: World) -> Report | None:
     """The report of one world; None where it cannot be judged."""
     run = laws.run(world, world.policy, laws.PLUG_IN)
-    truth = true_gain(spent(run.states), measured(world, constant(world, OFF))[1])
-    told = reported(run.every)
-    return None if truth is None or told is None else Report(truth, *told)
+    truth = true_gain(load_totals(run.states), measured(world, constant(world, OFF))[1])
+    gain = mean_gain(run.every)
+    return None if truth is None or gain is None else Report(truth, *gain)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -98,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     errors = np.array([one.mid - one.truth for one in found])
     print(json.dumps({
         "worlds": len(found),
-        "held_percent": round(100.0 * float(np.mean([one.held for one in found]))),
+        "held_percent": round(100.0 * float(np.mean([one.holds_truth for one in found]))),
         "median_error_log": round(float(np.median(np.abs(errors))), 3),
         "mean_error_log": round(float(np.mean(errors)), 3),
         "root_mean_square_log": round(float(np.sqrt(np.mean(errors**2))), 3),

@@ -56,10 +56,10 @@ def measured(world: World, table: Ints) -> tuple[Outcome, Floats]:
     states = [fresh(replica, world.top_k, world.seconds) for replica in world.replicas]
     for replica, state in zip(world.replicas, states, strict=True):
         until(state, replica, table, world.seconds)
-    return outcome(world, states), spent(states)
+    return outcome(world, states), load_totals(states)
 
 
-def spent(states: Sequence[State]) -> Floats:
+def load_totals(states: Sequence[State]) -> Floats:
     """Tokens and request-seconds of replicas together, each by power of two of scheduled requests."""
     cells = np.sum([state.cells.sum(axis=0) for state in states], axis=0)
     steps = np.maximum(cells[:, at.C_STEPS], 1.0)

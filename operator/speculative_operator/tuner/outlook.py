@@ -1,6 +1,6 @@
 """Predicts tokens per second of every K at every batch size, with standard deviations, from the present evidence.
 
-Called by start (before anything ran), judging and reporting. Speed of one request at K in a batch of b:
+Called by judging (at the start before anything ran) and reporting. Speed of one request at K in a batch of b:
 
     AL(K) / T(b, K, c, p)        p = b AL(K) r, r prompt tokens per output token
 

@@ -26,7 +26,7 @@ def test_runs_that_met_other_loads_are_not_judged() -> None:
 
 
 def test_an_interval_holds_the_truth_or_not() -> None:
-    assert Report(0.1, 0.0, 0.05, 0.1).held
+    assert Report(0.1, 0.0, 0.05, 0.1).holds_truth
     assert str(Report(0.2, 0.0, 0.05, 0.1)).endswith("reported +5 % [+0, +11], outside")
 
 
