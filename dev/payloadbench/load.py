@@ -1,6 +1,6 @@
 """A closed loop of greedy requests against one engine: the same prompts in the same order, whatever the engine.
 
-Called by `measure` and `caps`. Everything is counted from the answers, nothing from the engine's own metrics.
+Called by `measure`. Everything is counted from the answers, nothing from the engine's own metrics.
 """
 
 from __future__ import annotations

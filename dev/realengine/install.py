@@ -42,6 +42,7 @@ def installed(report: Report) -> Path:
         found = install(report)
     elif not given:
         lay(paths.environment())
+        _bring_triton(paths.environment())
         inspect(paths.environment(), report)
     return found
 
@@ -60,6 +61,7 @@ def install(report: Report) -> Path:
         for number, (name, argv) in enumerate(_steps(base, place), 1):
             _step(place, f"{number}-{name}", argv, log, report)
         lay(place)
+        _bring_triton(place)
         inspect(place, report)
         version = _version(place)
         seconds = round(time.monotonic() - started, 1)
@@ -104,6 +106,8 @@ def lay(place: Path, version: str = paths.VLLM) -> None:
     packages = _site_packages(place)
     texts = {
         "speculative_cpu.py": (_OVERLAY / "speculative_cpu.py").read_text(),
+        "speculative_interpreter.py": (_OVERLAY / "speculative_interpreter.py").read_text(),
+        "speculative_interpreter.pth": "import speculative_interpreter\n",
         "speculative_cpu-0.1.dist-info/METADATA": _metadata("speculative-cpu", "0.1"),
         "speculative_cpu-0.1.dist-info/entry_points.txt": (
             "[vllm.general_plugins]\nspeculative_cpu = speculative_cpu:register\n"
@@ -115,6 +119,20 @@ def lay(place: Path, version: str = paths.VLLM) -> None:
         if not path.exists() or path.read_text() != text:
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
+
+
+def _bring_triton(place: Path) -> None:
+    """Triton, in a folder of its own. Raises InstallError."""
+    folder = paths.triton()
+    if folder.exists():
+        return
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    pip = ["-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"]
+    told = _run(place, [*pip, "--target", str(partial), f"triton=={paths.TRITON}"], {})
+    if told.returncode:
+        raise InstallError(f"Triton {paths.TRITON} cannot be installed:\n{told.stderr[-2000:]}")
+    partial.rename(folder)
 
 
 def inspect(place: Path, report: Report) -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 
 VLLM = "0.32.0"
 TORCH = "2.13.0"
+TRITON = "3.7.1"
+"""The one that torch asks for; it lies in a folder of its own, for vLLM's V1 runner breaks on a CPU where it is found."""
 LOCK = Path(__file__).with_name("requirements.lock")
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON_VARIABLE = "SPECULATIVE_VLLM_PYTHON"
@@ -47,6 +49,11 @@ def python() -> Path | None:
         return Path(given) if Path(given).exists() else None
     place = environment()
     return place / "bin" / "python" if (place / COMPLETE).exists() else None
+
+
+def triton() -> Path:
+    """Folder with Triton, whose interpreter runs the kernels of vLLM's V2 runner on a CPU."""
+    return environment() / f"triton-{TRITON}"
 
 
 def on_accelerator() -> bool:

@@ -20,8 +20,6 @@ takes in every prompt."""
 AGES = (32, 128, 512)
 """Tokens that a request with a gap has generated since drafts returned, up to which its drafts are counted together;
 further ones are counted apart."""
-SPARE_NAMES = 256
-"""Of requests that ended, which may be kept."""
 VARIABLE = "SPECULATIVE_OFF_STEPS"
 """Names the steps after which K = 0 becomes off. Without it nothing is ever left out."""
 
@@ -50,10 +48,8 @@ class Latch:
         """Drafted and accepted tokens of requests that were there while it was off, by their age since."""
         self._since: dict[str, int] = {}
         """Tokens that each of them has generated since."""
-        self._unsent: set[str] = set()
-        """Requests that were there in an off step, and whose tokens the worker may lack."""
-        self._sent: set[str] = set()
-        """Those of them whose tokens it was sent since."""
+        self._whole = 0
+        """Off steps until which nothing is missing any more."""
 
     def step(self, k: int, in_force: int, scheduled: Collection[str], known: Collection[str]) -> bool:
         """Called with each step's K, that of the table, its requests and all that are known: whether it is off."""
@@ -62,10 +58,6 @@ class Latch:
         self.off = k == 0 and (self.lasted or in_force > 0)
         if self.off:
             self.steps += 1
-            self._unsent.update(scheduled)
-            self._sent.difference_update(scheduled)
-            if len(self._unsent) > 2 * len(known) + SPARE_NAMES:
-                self._unsent.intersection_update(known)
         if self.off and self.lasted:
             self.gapped.update(scheduled)
             self._since.clear()
@@ -73,25 +65,26 @@ class Latch:
             self.gapped.intersection_update(known)
         return self.off
 
-    def mark(self, plan: Any, requests: Mapping[str, Any], asynchronous: bool) -> None:
+    def mark(self, plan: Any, requests: Mapping[str, Any]) -> None:
         """Tells the workers what the step of `plan` does otherwise than vLLM: all ranks take it from here alone.
 
-        The drafter is left out where nothing is verified; where it does not catch up, the step computes no prompt
-        either, so that the prefix cache never holds a prompt that the drafter has not seen.
+        The speculator is left out where nothing is verified; where it does not catch up, the step computes no prompt
+        either, so that the prefix cache never holds a prompt that the speculator has not seen.
         """
-        scheduled = plan.num_scheduled_tokens
         if self.off:
             if not plan.scheduled_spec_decode_tokens and (self.missing is not None or _decodes(plan, requests)):
                 plan.speculative_off = True
-        elif plan.num_spec_tokens_to_schedule and self.missing is not None:
-            lacking = self.to_send(scheduled)
-            # who joins may have blocks out of the prefix cache which were written while off
-            joins = self.steps and (plan.scheduled_new_reqs or plan.scheduled_cached_reqs.resumed_req_ids)
-            if self.missing or lacking or joins:
-                plan.speculative_catches_up = True
-            if asynchronous:
-                # The worker holds no generated token then, and its drafter catches up from these.
-                plan.speculative_ids = {name: list(requests[name].output_token_ids) for name in lacking}
+        elif plan.num_spec_tokens_to_schedule and self.missing is not None and self.steps:
+            # who joins may have blocks out of the prefix cache that were written while off
+            joins = any(new.num_computed_tokens for new in plan.scheduled_new_reqs)
+            if joins or self.missing or self._whole != self.steps:
+                plan.speculative_catches_up = self.steps
+
+    def hear(self, plan: Any, missing: int | None) -> None:
+        """After the step of `plan`, so many requests lack something; None where the worker does not catch up."""
+        self.missing = missing
+        if not missing:
+            self._whole = max(self._whole, getattr(plan, "speculative_catches_up", 0))
 
     def count_drafts(self, plan: Any, output: Any) -> None:
         """A step's results, before vLLM looks at them (it cuts the lists of tokens at a stop)."""
@@ -112,15 +105,6 @@ class Latch:
     def gaps(self) -> int:
         """Requests of which the drafter has not seen all."""
         return len(self.gapped) if self.missing is None else self.missing
-
-    def to_send(self, scheduled: Collection[str]) -> set[str]:
-        """Requests of a step with drafts whose tokens the worker may lack: until it tells that nothing is missing."""
-        if self.missing == 0:
-            self._unsent -= self._sent
-            self._sent.clear()
-        found = self._unsent.intersection(scheduled)
-        self._sent |= found
-        return found
 
 
 def _decodes(plan: Any, requests: Mapping[str, Any]) -> bool:

@@ -5,9 +5,9 @@ the standard library (Python 3.9 and newer) and vLLM, which it imports late. It 
 not know or understand leaves the engine's own behaviour and table as they are, with one warning, and each of its parts
 that meets an error turns itself off. The file, `$SPECULATIVE_TABLE_FILE`, is that of `speculative_table`; with
 `speculative_telemetry` each step is counted and served as metrics by `speculative_port`; `speculative_blocks` chooses K
-by the requests that decode, and tries others where the file says so; `speculative_requests` caps drafts by request
-where the file asks for it. All are imported with this file, never later: a pod whose files are replaced while it runs
-must not mix those of two releases.
+by the requests that decode, and tries others where the file says so; `speculative_off` tells workers when no drafts
+are wanted. `speculative_hooks` says whether this vLLM has what all of them rest on. All are imported with this file,
+never later: a pod whose files are replaced while it runs must not mix those of two releases.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-PROVEN = tuple((0, minor) for minor in range(24, 34))
-"""vLLM release lines (major, minor) on which this file was proven. On others it is inert."""
 TABLE_VARIABLE = "SPECULATIVE_TABLE_FILE"
 VARIED_METHODS = ("ngram", "suffix")
 """Methods whose requests may have fewer drafts than the table says, or none: K of their steps is the table's."""
@@ -42,9 +40,9 @@ def _sibling(name: str) -> Any:
 _tables = _sibling("speculative_table")
 _telemetry = _sibling("speculative_telemetry")
 _port = _sibling("speculative_port")
-_requests = _sibling("speculative_requests")
 _blocks = _sibling("speculative_blocks")
 _off = _sibling("speculative_off")
+_hooks = _sibling("speculative_hooks")
 
 
 class _HotTable:
@@ -57,7 +55,6 @@ class _HotTable:
     _speculative_table: Any = None
     _speculative_state: Any = None
     _speculative_meter: Any = None
-    _speculative_caps: Any = None
     _speculative_blocks: Any = None
     _speculative_latch: Any = None
     _speculative_chosen_by: Any = None
@@ -106,13 +103,6 @@ class _HotTable:
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any, *args: Any, **kwargs: Any) -> Any:
         """vLLM's; a step ends with it, so that no idle time is counted."""
-        caps, withheld = self._speculative_caps, ()
-        if caps is not None:
-            try:
-                withheld = caps.withheld(scheduler_output, self.num_spec_tokens)  # type: ignore[attr-defined]
-                caps.sampled(scheduler_output, model_runner_output, self.requests)  # type: ignore[attr-defined]
-            except Exception as error:
-                _give_up(self, "Caps", error)
         if self._speculative_latch is not None:
             try:
                 self._speculative_told(scheduler_output, model_runner_output)
@@ -122,7 +112,8 @@ class _HotTable:
         meter, blocks, step = self._speculative_meter, self._speculative_blocks, None
         if meter is not None:
             try:
-                step = meter.finished(scheduler_output, outputs, bool(self.requests), withheld)  # type: ignore[attr-defined]
+                verified = getattr(model_runner_output, "speculative_verified", None)
+                step = meter.finished(scheduler_output, outputs, bool(self.requests), verified)  # type: ignore[attr-defined]
             except Exception as error:
                 _give_up(self, "Counting", error)
         if blocks is not None:
@@ -146,17 +137,6 @@ class _HotTable:
             except Exception as error:
                 _give_up(self, "Off", error)
         return super()._update_after_schedule(scheduler_output, *args, **kwargs)  # type: ignore[misc]
-
-    def update_draft_token_ids(self, draft_token_ids: Any, *args: Any, **kwargs: Any) -> Any:
-        """vLLM's, which the synchronous engine calls with the drafts of the next step; then caps have their turn."""
-        given = super().update_draft_token_ids(draft_token_ids, *args, **kwargs)  # type: ignore[misc]
-        caps = self._speculative_caps
-        if caps is not None:
-            try:
-                caps.drafted(draft_token_ids.req_ids, self.requests)  # type: ignore[attr-defined]
-            except Exception as error:
-                _give_up(self, "Caps", error)
-        return given
 
     def _speculative_start(self) -> None:
         """The table file is looked at from now on."""
@@ -209,16 +189,17 @@ class _HotTable:
         scheduled, requests = plan.num_scheduled_tokens, self.requests  # type: ignore[attr-defined]
         if scheduled:
             latch.step(plan.num_spec_tokens_to_schedule, blocks.k_in_force, scheduled, requests)
-            latch.mark(plan, requests, self.vllm_config.scheduler_config.async_scheduling)  # type: ignore[attr-defined]
+            latch.mark(plan, requests)
         blocks.resting = latch.lasted
 
     def _speculative_told(self, plan: Any, output: Any) -> None:
         """What the first worker did of what it was told."""
-        self._speculative_latch.count_drafts(plan, output)
-        found, state = _off.told(output), self._speculative_state
+        latch, found, state = self._speculative_latch, _off.told(output), self._speculative_state
+        latch.count_drafts(plan, output)
         if found is None or state is None:
             return
-        state.rested, refused, self._speculative_latch.missing, self._speculative_latch.behind = found
+        state.rested, refused, missing, latch.behind = found
+        latch.hear(plan, missing)
         if refused:
             raise RuntimeError(refused)
 
@@ -234,7 +215,6 @@ class _HotTable:
                 self.dynamic_sd_lookup = found.dense
                 if self._speculative_state is not None:
                     self._speculative_state.table = (found.version, table.since)
-                self._speculative_cap(found.per_request)
         finally:
             self._speculative_looking.release()
 
@@ -245,24 +225,10 @@ class _HotTable:
         except Exception as error:
             _give_up(self, "Table", error)
 
-    def _speculative_cap(self, asked: bool) -> None:
-        """Caps by request come and go with the table; only where drafts are handed over between steps."""
-        if not asked or self._speculative_caps is not None or _requests is None:
-            self._speculative_caps = self._speculative_caps if asked else None
-            return
-        try:
-            if self.vllm_config.scheduler_config.async_scheduling:  # type: ignore[attr-defined]
-                _log.warning("speculative: no caps by request: they are not proven with asynchronous scheduling")
-            else:
-                self._speculative_caps = _requests.Caps()
-        except Exception as error:
-            _give_up(self, "Caps", error)
-
 
 _PARTS = {
     "Table": ("_speculative_table", "K is not changed while serving: unexpected %r"),
     "Counting": ("_speculative_meter", "steps are no longer counted: %r"),
-    "Caps": ("_speculative_caps", "no more caps by request: %r"),
     "Off": ("_speculative_latch", "the drafter is never left out: %r"),
     "Blocks": ("_speculative_blocks", "nothing is tried, and K is by scheduled requests: %r"),
 }
@@ -317,7 +283,8 @@ def _inert(state: Any, reason: str, why: str) -> None:
 
 def _state() -> Any:
     """What is told to whoever scrapes; None where nothing can be counted."""
-    return _telemetry.State(".".join(map(str, _engine_version()))) if _telemetry is not None else None
+    version = _engine_version()
+    return _telemetry.State(".".join(map(str, version)), version[:2] in _hooks.PROVEN) if _telemetry else None
 
 
 def _serve(state: Any) -> None:
@@ -329,16 +296,14 @@ def scheduler(*args: Any, **kwargs: Any) -> Any:
     """What `--scheduler-cls` names: vLLM calls it as it would call a scheduler class.
 
     Gives vLLM's own scheduler for the configuration (the asynchronous one where that is on: the other would cost a
-    large part of the speed), with the table file mixed in on proven releases.
+    large part of the speed), with the table file mixed in where this vLLM has what that rests on.
     """
     own = _own_class((*args, *kwargs.values()))
     try:
-        version = _engine_version()
-        if version[:2] in PROVEN:
-            made = _hot(own)
-        else:
-            made = own
-            _stand_aside(version)
+        reason, why = _hindrance(_engine_version())
+        made = own if reason else _hot(own)
+        if reason:
+            _stand_aside(reason, why)
     except Exception as error:
         made = own
         with suppress(Exception):
@@ -346,14 +311,27 @@ def scheduler(*args: Any, **kwargs: Any) -> Any:
     return made(*args, **kwargs)
 
 
-def _stand_aside(version: tuple[int, ...]) -> None:
-    """On a release that this file was not proven on nothing is touched; metrics say so."""
+def _hindrance(version: tuple[int, ...]) -> tuple[str, str]:
+    """Why nothing can be changed in this vLLM: a reason for metrics and a sentence; empty where it has all hooks."""
+    if not version or version[:2] < _hooks.PROVEN[0]:
+        return "EngineVersion", f"vLLM {'.'.join(map(str, version)) or 'of unknown version'} takes no schedule of K"
+    missing = _hooks.missing(_hooks.SCHEDULER)
+    if not missing:
+        try:
+            _hooks.rehearse(_telemetry.Meter({0, 1}, False))
+        except Exception as error:
+            missing = f"a dry plan failed: {error!r}"
+    if not missing and version[:2] not in _hooks.PROVEN:
+        _log.warning("speculative: not proven with vLLM %s, which has all that is needed", ".".join(map(str, version)))
+    return ("MissingHook", missing) if missing else ("", "")
+
+
+def _stand_aside(reason: str, why: str) -> None:
+    """Nothing of vLLM is touched; metrics say so."""
     state = _state()
-    _inert(
-        state,
-        "EngineVersion",
-        f"vLLM {'.'.join(map(str, version)) or 'of unknown version'} is not among the proven releases",
-    )
+    if state is not None and reason == "MissingHook":
+        state.off["Hooks"] = why[:200]
+    _inert(state, reason, why)
     _serve(state)
 
 

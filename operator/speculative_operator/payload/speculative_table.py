@@ -7,7 +7,7 @@ and newer. The file is
 
 Rows are [first, last, K] by number of decoding requests, from 1 on without gap; the last row holds beyond its end.
 `try`, where there is one, says which K the engine may try in blocks of so many steps, at [first, last, [K, ...], share]
-(`speculative_blocks`). `"perRequest": true` asks for caps by request (`speculative_requests`).
+(`speculative_blocks`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LARGEST_SHARE = 0.4
 """Of the steps of a row. With more, a tried block would not have a block at the table's K on each side."""
 FEWEST_STEPS, MOST_STEPS = 4, 256
 """Of a block: fewer are mostly the step after the change of K, more are seldom all of one load."""
-_KEYS = frozenset({"version", "rows", "perRequest", "try"})
+_KEYS = frozenset({"version", "rows", "try"})
 _TRY_KEYS = frozenset({"steps", "rows"})
 
 _log = logging.getLogger("vllm.speculative_scheduler")
@@ -47,7 +47,6 @@ class Table(NamedTuple):
     rows: Rows
     dense: list[int]
     """K by batch size, index 0 unused."""
-    per_request: bool = False
     tries: TryRows | None = None
     steps: int = 0
     """Of a tried block."""
@@ -69,11 +68,8 @@ def parse(text: str, allowed: Iterable[int], max_batch: int) -> Table:
     if not _whole(version) or version < 0 or not isinstance(rows, list) or not rows:
         raise BadTableError('must be {"version": N, "rows": [[first, last, K], ...]}')
     _refuse_unknown(data, _KEYS, "the file")
-    asked = data.get("perRequest", False)
-    if not isinstance(asked, bool):
-        raise BadTableError('"perRequest" must be true or false')
     checked = _rows(rows, known)
-    table = Table(version, checked, _dense(checked, max_batch), asked)
+    table = Table(version, checked, _dense(checked, max_batch))
     if "try" not in data:
         return table
     steps, tries = _tries(data["try"], known)

@@ -67,11 +67,11 @@ class Meter:
         if plan.num_scheduled_tokens:
             self._next_k = plan.num_spec_tokens_to_schedule
 
-    def finished(self, plan: Any, outputs: Any, busy: bool, withheld: Sequence[int] = ()) -> Step | None:
+    def finished(self, plan: Any, outputs: Any, busy: bool, verified: Any = None) -> Step | None:
         """`outputs` is what vLLM's `update_from_output` gave for `plan`; `busy` while requests remain.
 
-        `withheld` by position: drafts that caps by request kept from verification. They count as drafted and rejected,
-        so that survival remains that of a draft which the table asks for. K is the table's as soon as there were any.
+        `verified`: with adaptive verification, where each request's verified tokens begin and the last one's end, its
+        drafts and one more each. vLLM counts those that it did not verify as rejected; here they count for nothing.
         Returns the step that was counted; None where none was.
         """
         now = self.clock()
@@ -92,14 +92,15 @@ class Meter:
             lengths, of_outputs = list(map(len, drafts.values())), _decoding(plan)
             k = self._label[min(max(lengths), len(self._label) - 1)] if lengths else 0
             prompts_alone = not of_outputs
-            if made_for > k and (self._varied or withheld) and (lengths or of_outputs):
+            if made_for > k and self._varied and (lengths or of_outputs):
                 k = made_for
             # a decoding request gets a token and its drafts, everything else is prompt
             prefill = max(0, plan.total_num_scheduled_tokens - of_outputs - sum(lengths))
         if stats is not None:
-            self._add_drafts(k, stats.num_draft_tokens_per_pos, stats.num_accepted_tokens_per_pos)
-        if withheld:
-            self._add_drafts(k, withheld, [0] * len(withheld))
+            drafted, accepted = stats.num_draft_tokens_per_pos, stats.num_accepted_tokens_per_pos
+            if verified is not None:
+                drafted = _verified(drafted, accepted, list(map(int, verified)))
+            self._add_drafts(k, drafted, accepted)
         if not tokens or began is None:
             return None
         seconds = now - began
@@ -116,6 +117,13 @@ class Meter:
         self.positions[k] = (tuple(drafted), tuple(accepted))
 
 
+def _verified(drafted: Sequence[int], accepted: Sequence[int], bounds: Sequence[int]) -> list[int]:
+    """Drafts that were verified, by position: no more than `drafted`, and all that were `accepted`."""
+    counts = [end - begin - 1 for begin, end in zip(bounds, bounds[1:])]  # noqa: B905  (no strict zip in Python 3.9)
+    found = (sum(count > place for count in counts) for place in range(len(drafted)))
+    return [max(hit, min(most, one)) for most, hit, one in zip(drafted, accepted, found)]  # noqa: B905
+
+
 def _decoding(plan: Any) -> int:
     """Scheduled requests that have an output token already."""
     outputs: list[int] = plan.scheduled_cached_reqs.num_output_tokens
@@ -125,8 +133,8 @@ def _decoding(plan: Any) -> int:
 class State:
     """What is told beside the counters. Plain attributes, set by whoever knows."""
 
-    def __init__(self, engine_version: str) -> None:
-        self.engine_version = engine_version
+    def __init__(self, engine_version: str, proven: bool = True) -> None:
+        self.engine_version, self.proven = engine_version, proven
         self.scheduler = "none"
         self.live = False
         self.reason = ""
@@ -183,6 +191,7 @@ def _info(state: State) -> Iterator[str]:
     labels = {
         "live": str(state.live).lower(),
         "engine_version": state.engine_version,
+        "proven": str(state.proven).lower(),
         "scheduler": state.scheduler,
         "reason": state.reason,
     }

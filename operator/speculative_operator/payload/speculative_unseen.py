@@ -1,14 +1,16 @@
-"""What a draft model has not seen while it rested, and how it catches up: from the requests' tokens, in few passes.
+"""What a draft model has not seen while it was left out, and how it catches up: from the tokens on the device.
 
-Used by `speculative_worker`, in the worker's process. A draft model needs nothing of the verifier but its tokens, so it
-may be left out of every step that is off, prompts included: what is missing is computed when drafts are wanted again,
-and only for requests that still run. Blocks of the KV cache that hold such tokens are remembered, for the prefix cache
-hands them to later requests. Catching up is the drafter's own first pass, as vLLM runs it at K = 0.
+Used by `speculative_worker`, in the worker's process, on vLLM's V2 model runner. A draft model needs nothing of the
+verifier but its tokens, so it may be left out of every step that is off, prompts included: what is missing is computed
+when drafts are wanted again, and only for requests that still run. Blocks of the KV cache that hold such tokens are
+remembered, for the prefix cache hands them to later requests. Catching up is the speculator's own first pass. Positions
+and blocks come from the scheduler's outputs, which all ranks get, so that nothing waits for the device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -20,14 +22,12 @@ _LEAVING = ("SlidingWindow", "ChunkedLocal")
 
 
 def why_not(runner: Any) -> str:
-    """Why the drafter of `runner` cannot catch up; empty where it can."""
-    drafter, groups = runner.drafter, runner.kv_cache_config.kv_cache_groups
+    """Why the draft model of `runner` cannot catch up; empty where it can."""
+    groups = runner.kv_cache_config.kv_cache_groups
     kinds = [spec for group in groups for spec in _kinds(group.kv_cache_spec)]
     hindrances = (
-        (runner.speculative_config.method != "draft_model", "it needs the verifier's hidden states"),
-        (drafter.net_num_new_slots_per_request != 1, "its first pass takes other inputs"),
         (any(kind.startswith(_LEAVING) for kind in kinds), "its KV cache gives blocks back"),
-        (drafter.uses_mrope or drafter.supports_mm_inputs, "it takes more than tokens"),
+        (runner.model_config.uses_mrope or runner.speculator.supports_mm_inputs, "it takes more than tokens"),
         (len(groups) != 1, "its KV cache is a group of its own"),
     )
     return next((why for hinders, why in hindrances if hinders), "")
@@ -39,237 +39,169 @@ def _kinds(spec: Any) -> list[str]:
 
 
 class _Part(NamedTuple):
-    """Tokens of one row that are computed: positions [begin, upto)."""
+    """Tokens of one request that are computed: positions [begin, upto) of the runner's `row`."""
 
-    row: int
     name: str
+    row: int
     begin: int
     upto: int
-    ids: list[int]
     whole: bool
     """Nothing of the request is missing after it."""
 
 
 class Missed(NamedTuple):
-    """A pass of the drafter that computes what it has missed."""
+    """A pass of the draft model that computes what it has missed."""
 
-    inputs: Mapping[str, Any]
-    """Of the drafter's `propose`."""
+    parts: Sequence[_Part]
     said: int
     """A number that another rank has too where it computes the same tokens of the same rows."""
-    parts: Sequence[_Part]
-    rows: Sequence[tuple[int, str, int, int]]
-    """All rows of the step of which something is missing: row, request, first and end of what the step computes."""
 
 
 class Unseen:
-    """Tokens of each request that the drafter has not seen. Every method is called before a pass of `runner`."""
+    """What the draft model has not seen of each request. Every method is called by the worker's thread."""
 
     def __init__(self, runner: Any, torch: Any) -> None:
         self._runner, self._torch = runner, torch
-        self._asynchronous = bool(runner.vllm_config.scheduler_config.async_scheduling)
-        self._holes: dict[str, tuple[int, int | None]] = {}
-        """Request -> first position that is missing, and the first after it that is not; None while off."""
+        self._size = int(runner.kv_cache_config.kv_cache_groups[0].kv_cache_spec.block_size)
+        self._in_flight = int(runner.speculator.num_speculative_steps)
+        """Drafts of the step before, of which vLLM may not know yet how many were rejected: positions that it tells of
+        such a request are too high by so many at most."""
+        self._holes: dict[str, int] = {}
+        """Request -> the first position that is missing."""
+        self._blocks: dict[str, list[int]] = {}
+        """Request -> its blocks of the KV cache."""
         self._stale: set[int] = set()
-        """Blocks of the KV cache in which something is missing."""
-        self._sent: dict[str, Sequence[int]] = {}
-        """Generated tokens of requests, where the scheduler had to send them."""
-        self._lost: set[str] = set()
-        """Requests whose missing tokens nobody knows."""
+        """Blocks in which something is missing and that no request with a hole holds."""
+        self._drafted: Iterable[str] = ()
+        self._drafting: Iterable[str] = ()
+        """Requests that verify drafts in the step before and in the one that runs."""
         self.behind = False
-        """Whether the newest pass met requests of which something was missing that can be computed."""
+        """Whether the newest pass met requests of which something was missing."""
 
     @property
     def requests(self) -> int:
         """Requests of which something is missing."""
-        return len(self._holes.keys() | self._lost)
+        return len(self._holes)
 
-    def rest(self, plan: Any) -> None:
-        """The drafter does not run in this step."""
+    def learn(self, plan: Any) -> None:
+        """A step begins: which requests end and join, and which blocks they are given. Called before vLLM's own."""
         self.behind = False
-        self._forget_ended()
-        table, starts, fresh = self._table, self._starts, self._fresh(plan)
-        size = table.block_size
-        for row, name in enumerate(self._runner.input_batch.req_ids):
-            begin, count = int(starts[row]), plan.num_scheduled_tokens[name]
-            hole = self._holes.get(name)
-            if name in fresh or name in self._lost:
-                hole = (self._first_stale(row, begin), None)
-            elif hole is None:
-                hole = (begin, None)
-            elif begin % size and count == 1:
-                if hole[1] is not None:
-                    self._holes[name] = (hole[0], None)
-                    self._stale.add(int(table.block_table.np[row, begin // size]))
-                continue
-            self._holes[name] = (hole[0], None)
-            self._stale.update(self._blocks(row, begin, begin + count))
+        self._drafted, self._drafting = self._drafting, plan.scheduled_spec_decode_tokens
+        for name in (*plan.finished_req_ids, *(plan.preempted_req_ids or ())):
+            self._forget(name)
+        for source, copy in plan.kv_cache_block_copies or ():
+            if source in self._stale:
+                self._stale.add(copy)
+        for new in plan.scheduled_new_reqs:
+            self._forget(new.req_id)
+            self._join(new.req_id, list(new.block_ids[0]), int(new.num_computed_tokens))
+        known = plan.scheduled_cached_reqs
+        for name, blocks in zip(known.req_ids, known.new_block_ids):  # noqa: B905  (Python 3.9 has no strict zip)
+            if blocks:
+                self._blocks[name].extend(blocks[0])
+                self._stale.difference_update(blocks[0])
 
-    def before_pass(self, plan: Any, common: Any, sampling: Any) -> Missed | None:
-        """vLLM's own pass of the drafter comes next: what is to be computed before it, where the plan has it catch up.
-        Whoever computes that tells `caught_up`."""
-        self.behind = False
-        self._forget_ended()
-        if not self._holes and not self._stale:
+    def _join(self, name: str, blocks: list[int], computed: int) -> None:
+        """A request, of whose blocks those with its first `computed` tokens come out of the prefix cache."""
+        cached = blocks[: -(-computed // self._size)]
+        self._stale.difference_update(blocks[len(cached) :])
+        self._blocks[name] = blocks
+        if cached and (self._stale or self._holes):
+            stale = self._stale.union(*map(self._missing, self._holes))
+            first = next((place for place, block in enumerate(cached) if block in stale), None)
+            if first is not None:
+                self._holes[name] = first * self._size
+
+    def _forget(self, name: str) -> None:
+        """The request is over or preempted; its blocks may stay in the prefix cache."""
+        if name in self._holes:
+            self._stale.update(self._missing(name))
+            del self._holes[name]
+        self._blocks.pop(name, None)
+
+    def _missing(self, name: str) -> list[int]:
+        """Blocks of a request in which something is missing."""
+        return self._blocks[name][self._holes[name] // self._size :]
+
+    def rest(self, batch: Any) -> None:
+        """The draft model does not run in the step of `batch`, vLLM's."""
+        holes, starts = self._holes, batch.num_computed_tokens_np
+        for place, name in enumerate(batch.req_ids):
+            if name not in holes:
+                holes[name] = max(0, int(starts[place]) - self._in_flight)
+
+    def missed(self, batch: Any, wanted: bool) -> Missed | None:
+        """vLLM's own pass over `batch` comes next: what is to be computed before it, where that is `wanted`."""
+        places = [place for place, name in enumerate(batch.req_ids) if name in self._holes] if self._holes else []
+        self.behind = bool(places)
+        parts = list(self._parts(batch, places)) if wanted else []
+        if not parts:
             return None
-        self._sent.update(getattr(plan, "speculative_ids", None) or {})
-        fresh, starts, size, rows = self._fresh(plan), self._starts, self._table.block_size, []
-        for row, name in enumerate(self._runner.input_batch.req_ids):
-            hole, begin, count = self._holes.get(name), int(starts[row]), plan.num_scheduled_tokens[name]
-            if name in fresh:
-                first = self._first_stale(row, begin)
-                hole = (first, begin) if first < begin else None
-            if hole is None:
-                self._holes.pop(name, None)
-                if name not in self._lost and (count > 1 or begin % size == 0):
-                    # Written anew by a drafter that has seen all before it.
-                    self._stale.difference_update(self._blocks(row, begin, begin + count))
+        return Missed(parts, hash(tuple((part.row, part.begin, part.upto) for part in parts)) & (2**62 - 1))
+
+    def _parts(self, batch: Any, places: Sequence[int]) -> Iterable[_Part]:
+        """What one pass has room for."""
+        room = min(int(self._runner.speculator.max_num_tokens), MOST_TOKENS)
+        for place in places:
+            name, end = batch.req_ids[place], int(batch.num_computed_tokens_np[place])
+            if name in self._drafted:
+                end -= self._in_flight
+            if end < 2 or end <= self._holes[name]:
+                del self._holes[name]  # nothing lies before what this step computes
                 continue
-            self._holes[name] = hole = (hole[0], max(hole[1] or 0, self._known(row, name, begin)))
-            rows.append((row, name, begin, begin + count))
-        self.behind = bool(rows)
-        parts = self._parts(rows) if getattr(plan, "speculative_catches_up", False) else []
-        if parts:
-            said = hash(tuple((part.row, part.begin, part.upto) for part in parts)) & (2**62 - 1)
-            return Missed(self._inputs(parts, common, sampling), said, parts, rows)
-        self._compute_upon_holes(rows)
-        return None
-
-    def caught_up(self, missed: Missed) -> None:
-        """That pass is over."""
-        for part in missed.parts:
-            rest = 0 if part.whole else part.upto % self._table.block_size
-            self._stale.difference_update(self._blocks(part.row, part.begin, part.upto - rest))
-            if part.whole:
-                self._holes.pop(part.name)
-                self._sent.pop(part.name, None)
-                self._lost.discard(part.name)
-            else:
-                self._holes[part.name] = (part.upto, self._holes[part.name][1])
-        self._compute_upon_holes(missed.rows)
-
-    def _compute_upon_holes(self, rows: Sequence[tuple[int, str, int, int]]) -> None:
-        """What vLLM's pass computes now of requests that still lack something rests on that."""
-        for row, name, begin, end in rows:
-            if name in self._holes or name in self._lost:
-                self._stale.update(self._blocks(row, begin, end))
-
-    def _known(self, row: int, name: str, begin: int) -> int:
-        """Tokens of a row that may be computed: those before this step's whose ids are there."""
-        if not self._asynchronous:
-            return begin
-        return min(begin, int(self._runner.input_batch.num_prompt_tokens[row]) + len(self._sent.get(name, ())))
-
-    def _parts(self, rows: Sequence[tuple[int, str, int, int]]) -> list[_Part]:
-        """What one pass has room for, the shortest first, as backends want rows."""
-        room = min(int(self._runner.drafter.max_num_tokens), MOST_TOKENS)
-        parts: list[_Part] = []
-        for row, name, computed, _ in rows:
-            first, end = self._holes[name]
-            if end is None or end <= first or end < 2:
-                self._holes.pop(name)
-                self._lost.add(name)
-                continue
-            begin = min(first, end - 2)  # a pass takes a token and the one after it
+            begin = min(self._holes[name], end - 2)  # a pass takes tokens and the one after them
             upto = min(end, begin + room)
             if upto - begin < 2:
-                break
-            ids = self._tokens(row, name, begin, upto)
-            if ids is None:
-                self._holes.pop(name)
-                self._lost.add(name)
-                continue
+                return
             room -= upto - begin
-            parts.append(_Part(row, name, begin, upto, ids, upto == computed))
-        return sorted(parts, key=lambda part: len(part.ids))
+            yield _Part(name, int(batch.idx_mapping_np[place]), begin, upto, upto == end)
 
-    def _inputs(self, parts: Sequence[_Part], common: Any, sampling: Any) -> Mapping[str, Any]:
-        """Of a pass of the drafter over tokens [begin, upto) of each request, for its KV cache alone."""
-        torch, device = self._torch, self._runner.device
-        # The pass appends the token that follows to each request's: the last of ours.
-        ends = [part.upto - 1 for part in parts]
-        lengths = [len(part.ids) - 1 for part in parts]
+    def compute(self, missed: Missed, batch: Any, given: Mapping[str, Any]) -> None:
+        """The pass, for the KV cache alone. `given`: the arguments of the speculator's `propose` for `batch`."""
+        runner, speculator, torch, parts = self._runner, self._runner.speculator, self._torch, missed.parts
+        device, known = batch.input_ids.device, runner.req_states.all_token_ids.gpu
+        lengths = [part.upto - part.begin - 1 for part in parts]  # the pass appends the token that follows
         bounds = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
-        ids = [one for part in parts for one in part.ids[:-1]]
-        following = [part.ids[-1] for part in parts]
-        positions = [place for part in parts for place in range(part.begin, part.upto - 1)]
-        rows = torch.tensor([part.row for part in parts], device=device)
-        lasting = torch.tensor(ends, dtype=torch.int32)
-        attention = type(common)(
-            query_start_loc=bounds.to(device),
-            query_start_loc_cpu=bounds,
-            seq_lens=lasting.to(device),
-            seq_lens_cpu_upper_bound=lasting + 1,
+        rows, ends = (torch.tensor(column) for column in ([p.row for p in parts], [p.upto - 1 for p in parts]))
+        places = torch.cat([torch.arange(part.begin, part.upto - 1) for part in parts]).to(device)
+        of_tokens = torch.repeat_interleave(rows, torch.tensor(lengths)).to(device)
+        mapping = rows.to(device=device, dtype=batch.idx_mapping.dtype)
+        following = given["last_sampled"].clone()
+        following.view(-1)[rows.to(device)] = known[rows.to(device), ends.to(device)].to(following.dtype)
+        pass_over = dataclasses.replace(
+            batch,
+            req_ids=[part.name for part in parts],
             num_reqs=len(parts),
-            num_actual_tokens=len(ids),
-            max_query_len=max(lengths),
-            max_seq_len=max(ends),
-            block_table_tensor=common.block_table_tensor[rows],
-            slot_mapping=common.slot_mapping,  # the pass makes its own
-            causal=True,
+            num_reqs_after_padding=len(parts),
+            idx_mapping=mapping,
+            idx_mapping_np=rows.numpy(),
+            num_scheduled_tokens=bounds.diff().numpy(),
+            num_tokens=len(places),
+            num_tokens_after_padding=len(places),
+            input_ids=known[of_tokens, places].to(batch.input_ids.dtype),
+            positions=places.to(batch.positions.dtype),
+            query_start_loc=bounds.to(device),
+            query_start_loc_np=bounds.numpy(),
+            seq_lens=ends.to(device=device, dtype=torch.int32),
+            seq_lens_cpu_upper_bound=(ends + 1).to(torch.int32),
         )
-        return {
-            "num_speculative_tokens": 0,
-            "target_token_ids": torch.tensor(ids, dtype=torch.int32, device=device),
-            "target_positions": torch.tensor(positions, device=device),
-            "target_hidden_states": None,
-            "next_token_ids": torch.tensor(following, dtype=torch.int32, device=device),
-            "token_indices_to_sample": None,
-            "sampling_metadata": sampling,
-            "common_attn_metadata": attention,
-        }
-
-    def _tokens(self, row: int, name: str, begin: int, end: int) -> list[int] | None:
-        """Token ids at these positions; None where one is not known. With asynchronous scheduling the runner has those
-        of the prompt alone: what stands behind it may be another request's."""
-        batch = self._runner.input_batch
-        prompt = int(batch.num_prompt_tokens[row]) if self._asynchronous else end
-        sent = self._sent.get(name, ())
-        if end > prompt + len(sent):
-            return None
-        given: list[int] = batch.token_ids_cpu[row, begin : max(begin, min(end, prompt))].tolist()
-        known = [*given, *sent[max(0, begin - prompt) : max(0, end - prompt)]]
-        return known if min(known) >= 0 else None  # a prompt may have come as embeddings
-
-    def _fresh(self, plan: Any) -> set[str]:
-        """Requests that join, of whose blocks some may come out of the prefix cache: looked at while some are stale."""
-        if not self._stale:
-            return set()
-        return {new.req_id for new in plan.scheduled_new_reqs} | set(plan.scheduled_cached_reqs.resumed_req_ids)
-
-    def _first_stale(self, row: int, end: int) -> int:
-        """First position below `end` in a block in which something is missing; `end` where there is none."""
-        if not self._stale:
-            return end
-        places: Iterator[int] = (n for n, block in enumerate(self._blocks(row, 0, end)) if block in self._stale)
-        return min(end, next(places, end) * int(self._table.block_size))
-
-    def _blocks(self, row: int, begin: int, end: int) -> list[int]:
-        """Blocks that hold positions [begin, end) of a row."""
-        size = self._table.block_size
-        blocks: list[int] = self._table.block_table.np[row, begin // size : -(-end // size)].tolist()
-        return blocks
-
-    def _forget_ended(self) -> None:
-        """Not by the plan's own list of them: vLLM tells some with steps that compute nothing."""
-        alive = self._runner.requests
-        for known in (self._holes, self._sent):
-            for name in [name for name in known if name not in alive]:
-                del known[name]
-        self._lost.intersection_update(alive)
-
-    @property
-    def _table(self) -> Any:
-        return self._runner.input_batch.block_table[0]
-
-    @property
-    def _starts(self) -> Any:
-        """Tokens of each row that were computed before this step."""
-        return self._runner.input_batch.num_computed_tokens_cpu
+        accepted = torch.zeros(len(parts), dtype=torch.int32, device=device)
+        try:
+            runner.block_tables.gather_block_tables(mapping, num_reqs_padded=len(parts))
+            speculator._copy_request_inputs(len(parts), mapping, given["temperature"], given["seeds"])
+            speculator._prefill(pass_over, accepted, following, len(parts), False, None)
+        finally:
+            runner.block_tables.gather_block_tables(batch.idx_mapping, num_reqs_padded=batch.num_reqs_after_padding)
+        for part in parts:
+            self._stale.difference_update(self._blocks[part.name][part.begin // self._size : part.upto // self._size])
+            if part.whole:
+                del self._holes[part.name]
+            else:
+                self._holes[part.name] = part.upto
 
 
 def made(runner: Any, torch: Any) -> Unseen | None:
-    """None where the drafter cannot catch up, or where that cannot be told."""
+    """None where the draft model cannot catch up, or where that cannot be told."""
     with suppress(Exception):
         if not why_not(runner):
             return Unseen(runner, torch)

@@ -1,32 +1,34 @@
-"""A drafter that rests: what of it is not needed at K = 0 does not run, in every worker, without a restart.
+"""The speculator runs no more than K asks of it, in every worker and without a restart: at K = 0 not at all.
 
 Mounted beside `speculative_scheduler` and named by `--worker-extension-cls speculative_worker.Extension`: vLLM imports
-it in each worker process before the model is loaded. It changes methods of the V1 model runner of releases that it was
-proven on, and is inert on others. It never fails the engine: what it decides is decided before anything of vLLM's own
-is left out; an error in it ends its part for good, with one warning, and vLLM goes on as if it were not there.
+it in each worker process before the model is loaded. It changes two methods of vLLM's V2 model runner and one attribute
+of its speculator; on the V1 runner nothing of it is ever called. `speculative_hooks` lists what it rests on and looks
+for it first. It never fails the engine: what it decides is decided before anything of vLLM's own is left out; an error
+in it ends its part for good, with one warning, and vLLM goes on as if it were not there.
 
-Two parts. **No drafts to verify, no rejection sampler**: with a drafter loaded vLLM 0.32 takes that path at K = 0 too
-(v1/worker/gpu_model_runner.py, `_sample`); the plain sampler gives the same tokens. **Off**: in a step that the
-scheduler marks so (`speculative_off`), the drafter's pass is left out. A draft model catches up when drafts are wanted
-again (`speculative_unseen`).
+- **Off**: in a step that the scheduler marks so (`speculative_off`) the speculator is not asked for drafts. Its pass is
+  all that K = 0 costs on this runner, which takes the plain sampler and full CUDA graphs by itself then.
+- **K passes**: vLLM's draft model makes as many passes as the largest K needs, at every K. Here it makes K.
+- **Catching up**: a draft model computes what it missed when drafts are wanted again (`speculative_unseen`).
 
-**Several ranks** share each layer, and a rank that runs the drafter alone waits for the others' part of it for ever. So
-all that a rank does otherwise than vLLM is in the scheduler's output, which is the same for all, and before they begin
-they agree (`_Ranks`): each says whether it can, whatever has happened to it, and one that cannot ends it for all. What
-follows until they agree again takes nothing that might fail.
+**Several ranks** share each layer, and a rank that runs the speculator alone waits for the others' part of it for ever.
+So all that a rank does otherwise than vLLM is in the scheduler's output, which is the same for all, and before they
+begin they agree (`_Ranks`): each says whether it can, whatever has happened to it, and one that cannot ends it for all.
+What follows until they agree again takes nothing that might fail.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import logging
 from contextlib import suppress
 from typing import Any
 
-PROVEN = tuple((0, minor) for minor in (25, 26, 27, 28, 29, 31, 32, 33))
-"""vLLM release lines (major, minor) whose runner has what is changed here."""
-METHODS = ("draft_model", "eagle", "eagle3", "mtp")
-"""Methods whose pass may be left out."""
+CATCHES_UP, SEES_PROMPTS, LOOKS_UP = ("draft_model",), ("eagle", "eagle3", "mtp", "dflash", "dspark"), ("ngram",)
+METHODS = (*CATCHES_UP, *SEES_PROMPTS, *LOOKS_UP)
+"""Methods whose pass may be left out: those that compute later what they missed, those that need the verifier's hidden
+states (the scheduler has them run in steps with prompts), and those that keep nothing between steps."""
 
 _log = logging.getLogger("vllm.speculative_worker")
 
@@ -36,23 +38,23 @@ class _State:
 
     def __init__(self) -> None:
         self.rested = 0
-        """Steps without the drafter's pass."""
+        """Steps without the speculator's pass."""
         self.refused = ""
-        """Why this rank leaves the drafter out no more than all have agreed to."""
+        """Why this rank leaves the speculator out no more than all have agreed to."""
         self.over = False
         """Whether all ranks have refused: none asks the others again."""
         self.agreed = False
-        """Whether all ranks leave the drafter out where the plan says so; until drafts are wanted."""
+        """Whether all ranks leave the speculator out where the plan says so; until drafts are wanted."""
         self.resting = False
-        """Whether the step that runs leaves the drafter out."""
-        self.looked = False
-        """Whether that was asked of vLLM's configuration."""
-        self.plain = True
-        """Whether steps with nothing to verify take the plain sampler; with several ranks only those that are off."""
+        """Whether the step that runs leaves the speculator out."""
+        self.plan: Any = None
+        """Scheduler output of the step that runs."""
         self.unseen: Any = None
-        """What the drafter has missed; None where it cannot catch up."""
+        """What the speculator has missed; None where it cannot catch up or has nothing to miss."""
+        self.gaps: int | None = None
+        """Requests with gaps where nothing is kept between steps: 0. None where `unseen` or nobody knows."""
         self.nothing: Any = None
-        """Drafts of a step that is off: a row for each request that there may be, without columns."""
+        """What vLLM's speculator fills with drafts: returned as it is, for vLLM empties it at K = 0."""
 
 
 STATE = _State()
@@ -66,13 +68,14 @@ def _sibling(name: str) -> Any:
 
 
 _unseen = _sibling("speculative_unseen")
+_hooks = _sibling("speculative_hooks")
 
 
 class Extension:
     """Becomes a base of vLLM's worker class; `collective_rpc` finds its method."""
 
     def speculative_rested(self) -> tuple[int, str]:
-        """Steps that ran without the drafter in this worker, and why no further ones do; empty while they do."""
+        """Steps that ran without the speculator in this worker, and why no further ones do; empty while they do."""
         return STATE.rested, STATE.refused
 
 
@@ -81,17 +84,16 @@ def _refuse(why: str) -> None:
     with suppress(Exception):
         if not STATE.refused:
             STATE.refused = why[:200]
-            _log.warning("speculative: the drafter is never left out: %s", why)
+            _log.warning("speculative: the speculator is never left out: %s", why)
 
 
 def why_not(config: Any) -> str:
-    """Why the drafter of `config` (vLLM's) must not be left out; empty where it may be."""
+    """Why the speculator of `config` (vLLM's) must not be left out; empty where it may be."""
     drafter, parallel = config.speculative_config, config.parallel_config
     if drafter is None:
         return "the engine runs without a speculator"
     hindrances = (
         (drafter.method not in METHODS, f"{drafter.method} was not proven"),
-        (drafter.disable_padded_drafter_batch, "disable_padded_drafter_batch is set"),
         (drafter.draft_sample_method != "greedy", "drafts are sampled: a wrong one would be weighed as a probability"),
         (parallel.pipeline_parallel_size > 1, "pipeline parallel was not proven"),
         (parallel.data_parallel_size > 1, "data parallel ranks draft together, each by requests of its own"),
@@ -111,10 +113,6 @@ class _Ranks:
     def __init__(self, torch: Any, group: Any) -> None:
         self._torch, self._group = torch, group
 
-    @property
-    def several(self) -> bool:
-        return int(self._group().world_size) > 1
-
     def hindrance(self, said: int, refused: str) -> str:
         """Why not all ranks do the same; empty where none has `refused` and all have said the same number, from 0 on.
 
@@ -122,7 +120,7 @@ class _Ranks:
         does. An error of the exchange itself is raised: the ranks can no longer reach each other, nor could vLLM's own.
         """
         group, own = self._group(), -1 if refused else said
-        if not self.several:
+        if int(group.world_size) < 2:
             return refused
         bounds, distributed = self._torch.tensor([own, -own], device="cpu"), self._torch.distributed
         distributed.all_reduce(bounds, op=distributed.ReduceOp.MIN, group=group.cpu_group)
@@ -144,22 +142,32 @@ def _agree(ranks: _Ranks, said: int = 0) -> bool:
     return not why
 
 
-def _look(runner: Any, torch: Any) -> None:
-    STATE.looked = True
-    why = why_not(runner.vllm_config)
-    if why:
-        _refuse(why)
+def _prepare(runner: Any, torch: Any, ranks: _Ranks) -> None:
+    """Put ours before the speculator's `propose`. Called in the first step that is no dry run."""
+    speculator = runner.speculator
+    if speculator is None:
         return
-    STATE.nothing = torch.empty(runner.max_num_reqs, 0, dtype=torch.int64, device=runner.device)
-    if _unseen is not None:
-        STATE.unseen = _unseen.made(runner, torch)
-
-
-def _settle(runner: Any, plan: Any, torch: Any, ranks: _Ranks) -> None:
-    """Whether the step of `plan` leaves the drafter out: by the plan, and by what all ranks have agreed to."""
+    speculator.propose = _proposing(runner, speculator, speculator.propose, ranks)
     try:
-        if not STATE.looked:
-            _look(runner, torch)
+        why = why_not(runner.vllm_config)
+        if why:
+            _refuse(why)
+            return
+        method = runner.vllm_config.speculative_config.method
+        STATE.nothing = speculator.drafts if method in LOOKS_UP else speculator.draft_tokens
+        STATE.gaps = 0 if method in LOOKS_UP else None
+        if method in CATCHES_UP and _unseen is not None:
+            STATE.unseen = _unseen.made(runner, torch)
+    except Exception as error:
+        _refuse(repr(error))
+
+
+def _settle(plan: Any, ranks: _Ranks) -> None:
+    """Whether the step of `plan` leaves the speculator out: by the plan, and by what all ranks have agreed to."""
+    STATE.plan = plan
+    try:
+        if STATE.unseen is not None and not STATE.refused:
+            STATE.unseen.learn(plan)
     except Exception as error:
         _refuse(repr(error))
     if plan.num_spec_tokens_to_schedule:
@@ -168,104 +176,88 @@ def _settle(runner: Any, plan: Any, torch: Any, ranks: _Ranks) -> None:
     STATE.agreed = STATE.agreed or STATE.resting
 
 
-def _rest(plan: Any) -> None:
-    """Keeps in mind what the drafter misses. With an error in it the step is off all the same, as on other ranks."""
-    STATE.rested += 1
-    try:
-        if STATE.unseen is not None and not STATE.refused:
-            STATE.unseen.rest(plan)
-    except Exception as error:
-        _refuse(repr(error))
-
-
-def _catch_up(runner: Any, plan: Any, given: tuple[Any, ...], ranks: _Ranks) -> None:
-    """vLLM's own pass of the drafter comes next, with what is `given`: what it has missed is computed before."""
-    missed = None
-    try:
-        if STATE.unseen is not None and not STATE.refused:
-            # vLLM's arguments from the second on: sampling metadata, and of the attention the last but one
-            missed = STATE.unseen.before_pass(plan, given[6], given[1])
-    except Exception as error:
-        _refuse(repr(error))
-    if STATE.over or not getattr(plan, "speculative_catches_up", False):
-        return
-    if _agree(ranks, missed.said if missed is not None else 0) and missed is not None:
-        try:
-            # An error of the pass is that of all ranks, which do the same with the same, and all go on as vLLM. One of
-            # a device alone ends the engine, as it would in vLLM's pass, but by vLLM's timeout of a step.
-            runner.drafter.propose(**missed.inputs)
-            STATE.unseen.caught_up(missed)
-        except Exception as error:
-            _refuse(repr(error))
-
-
 def _executing(own: Any, torch: Any, ranks: _Ranks) -> Any:
     def execute_model(self: Any, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
-        """vLLM's, after it is settled whether the step leaves the drafter out."""
-        _settle(self, scheduler_output, torch, ranks)
+        """vLLM's, after it is settled whether the step leaves the speculator out."""
+        if not (kwargs.get("dummy_run") or (args and len(args) > 1 and args[1])):
+            if not hasattr(self, "_speculative_prepared"):
+                self._speculative_prepared = True
+                _prepare(self, torch, ranks)
+            _settle(scheduler_output, ranks)
         return own(self, scheduler_output, *args, **kwargs)
 
     return execute_model
 
 
-def _proposing(own: Any, ranks: _Ranks) -> Any:
-    def propose_draft_token_ids(self: Any, plan: Any, *args: Any, **kwargs: Any) -> Any:
-        """vLLM's, or no drafts without asking the drafter."""
+def _proposing(runner: Any, speculator: Any, own: Any, ranks: _Ranks) -> Any:
+    follows = runner.vllm_config.speculative_config.method in CATCHES_UP
+    signature = inspect.signature(own)
+
+    def propose(*args: Any, **kwargs: Any) -> Any:
+        """vLLM's: its passes for K drafts, after what it has missed; or none."""
+        k = kwargs.get("num_speculative_tokens")
+        if kwargs.get("dummy_run") or k is None or not args:
+            return own(*args, **kwargs)
+        batch = args[0]
         if STATE.resting:
-            _rest(plan)
-            self._draft_probs = self._draft_prob_req_ids = None
-            return STATE.nothing[: len(plan.num_scheduled_tokens)]
-        _catch_up(self, plan, args, ranks)
-        return own(self, plan, *args, **kwargs)
-
-    return propose_draft_token_ids
-
-
-def _sampling(own: Any, ranks: _Ranks) -> Any:
-    def _sample(self: Any, logits: Any, verified: Any) -> Any:
-        """vLLM's, by the plain sampler where nothing is to be verified.
-
-        The rejection sampler draws other random numbers. A rank that took it alone would sample other tokens from then
-        on, and every rank samples for itself.
-        """
-        if STATE.resting:
-            return own(self, logits, None)
+            _rest(batch)
+            return STATE.nothing[: batch.num_reqs]
+        if not follows:
+            return own(*args, **kwargs)
+        if k:
+            _catch_up(batch, lambda: signature.bind(*args, **kwargs).arguments, ranks)
+        most, speculator.num_speculative_steps = speculator.num_speculative_steps, max(1, k)
         try:
-            if STATE.plain and verified is not None and not ranks.several and not any(verified.num_draft_tokens):
-                verified = None
-        except Exception as error:
-            STATE.plain = False
-            _log.warning("speculative: every step takes the rejection sampler: %r", error)
-        return own(self, logits, verified)
+            own(*args, **kwargs)
+        finally:
+            speculator.num_speculative_steps = most
+        return speculator.draft_tokens[: batch.num_reqs]
 
-    return _sample
+    return propose
 
 
-def _copying(own: Any, torch: Any) -> Any:
-    def _copy_draft_token_ids_to_cpu(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """vLLM's; nothing drafted is nothing to copy or to tell the scheduler."""
+def _rest(batch: Any) -> None:
+    """Keeps in mind what the speculator misses. With an error the step is off all the same, as on other ranks."""
+    STATE.rested += 1
+    try:
+        if STATE.unseen is not None and not STATE.refused:
+            STATE.unseen.rest(batch)
+    except Exception as error:
+        _refuse(repr(error))
+
+
+def _catch_up(batch: Any, arguments: Any, ranks: _Ranks) -> None:
+    """vLLM's own pass comes next, with these `arguments`: what the speculator has missed is computed before."""
+    missed = None
+    wanted = getattr(STATE.plan, "speculative_catches_up", 0)
+    try:
+        if STATE.unseen is not None and not STATE.refused:
+            missed = STATE.unseen.missed(batch, bool(wanted))
+    except Exception as error:
+        _refuse(repr(error))
+    if STATE.over or not wanted:
+        return
+    if _agree(ranks, missed.said if missed is not None else 0) and missed is not None:
         try:
-            drafts = self._draft_token_ids
-            if torch.is_tensor(drafts) and not drafts.shape[1]:
-                self.prev_num_spec_tokens = 0
-                return None
+            # An error of the pass is that of all ranks, which do the same with the same, and all go on as vLLM. One of
+            # a device alone ends the engine, as it would in vLLM's pass, but by vLLM's timeout of a step.
+            STATE.unseen.compute(missed, batch, arguments())
         except Exception as error:
             _refuse(repr(error))
-        return own(self, *args, **kwargs)
-
-    return _copy_draft_token_ids_to_cpu
 
 
-def _finishing(own: Any) -> Any:
+def _sampling(own: Any) -> Any:
     def sample_tokens(self: Any, *args: Any, **kwargs: Any) -> Any:
         """vLLM's; its output takes along what the scheduler's metrics tell."""
+        bounds = _verified(self)
         output = own(self, *args, **kwargs)
         try:
-            inner = getattr(output, "_model_runner_output", output)
+            inner = getattr(output, "model_runner_output", output)
             if inner is not None and inner.req_ids:
                 unseen = None if STATE.refused else STATE.unseen
-                missing, behind = (unseen.requests, unseen.behind) if unseen is not None else (None, False)
-                inner.speculative_off = (STATE.rested, STATE.refused, missing, behind)
+                gaps, behind = (unseen.requests, unseen.behind) if unseen is not None else (STATE.gaps, False)
+                inner.speculative_off = (STATE.rested, STATE.refused, gaps, behind)
+                inner.speculative_verified = bounds
         except Exception as error:
             _refuse(repr(error))
         return output
@@ -273,33 +265,38 @@ def _finishing(own: Any) -> Any:
     return sample_tokens
 
 
+def _verified(runner: Any) -> Any:
+    """With adaptive verification, the bounds of each request's verified tokens, on their way to the processor: vLLM
+    decides on the device how many drafts of each request it verifies, and its scheduler never learns it.
+
+    The copy is queued before vLLM queues that of the sampled tokens, on which it waits before it hands both over.
+    """
+    with suppress(Exception):
+        if runner.adaptive_verification is not None and runner.execute_model_state is not None:
+            batch = runner.execute_model_state.input_batch
+            if batch.num_draft_tokens_per_req is not None:
+                return batch.cu_num_logits[: batch.num_reqs + 1].to("cpu", non_blocking=True)
+    return None
+
+
 def change(runner_class: Any, torch: Any, group: Any) -> None:
-    """Put ours before vLLM's own methods of `runner_class`, once: all of them or, where one is missing, none. `group`
-    gives vLLM's tensor parallel group."""
+    """Put ours before vLLM's own methods of `runner_class`, once. `group` gives vLLM's tensor parallel group."""
     if hasattr(runner_class, "_speculative_changed"):
         return
     ranks = _Ranks(torch, group)
-    ours = {
-        "execute_model": _executing(runner_class.execute_model, torch, ranks),
-        "propose_draft_token_ids": _proposing(runner_class.propose_draft_token_ids, ranks),
-        "_sample": _sampling(runner_class._sample, ranks),
-        "_copy_draft_token_ids_to_cpu": _copying(runner_class._copy_draft_token_ids_to_cpu, torch),
-        "sample_tokens": _finishing(runner_class.sample_tokens),
-    }
-    for name, method in ours.items():
-        setattr(runner_class, name, method)
+    ours = _executing(runner_class.execute_model, torch, ranks), _sampling(runner_class.sample_tokens)
+    runner_class.execute_model, runner_class.sample_tokens = ours
     runner_class._speculative_changed = True
 
 
 def install() -> None:
     """Called when vLLM imports this file. Never raises: an error here would keep the engine from starting."""
     try:
-        version = str(importlib.import_module("vllm").__version__)
-        major, minor = version.split(".")[:2]
-        if (int(major), int(minor)) not in PROVEN:
-            _refuse(f"vLLM {version} is not among the proven releases")
+        missing = _hooks.missing(_hooks.WORKER)
+        if missing:
+            _refuse(missing)
             return
-        runners: Any = importlib.import_module("vllm.v1.worker.gpu_model_runner")
+        runners: Any = importlib.import_module("vllm.v1.worker.gpu.model_runner")
         parallel: Any = importlib.import_module("vllm.distributed.parallel_state")
         change(runners.GPUModelRunner, importlib.import_module("torch"), parallel.get_tp_group)
     except Exception as error:
