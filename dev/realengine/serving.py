@@ -22,16 +22,19 @@ CUDA_FLAGS = (
 float32, which FlashAttention has no kernels for; several engines share one accelerator."""
 
 
-V2 = {"VLLM_USE_V2_MODEL_RUNNER": "1", "TRITON_INTERPRET": "1", "REALENGINE_TRITON": str(paths.triton())}
-"""Variables of an engine on a CPU with vLLM's V2 runner, as on accelerators; a step takes a tenth of a second."""
+
+def v2() -> dict[str, str]:
+    """Variables of an engine with vLLM's V2 runner. On a CPU Triton interprets its kernels, some 30 ms a step."""
+    on_cpu = {"TRITON_INTERPRET": "1", "REALENGINE_TRITON": str(paths.triton())}
+    return {"VLLM_USE_V2_MODEL_RUNNER": "1", **({} if paths.on_accelerator() else on_cpu)}
 
 
 def environment(home: Path) -> dict[str, str]:
     """Variables of one engine process. `home` is a folder of its own for caches.
 
     One thread an engine: on two cores two engines with the default threads slow each other down a hundredfold. One
-    process instead of three saves half a gigabyte. Nothing may be fetched. On an accelerator it is the V1 runner, which
-    the operator chooses wherever off is to be live.
+    process instead of three saves half a gigabyte. Nothing may be fetched. vLLM has the V1 runner on a CPU, and on an
+    accelerator the one of its choice; `v2` asks for the other.
     """
     device = {
         "VLLM_TARGET_DEVICE": "cpu",
@@ -40,7 +43,7 @@ def environment(home: Path) -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
     }
     return {
-        **({"VLLM_USE_V2_MODEL_RUNNER": "0"} if paths.on_accelerator() else device),
+        **({} if paths.on_accelerator() else device),
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
         "HF_HOME": str(home / "hf"),

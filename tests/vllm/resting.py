@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 
 from payloadbench.server import PAYLOAD, Server, free_port, write_table
-from realengine import paths
+from realengine import paths, serving
 from realengine.load import GREEDY, Answer, Client
 
 BOOT = ((1, 13, 3), (14, 14, 2), (15, 15, 1), (16, 16, 0))
@@ -130,7 +130,7 @@ def engine(
     off: bool = True,
     variables: Mapping[str, str] | None = None,
 ) -> Iterator[Engine]:
-    """`models`: a folder with the speculator, or with the verifier whose own layers draft (`mtp`)."""
+    """On vLLM's V2 runner. `models`: a folder with the speculator, or with the verifier whose own layers draft."""
     table, port = home / "table.json", free_port()
     latch = {"SPECULATIVE_OFF_STEPS": str(LATCH)} if off else {}
     home.mkdir(exist_ok=True)
@@ -139,16 +139,16 @@ def engine(
     environment = {
         "PYTHONPATH": ":".join([*before, str(PAYLOAD)]), "SPECULATIVE_TABLE_FILE": str(table), **latch,
         "SPECULATIVE_TELEMETRY_PORT": str(port), "SPECULATIVE_TELEMETRY_HOST": "127.0.0.1", "SPECULATIVE_FAULT": fault,
-        "VLLM_SERVER_DEV_MODE": "1", **(variables or {}),
+        "VLLM_SERVER_DEV_MODE": "1", **serving.v2(), **(variables or {}),
     }  # fmt: skip
     config: dict[str, object] = {
         "method": method, "num_speculative_tokens": 3, "num_speculative_tokens_per_batch_size": list(map(list, BOOT)),
     }  # fmt: skip
-    if method != "mtp":
+    if method not in ("mtp", "ngram"):
         config["model"] = str(models / {"draft_model": "draft"}.get(method, method))
     ours = ["--speculative-config", json.dumps(config), "--scheduler-cls", "speculative_scheduler.scheduler"]
     ours += ["--worker-extension-cls", "speculative_worker.Extension", *flags]
-    if paths.on_accelerator() and scheduler == "sync" and fault != "to_send":
+    if paths.on_accelerator() and scheduler == "sync":
         ours += ["--no-async-scheduling"]
     with Server(python, home, ours, environment, models / method if method == "mtp" else None) as server:
         yield Engine(server, table, port)
@@ -165,7 +165,7 @@ def texts(answers: Iterable[Answer]) -> dict[tuple[str, int], set[str]]:
 @contextmanager
 def plain(python: Path, home: Path, variables: Mapping[str, str] | None = None) -> Iterator[str]:
     """Address of an engine without a drafter."""
-    with Server(python, home, [], variables or {}) as server:
+    with Server(python, home, [], {**serving.v2(), **(variables or {})}) as server:
         yield server.url
 
 

@@ -15,23 +15,23 @@ pytestmark = pytest.mark.timeout(1800)
 PROMPTS = tuple(f"def {name}(self, value):\n    " for name in ("read", "write", "find", "close", "split", "join"))
 TOKENS = 60
 WORKER = (
-    *("why_not", "sample", "requests", "is_tensor", "empty"),
-    *("made", "rest", "before_pass", "_inputs", "caught_up"),
+    *("why_not", "made", "requests"),
+    *("learn", "rest", "missed", "_inputs", "compute"),
 )
 SCHEDULER = (
-    *("step", "told", "to_send", "count_drafts", "k_for", "count"),
+    *("step", "told", "mark", "hear", "count_drafts", "k_for", "count"),
     *("scheduling", "scheduled", "finished", "due", "poll"),
 )
 """What fails in turn, on the workers' side and on the scheduler's."""
 ENDS = {
-    "sample": (), "k_for": ("Blocks", "Off"), "count": ("Blocks", "Off"), "scheduling": ("Counting",),
+    "k_for": ("Blocks", "Off"), "count": ("Blocks", "Off"), "scheduling": ("Counting",),
     "scheduled": ("Counting",), "finished": ("Counting",), "due": ("Table",), "poll": ("Table",),
 }  # fmt: skip
 """Parts of the plug-in that end by it, where that is not the part `Off` alone."""
 
 
 @pytest.mark.parametrize("scheduler", ["sync", "async"])
-@pytest.mark.parametrize("method", ["draft_model", "eagle3"])
+@pytest.mark.parametrize("method", ["draft_model", "eagle3", "ngram"])
 async def test_the_drafter_rests_and_comes_back_and_no_text_tells(
     method: str, scheduler: str, engine_python: Path, small_models: Path, tmp_path: Path
 ) -> None:
@@ -119,7 +119,7 @@ async def test_whatever_fails_in_here_serving_goes_on(
     fault: str, engine_python: Path, small_models: Path, tmp_path: Path
 ) -> None:
     with engine(engine_python, tmp_path / "with", "draft_model", small_models, fault=fault) as one:
-        assert ('scheduler="async"' in await one.text()) is (fault == "to_send")
+        assert ('scheduler="async"' in await one.text()) is (fault == "hear")
         client = Client(one.server.url, "tiny")
         load = Load(client, PROMPTS, TOKENS)
         await load.set_width(4)

@@ -10,7 +10,7 @@ and blocks come from the scheduler's outputs, which all ranks get, so that nothi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -55,6 +55,12 @@ class Missed(NamedTuple):
     parts: Sequence[_Part]
     said: int
     """A number that another rank has too where it computes the same tokens of the same rows."""
+    batch: Any
+    """The requests and tokens of the pass, in vLLM's form."""
+    following: Any
+    """The token after them, by the runner's rows."""
+    sampling: Sequence[Any]
+    """What the pass samples by, which nobody reads."""
 
 
 class Unseen:
@@ -130,16 +136,18 @@ class Unseen:
             if name not in holes:
                 holes[name] = max(0, int(starts[place]) - self._in_flight)
 
-    def missed(self, batch: Any, wanted: bool) -> Missed | None:
-        """vLLM's own pass over `batch` comes next: what is to be computed before it, where that is `wanted`."""
+    def missed(self, batch: Any, given: Mapping[str, Any] | None) -> Missed | None:
+        """vLLM's own pass over `batch` comes next: what is to be computed before it, if the plan wants that. `given`
+        are the arguments of that pass then. Whatever may fail in one rank alone is done here."""
         places = [place for place, name in enumerate(batch.req_ids) if name in self._holes] if self._holes else []
         self.behind = bool(places)
-        parts = list(self._parts(batch, places)) if wanted else []
-        if not parts:
+        parts = list(self._parts(batch, places)) if given is not None else []
+        if given is None or not parts:
             return None
-        return Missed(parts, hash(tuple((part.row, part.begin, part.upto) for part in parts)) & (2**62 - 1))
+        said = hash(tuple((part.row, part.begin, part.upto) for part in parts)) & (2**62 - 1)
+        return Missed(parts, said, *self._inputs(parts, batch, given))
 
-    def _parts(self, batch: Any, places: Sequence[int]) -> Iterable[_Part]:
+    def _parts(self, batch: Any, places: Sequence[int]) -> Iterator[_Part]:
         """What one pass has room for."""
         room = min(int(self._runner.speculator.max_num_tokens), MOST_TOKENS)
         for place in places:
@@ -156,13 +164,13 @@ class Unseen:
             room -= upto - begin
             yield _Part(name, int(batch.idx_mapping_np[place]), begin, upto, upto == end)
 
-    def compute(self, missed: Missed, batch: Any, given: Mapping[str, Any]) -> None:
-        """The pass, for the KV cache alone. `given`: the arguments of the speculator's `propose` for `batch`."""
-        runner, speculator, torch, parts = self._runner, self._runner.speculator, self._torch, missed.parts
-        device, known = batch.input_ids.device, runner.req_states.all_token_ids.gpu
-        lengths = [part.upto - part.begin - 1 for part in parts]  # the pass appends the token that follows
+    def _inputs(self, parts: Sequence[_Part], batch: Any, given: Mapping[str, Any]) -> tuple[Any, Any, Sequence[Any]]:
+        """Of a pass over tokens [begin, upto) of each request: the last is the one that vLLM's pass appends."""
+        torch, device = self._torch, batch.input_ids.device
+        known = self._runner.req_states.all_token_ids.gpu
+        lengths = [part.upto - part.begin - 1 for part in parts]
         bounds = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
-        rows, ends = (torch.tensor(column) for column in ([p.row for p in parts], [p.upto - 1 for p in parts]))
+        rows, ends = torch.tensor([part.row for part in parts]), torch.tensor([part.upto - 1 for part in parts])
         places = torch.cat([torch.arange(part.begin, part.upto - 1) for part in parts]).to(device)
         of_tokens = torch.repeat_interleave(rows, torch.tensor(lengths)).to(device)
         mapping = rows.to(device=device, dtype=batch.idx_mapping.dtype)
@@ -185,14 +193,19 @@ class Unseen:
             seq_lens=ends.to(device=device, dtype=torch.int32),
             seq_lens_cpu_upper_bound=(ends + 1).to(torch.int32),
         )
-        accepted = torch.zeros(len(parts), dtype=torch.int32, device=device)
+        return pass_over, following, (given["temperature"], given["seeds"])
+
+    def compute(self, missed: Missed, batch: Any) -> None:
+        """The pass, for the KV cache alone; vLLM's own over `batch` comes next."""
+        tables, speculator, count = self._runner.block_tables, self._runner.speculator, len(missed.parts)
+        accepted = self._torch.zeros(count, dtype=self._torch.int32, device=batch.input_ids.device)
         try:
-            runner.block_tables.gather_block_tables(mapping, num_reqs_padded=len(parts))
-            speculator._copy_request_inputs(len(parts), mapping, given["temperature"], given["seeds"])
-            speculator._prefill(pass_over, accepted, following, len(parts), False, None)
+            tables.gather_block_tables(missed.batch.idx_mapping, num_reqs_padded=count)
+            speculator._copy_request_inputs(count, missed.batch.idx_mapping, *missed.sampling)
+            speculator._prefill(missed.batch, accepted, missed.following, count, False, None)
         finally:
-            runner.block_tables.gather_block_tables(batch.idx_mapping, num_reqs_padded=batch.num_reqs_after_padding)
-        for part in parts:
+            tables.gather_block_tables(batch.idx_mapping, num_reqs_padded=batch.num_reqs_after_padding)
+        for part in missed.parts:
             self._stale.difference_update(self._blocks[part.name][part.begin // self._size : part.upto // self._size])
             if part.whole:
                 del self._holes[part.name]

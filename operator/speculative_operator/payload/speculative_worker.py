@@ -232,7 +232,7 @@ def _catch_up(batch: Any, arguments: Any, ranks: _Ranks) -> None:
     wanted = getattr(STATE.plan, "speculative_catches_up", 0)
     try:
         if STATE.unseen is not None and not STATE.refused:
-            missed = STATE.unseen.missed(batch, bool(wanted))
+            missed = STATE.unseen.missed(batch, arguments() if wanted else None)
     except Exception as error:
         _refuse(repr(error))
     if STATE.over or not wanted:
@@ -241,7 +241,7 @@ def _catch_up(batch: Any, arguments: Any, ranks: _Ranks) -> None:
         try:
             # An error of the pass is that of all ranks, which do the same with the same, and all go on as vLLM. One of
             # a device alone ends the engine, as it would in vLLM's pass, but by vLLM's timeout of a step.
-            STATE.unseen.compute(missed, batch, arguments())
+            STATE.unseen.compute(missed, batch)
         except Exception as error:
             _refuse(repr(error))
 

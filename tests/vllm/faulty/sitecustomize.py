@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 FAULT, _, RANK = os.environ.get("SPECULATIVE_FAULT", "").partition("@")
-if FAULT == "to_send" and os.environ.get("VLLM_TARGET_DEVICE") == "cpu":
+if FAULT == "hear" and os.environ.get("VLLM_TARGET_DEVICE") == "cpu":
     runpy.run_path(str(Path(__file__).parents[1] / "asynchronous" / "sitecustomize.py"))
 
 
@@ -38,25 +38,9 @@ def failing(own: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-class _Torch:
-    """torch, of which one function fails."""
-
-    def __init__(self, torch: Any) -> None:
-        self._torch = torch
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._torch, name)
-        return failing(found) if name == FAULT else found
-
-
 def _worker(module: Any) -> None:
     if FAULT == "why_not":
         module.why_not = failing(module.why_not)
-    if FAULT == "sample":
-        module.any = failing(any)  # the builtin's name in that module
-    if FAULT in ("is_tensor", "empty"):
-        own = module.change
-        module.change = lambda runner, torch, group: own(runner, _Torch(torch), group)
 
 
 def _unseen(module: Any) -> None:
@@ -64,13 +48,13 @@ def _unseen(module: Any) -> None:
         module.made = failing(module.made)
     if FAULT == "requests":
         module.Unseen.requests = property(failing(module.Unseen.requests.fget))
-    _methods("Unseen", "rest", "before_pass", "_inputs", "caught_up")(module)
+    _methods("Unseen", "learn", "rest", "missed", "_inputs", "compute")(module)
 
 
 def _off(module: Any) -> None:
     if FAULT == "told":
         module.told = failing(module.told)
-    _methods("Latch", "step", "to_send", "count_drafts")(module)
+    _methods("Latch", "step", "mark", "hear", "count_drafts")(module)
 
 
 def _methods(name: str, *methods: str) -> Callable[[Any], None]:
