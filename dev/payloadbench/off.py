@@ -1,4 +1,4 @@
-"""What K = 0 costs on the real engine: without a drafter, as vLLM has it, and off; three engines, turn about.
+"""What K = 0 costs on the real engine: without a speculator, as vLLM has it, and off; three engines, turn about.
 
 `python -m payloadbench.off`. Models are random (16 layers of 512 and a drafter of 4 layers of 256): their texts mean
 nothing, their steps are some ten milliseconds, of which a drafter's pass is a part as it is on accelerators. Every
@@ -24,7 +24,7 @@ from typing import Any
 
 from payloadbench.load import loop, prompts
 from payloadbench.server import PAYLOAD, Server, write_table
-from realengine import paths
+from realengine import paths, serving
 
 WIDTHS = (4, 16, 48)
 SEATS = 64
@@ -75,7 +75,7 @@ def engines(python: Path, home: Path) -> Iterator[dict[str, Server]]:
     with ExitStack() as stack:
         started = {}
         for kind, flags, variables in zip(KINDS, (seats, soft, off), ({}, ours, rests), strict=True):
-            server = Server(python, home / kind.replace(" ", "-"), flags, variables)
+            server = Server(python, home / kind.replace(" ", "-"), flags, {**serving.v2(), **variables})
             started[kind] = stack.enter_context(server)
         yield started
 

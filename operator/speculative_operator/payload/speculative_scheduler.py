@@ -196,6 +196,8 @@ class _HotTable:
         """What the first worker did of what it was told."""
         latch, found, state = self._speculative_latch, _off.told(output), self._speculative_state
         latch.count_drafts(plan, output)
+        if found is None and getattr(plan, "speculative_off", False):
+            raise RuntimeError("no worker says that it left the speculator out: does the V1 runner serve?")
         if found is None or state is None:
             return
         state.rested, refused, missing, latch.behind = found
