@@ -16,7 +16,7 @@ from pathlib import Path
 VLLM = "0.32.0"
 TORCH = "2.13.0"
 TRITON = "3.7.1"
-"""The one that torch asks for; it lies in a folder of its own, for vLLM's V1 runner breaks on a CPU where it is found."""
+"""The one that torch asks for; it lies in a folder of its own: on a CPU vLLM's V1 runner breaks where it is found."""
 LOCK = Path(__file__).with_name("requirements.lock")
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON_VARIABLE = "SPECULATIVE_VLLM_PYTHON"

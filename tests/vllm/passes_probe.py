@@ -1,7 +1,7 @@
 """An engine in one process on vLLM's V2 runner whose speculator's passes are counted. Run by the engine's interpreter.
 
-`passes_probe.py METHOD VERIFIER SPECULATOR TABLE K...` serves two requests, puts each K into the table file in turn, and
-has a third request join meanwhile. Prints one JSON object: for each (K, off or not, prompts or not) the steps of the
+`passes_probe.py METHOD VERIFIER SPECULATOR TABLE K...` serves two requests, puts each K into the table file in turn,
+and has a third request join meanwhile. Prints one JSON object: for each (K, off or not, prompts or not) the steps of the
 engine and the passes of the speculator in them, and the texts.
 """
 # mypy: disable-error-code="import-not-found,unused-ignore,import-untyped"
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from vllm import LLM, SamplingParams
@@ -68,9 +68,9 @@ def watch(counted: Counted) -> None:
 
 def main(method: str, verifier: str, speculator: str, table: str, *ks: str) -> None:
     def put(version: int, k: int) -> None:
-        with open(f"{table}.new", "w") as new:
-            json.dump({"version": version, "rows": [[1, 4, k]]}, new)
-        os.rename(f"{table}.new", table)
+        new = Path(f"{table}.new")
+        new.write_text(json.dumps({"version": version, "rows": [[1, 4, k]]}))
+        new.rename(table)
         time.sleep(0.3)
 
     put(1, 0)

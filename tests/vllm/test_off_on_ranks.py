@@ -1,5 +1,5 @@
-"""Off in the real engine with tensor parallelism: both ranks leave the speculator out of the same steps, and neither waits
-for one that meets an error."""
+"""Off in the real engine with tensor parallelism: both ranks leave the speculator out of the same steps, and neither
+waits for one that meets an error."""
 
 from __future__ import annotations
 
