@@ -1,8 +1,8 @@
 """An engine in one process on vLLM's V2 runner whose speculator's passes are counted. Run by the engine's interpreter.
 
 `passes_probe.py METHOD VERIFIER SPECULATOR TABLE K...` serves two requests, puts each K into the table file in turn,
-and has a third request join meanwhile. Prints one JSON object: for each (K, off or not, prompts or not) the steps of the
-engine and the passes of the speculator in them, and the texts.
+and has a third request join meanwhile. Prints one JSON object: for each (K, off or not, prompts or not) the steps of
+the engine and the passes of the speculator in them, and the texts.
 """
 # mypy: disable-error-code="import-not-found,unused-ignore,import-untyped"
 
