@@ -42,10 +42,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def write_table(path: Path, version: int, rows: Sequence[Sequence[int]], per_request: bool = False) -> None:
+def write_table(path: Path, version: int, rows: Sequence[Sequence[int]]) -> None:
     """Put a table in the place of the one there, at once, as the kubelet does."""
     new = path.with_name(f"{path.name}.new")
-    new.write_text(json.dumps({"version": version, "rows": list(map(list, rows)), "perRequest": per_request}))
+    new.write_text(json.dumps({"version": version, "rows": list(map(list, rows))}))
     new.rename(path)
 
 

@@ -214,7 +214,7 @@ def test_a_rollout_of_our_own_that_stalls_goes_back_and_is_not_tried_again_that_
     before, table = template(cluster.children["Deployment", "demo"]), active_table(cluster)
 
     def ask() -> None:
-        if spec.speculation.off_policy is OffPolicy.HARD:
+        if spec.speculation.off_policy is OffPolicy.REMOVE:
             tuner.remove(table)
         else:
             wish(tuner)

@@ -301,7 +301,7 @@ def test_content_of_the_payload_is_never_changed_below_pods() -> None:
     assert "immutable" not in cluster.children[cluster.config("table")]
 
 
-HARD = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.HARD))
+HARD = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.REMOVE))
 
 
 def test_removing_the_drafter_never_leaves_its_last_pods_unwatched(tuner: Any) -> None:
@@ -320,7 +320,7 @@ def test_removing_the_drafter_never_leaves_its_last_pods_unwatched(tuner: Any) -
     assert KTable.from_rows(read_by(cluster, old)["rows"]) == KTable.constant(0, 256)
     cluster.forget()
     cluster.tick()
-    assert cluster.status["speculation"]["hardOff"], "a table of the last pods is no word on those to come"
+    assert cluster.status["speculation"]["speculatorRemoved"], "a table of the last pods is no word on those to come"
     assert cluster.status["speculation"]["table"] == table.rows()
 
 

@@ -40,8 +40,8 @@ class StandIn:
         self.vllm_config = vllm_config
         self.num_spec_tokens: int = vllm_config.num_spec_tokens
         self.dynamic_sd_lookup: list[int] | None = vllm_config.lookup
-        self.rests: bool = vllm_config.rests
-        """Whether workers leave the drafter out where they are told so."""
+        self.skips: bool = vllm_config.skips
+        """Whether workers skip the drafter where they are told so."""
         self.requests: Collection[Any] = ()
         """As many as are running or waiting; while a step is scheduled, those that it schedules."""
         self.core: EngineCore | None = None
@@ -76,7 +76,7 @@ class StandIn:
         )
         self._update_after_schedule(plan)
         # what the worker's part would do of it in a real engine
-        self.core.off = self.rests and getattr(plan, "speculative_off", False)
+        self.core.off = self.skips and getattr(plan, "speculative_off", False)
         return int(plan.num_spec_tokens_to_schedule)
 
     def _update_after_schedule(self, scheduler_output: Any) -> None:
@@ -199,7 +199,7 @@ def _configuration(config: EngineConfig) -> SimpleNamespace:
         num_spec_tokens=config.max_k,
         scheduler_config=SimpleNamespace(async_scheduling=asynchronous, max_num_seqs=config.max_num_seqs),
         speculative_config=drafts,
-        rests=config.rests,
+        skips=config.drafting is not None and config.drafting.skipped,
     )
 
 

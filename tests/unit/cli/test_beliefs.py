@@ -56,7 +56,7 @@ def test_a_lead_that_is_not_certain_is_told_as_such(body: dict[str, Any]) -> Non
     assert (told["over"], told["percent"]) == (3, [-7.7, 3.2, 15.4])
 
 
-@pytest.mark.parametrize("change", [{"hardOff": True}, {"k": ""}, {"k": "99"}, {"concurrency": ""}])
+@pytest.mark.parametrize("change", [{"speculatorRemoved": True}, {"k": ""}, {"k": "99"}, {"concurrency": ""}])
 def test_without_a_k_at_a_load_there_is_no_lead(body: dict[str, Any], change: dict[str, Any]) -> None:
     body["status"]["speculation"] |= change
     assert lead_line(body) == ""
@@ -79,7 +79,7 @@ class TestOff:
 
     @pytest.fixture
     def body(self, body: dict[str, Any]) -> dict[str, Any]:
-        body["spec"]["speculation"] = {**body["spec"].get("speculation", {}), "offPolicy": "Live"}
+        body["spec"]["speculation"] = {**body["spec"].get("speculation", {}), "offPolicy": "Skip"}
         body["spec"]["speculator"]["method"] = "draft_model"
         body["status"]["speculation"] |= {"k": "0", "table": [[1, 4, 1], [5, 64, 0]], "method": "draft_model"}
         return body
@@ -97,9 +97,9 @@ class TestOff:
         if other == "Soft":
             body["spec"]["speculation"]["offPolicy"] = "Soft"
         elif other == "unused":
-            body["status"]["warnings"] = [{"reason": "LiveOffUnused", "message": "no"}]
+            body["status"]["warnings"] = [{"reason": "SkipUnused", "message": "no"}]
         else:
-            body["status"]["speculation"]["hardOff"] = True
+            body["status"]["speculation"]["speculatorRemoved"] = True
         told = "\n".join((*explain.explanation(body), *shown(body)))
         assert " off  <-" not in told
         assert "(off)" not in told

@@ -250,8 +250,8 @@ def test_without_telemetry_nothing_is_told_of_the_engine() -> None:
     assert "warnings" not in cluster.status
 
 
-def test_hard_off_and_return_keep_what_was_found() -> None:
-    cluster = settled(spec=replace(MINE, speculation=Speculation(off_policy=OffPolicy.HARD)))
+def test_removal_and_return_keep_what_was_found() -> None:
+    cluster = settled(spec=replace(MINE, speculation=Speculation(off_policy=OffPolicy.REMOVE)))
     accept(cluster)
     cluster.tick()
     cluster.roll()

@@ -30,7 +30,7 @@ FLAGS = Flags(
     owned={
         **{flag: ALWAYS if field == ALWAYS_SET else f"set {field} instead" for flag, field in FIELDS_OF_FLAGS.items()},
         "--scheduler-cls": "K is changed through it",
-        "--worker-extension-cls": "the speculator is left out through it",
+        "--worker-extension-cls": "the speculator follows K through it",
         **dict.fromkeys(("--spec-method", "--spec-model", "--spec-tokens"), SPECULATION),
     },
     aliases=ALIASES,

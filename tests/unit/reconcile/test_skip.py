@@ -1,4 +1,4 @@
-"""`speculation.offPolicy: Live`: what pods are started with, and what is said where they cannot do it."""
+"""`speculation.offPolicy: Skip`: what pods are started with, and what is said where they cannot do it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from speculative_operator.engines.vllm import adapter as vllm_adapter
 from speculative_operator.engines.vllm import plan as vllm_plan
 from speculative_operator.reconcile.caps import unused_notices
 
-LIVE = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.LIVE))
+LIVE = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.SKIP))
 NGRAM = Speculator(Method.NGRAM)
 RANKS = replace(LIVE, accelerator=replace(SPEC.accelerator, per_replica=2))
 
@@ -53,7 +53,7 @@ def test_pods_are_started_with_the_workers_part() -> None:
 
 def test_ranks_that_share_each_layer_have_it_too() -> None:
     assert "--worker-extension-cls" in container(TENSOR_PARALLEL).args
-    assert engine_for(TENSOR_PARALLEL).knobs(TENSOR_PARALLEL).rests
+    assert engine_for(TENSOR_PARALLEL).knobs(TENSOR_PARALLEL).can_skip
     status = settled(spec=TENSOR_PARALLEL).status
     assert "warnings" not in status
 
@@ -65,13 +65,13 @@ def test_pods_of_a_release_that_could_not_stay_until_the_user_asks(lost: bool, m
         for module in (vllm_plan, vllm_adapter):
             before.setattr(module, "rests", lambda *_: False)
         cluster = settled(spec=TENSOR_PARALLEL)
-        assert reasons(cluster) == ["LiveOffUnused"]
+        assert reasons(cluster) == ["SkipUnused"]
     cluster.upgraded, made = True, cluster.templates
     if lost:
         cluster.status = {}
     for _ in range(3):
         cluster.tick()
-        assert reasons(cluster) == ["LiveOffUnused", "UpgradeWaits"]
+        assert reasons(cluster) == ["SkipUnused", "UpgradeWaits"]
     cluster.edit(replicas=3)
     cluster.settle()
     assert cluster.templates == made
@@ -106,7 +106,7 @@ def reasons(cluster: Cluster) -> list[str]:
     return sorted(one["reason"] for one in cluster.status.get("warnings", ()))
 
 
-@pytest.mark.parametrize("policy", [one for one in OffPolicy if one is not OffPolicy.LIVE])
+@pytest.mark.parametrize("policy", [one for one in OffPolicy if one is not OffPolicy.SKIP])
 def test_nobody_gets_it_unasked(policy: OffPolicy) -> None:
     spec = replace(SPEC, speculation=Speculation(off_policy=policy))
     assert "--worker-extension-cls" not in container(spec).args
@@ -132,13 +132,13 @@ def test_where_it_does_no_more_than_soft_a_warning_says_why(spec: DeploymentSpec
     knobs = engine_for(spec).knobs(spec)
     assert "--worker-extension-cls" not in container(spec).args
     (notice,) = unused_notices(spec, knobs)
-    assert notice.reason is Reason.LIVE_OFF_UNUSED
+    assert notice.reason is Reason.SKIP_UNUSED
     assert word in notice.message
     assert "offPolicy" in notice.message
     cluster = Cluster(spec=spec)
     outcome = cluster.tick()
     assert notice.message in [one["message"] for one in cluster.status["warnings"]]
-    assert [event.type for event in outcome.events if event.reason is Reason.LIVE_OFF_UNUSED] == ["Normal"]
+    assert [event.type for event in outcome.events if event.reason is Reason.SKIP_UNUSED] == ["Normal"]
 
 
 HEAD = replace(LIVE, speculator=replace(SPEC.speculator, method=Method.EAGLE3))  # type: ignore[type-var]
@@ -177,7 +177,7 @@ def test_no_variable_is_named_where_none_helps(spec: DeploymentSpec) -> None:
 @pytest.mark.parametrize("change", [{"speculator": None}, {"speculation": Speculation(mode=Mode.DISABLED)}])
 def test_pods_without_a_speculator_have_none_to_leave_out(change: dict[str, Any]) -> None:
     spec = replace(LIVE, **change)
-    spec = replace(spec, speculation=replace(spec.speculation, off_policy=OffPolicy.LIVE))
+    spec = replace(spec, speculation=replace(spec.speculation, off_policy=OffPolicy.SKIP))
     assert unused_notices(spec, engine_for(spec).knobs(spec)) == ()
     assert "--worker-extension-cls" not in container(spec).args
 
