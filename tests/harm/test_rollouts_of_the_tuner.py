@@ -37,11 +37,11 @@ def tuner(monkeypatch: pytest.MonkeyPatch) -> Tuner:
 
 
 def default_spec() -> DeploymentSpec:
-    """As somebody writes it who reads no further than the first example; vLLM 0.34 cannot change K live."""
+    """As somebody writes it who reads no further than the first example; SGLang cannot change K live."""
     wanted = {
         "verifier": {"model": "hf://a/b", "maxNumSeqs": 64},
         "speculator": {"method": "eagle3", "model": "hf://a/c"},
-        "engine": {"type": "vLLM", "version": "0.34.0"},
+        "engine": {"type": "SGLang"},
         "accelerator": {"product": "H100-SXM"},
         "weights": {"check": "Disabled"},
     }

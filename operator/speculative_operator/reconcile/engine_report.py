@@ -19,7 +19,7 @@ from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice
 from speculative_operator.engines.matrix.cell import parse_version
 from speculative_operator.reconcile.formats import timestamp
-from speculative_operator.reconcile.running_engine import AS_IN_SPEC, engine_as_asked
+from speculative_operator.reconcile.running_engine import AS_IN_SPEC, engine_as_asked, is_about
 from speculative_operator.reconcile.view import View
 
 CERTAIN_SECONDS = 60.0
@@ -32,8 +32,7 @@ _KEPT = ("asked", "version", "live", "inert", "since", "fallback", "tableVersion
 def engine_status(view: View, old: Mapping[str, Any], now: float) -> dict[str, Any]:
     """`status.engine`: the release and the table that pods report; empty until a pod has reported its engine."""
     before = mapping(old, "engine")
-    wanted = engine_as_asked(view.spec)
-    if text(before, "asked") != wanted:
+    if not is_about(before, view.spec):
         before = {}
     block = {key: before[key] for key in _KEPT if key in before}
     lowest = _lowest(view.of_pair)
@@ -49,7 +48,7 @@ def engine_status(view: View, old: Mapping[str, Any], now: float) -> dict[str, A
     elif _is_certain(view, block, now) and view.spec.adopt == acceptance(text(block, "version")):
         block["fallback"] = True
     block = {key: value for key, value in block.items() if value != ""}
-    return block | {"asked": wanted} if block else {}
+    return block | {"asked": engine_as_asked(view.spec)} if block else {}
 
 
 def acceptance(version: str) -> str:

@@ -36,11 +36,19 @@ def engine_as_asked(spec: DeploymentSpec) -> str:
     return f"{spec.engine.type} {spec.engine.version} {overridden or spec.engine.image}".strip()
 
 
+def is_about(block: Mapping[str, Any], spec: DeploymentSpec) -> bool:
+    """True where `status.engine` tells of the engine that the spec asks for. To name the release that pods reported
+    asks for no other engine."""
+    kind, _, rest = text(block, "asked").partition(" ")
+    named = f"{kind} {text(block, 'version')} {rest.partition(' ')[2]}".strip()
+    return engine_as_asked(spec) in (text(block, "asked"), named)
+
+
 def engine_as_found(engine: Engine, spec: DeploymentSpec, status: Mapping[str, Any]) -> Engine:
     """`engine`, or one that treats the spec as the engine that its pods were found to run."""
     block = mapping(status, "engine")
     taken_back = spec.adopt == AS_IN_SPEC
-    if taken_back or at(block, "fallback") is not True or text(block, "asked") != engine_as_asked(spec):
+    if taken_back or at(block, "fallback") is not True or not is_about(block, spec):
         return engine
     return without_live_tables(engine, text(block, "version"))
 
@@ -90,6 +98,11 @@ def without_live_tables(engine: Engine, version: str) -> Engine:
     def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
         return replace(engine.container(as_found(spec), table), image=engine.container(spec, table).image)
 
+    def as_made(container: Mapping[str, Any]) -> Engine:
+        made = engine if engine.as_made is None else engine.as_made(container)
+        return without_live_tables(made, version)
+
     return replace(
-        engine, notices=notices, knobs=lambda spec: engine.knobs(as_found(spec)), container=container, from_reports=True
-    )
+        engine, notices=notices, knobs=lambda spec: engine.knobs(as_found(spec)), container=container, as_made=as_made,
+        from_reports=True,
+    )  # fmt: skip

@@ -279,8 +279,8 @@ def _policy(turn: Turn, choice: PairedSpec) -> Policy:
         facts=tuner_facts(choice.by_name, pairing.facts),
         start_seconds=startup.expected_seconds(startup.starts(turn.world.status), choice.by_name.weights.bytes),
     )
-    if pairing.frozen:
-        policy = replace(policy, off_policy=min(policy.off_policy, OffPolicy.KEEP_RUNNING, key=list(OffPolicy).index))
+    if pairing.frozen and policy.off_policy is OffPolicy.REMOVE:
+        policy = replace(policy, off_policy=OffPolicy.KEEP_RUNNING)
     return replace(policy, trials=tables.takes_trials(turn.world))
 
 

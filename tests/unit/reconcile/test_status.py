@@ -319,7 +319,7 @@ def test_the_newest_decision_alone_has_its_figures(monkeypatch: pytest.MonkeyPat
     tuner = Tuner()
     monkeypatch.setattr("speculative_operator.reconcile.deciding.decide", tuner)
     cluster = settled()
-    for k in (1, 2):
+    for k in (1, 3):
         wish = {"table": KTable.constant(k, 256), "reason": Reason.FASTER, "changed": True, "estimate": FIGURES}
         tuner.wishes.append(wish)
         cluster.tick(observed(cluster))
