@@ -40,7 +40,7 @@ def config(made: EngineContainer) -> dict[str, Any]:
 
 def test_whole_command_line_of_a_draft_model_pair() -> None:
     made = container(spec(Method.DRAFT_MODEL, source=SMALL_QWEN, max_speculative_tokens=5))
-    boot = "[[1,253,1],[254,254,5],[255,255,3],[256,256,0]]"
+    boot = "[[1,252,1],[253,253,5],[254,254,3],[255,256,0]]"
     assert made.args == (
         "Qwen/Qwen3-8B",
         *("--served-model-name", "qwen", "--host", "0.0.0.0", "--port", "8000"),

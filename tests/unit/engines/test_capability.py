@@ -159,7 +159,10 @@ def test_what_a_step_at_zero_still_costs(method: Method, zero: float, block: boo
 
 
 def test_boot_schedule_by_value() -> None:
-    assert boot_schedule((0, 1, 3, 7), 256) == [[1, 253, 1], [254, 254, 7], [255, 255, 3], [256, 256, 0]]
+    assert boot_schedule((0, 1, 3, 7), 256) == [[1, 252, 1], [253, 253, 7], [254, 254, 3], [255, 256, 0]]
+    assert boot_schedule((0, 1, 3), 512, 512) == [[1, 252, 1], [253, 253, 3], [254, 512, 0]], "no graph is larger"
+    assert boot_schedule((1, 3), 512, 512) == [[1, 252, 1], [253, 253, 3], [254, 512, 1]]
+    assert boot_schedule((0, 1, 3), 8, 2) == [[1, 1, 1], [2, 2, 3], [3, 8, 0]]
     assert boot_schedule((4,), 16) == [[1, 16, 4]]
     assert boot_schedule((0,), 16) == [[1, 16, 0]]
     assert boot_schedule((0, 2), 2) == [[1, 1, 2], [2, 2, 0]]

@@ -26,8 +26,8 @@ from speculative_operator.engines.images import API_SERVER, command_of, environm
 from speculative_operator.engines.shared.arguments import ALL_INTERFACES, above_one, flag_arguments, locate, share
 from speculative_operator.engines.shared.container import hub, variables, with_users
 from speculative_operator.engines.vllm.forms import SHUTDOWN_TIMEOUT_SINCE, Runner
-from speculative_operator.engines.vllm.graphs import budget_flag, raised_ceiling
-from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, Plan, boot_schedule, has_worker, skips
+from speculative_operator.engines.vllm.graphs import boot, budget_flag, raised_ceiling
+from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, Plan, has_worker, skips
 
 OWN_NAME = (Method.EAGLE3, Method.DFLASH, Method.DSPARK)
 """Methods that speculators-format checkpoints have (vLLM 0.32 transformers_utils/configs/speculators/algos.py)."""
@@ -214,7 +214,7 @@ def speculative_config(spec: DeploymentSpec, speculator: Speculator, plan: Plan,
     config = {"method": str(speculator.method), **_weights(spec, speculator), **_options(speculator)}
     if plan.actuator is Actuator.LIVE:
         config["num_speculative_tokens"] = plan.max_k
-        config["num_speculative_tokens_per_batch_size"] = boot_schedule(plan.ks, plan.max_batch)
+        config["num_speculative_tokens_per_batch_size"] = boot(spec, plan)
         return config
     config["num_speculative_tokens"] = max(1, table.max_k)
     if plan.actuator is Actuator.TABLE:

@@ -20,6 +20,7 @@ DEFAULT_MAX_NUM_SEQS = 256
 """vLLM's own default depends on the accelerator; a table and a capture ceiling need a number that is known."""
 RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
 _SCHEDULED = (Actuator.LIVE, Actuator.TABLE)
+_COMMON = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +96,25 @@ def user_runner(spec: DeploymentSpec) -> Runner | None:
     return None
 
 
-def boot_schedule(ks: tuple[int, ...], max_num_seqs: int) -> list[list[int]]:
-    """A schedule that holds every K of `ks` at the wide end: `[[1, N-m, floor], [N-m+1, N-m+1, K2], ..., [N, N, 0]]`.
+def boot_schedule(ks: tuple[int, ...], max_num_seqs: int, ceiling: int | None = None) -> list[list[int]]:
+    """A schedule that holds every K of `ks` at the wide end: `[[1, E, floor], [E+1, E+1, K2], ..., [E+m, N, 0]]`.
 
     The engine captures graphs for a K up to the widest batch at which it occurs (docs/engines.md). Nearly all batch
-    sizes get the smallest K above 0, the mildest one, in case that the file with the real table is never read.
+    sizes get the smallest K above 0, the mildest one, in case that the file with the real table is never read; those
+    whose tokens exceed the largest graph of `ceiling` tokens get 0, where it is one of `ks`. E is a multiple of 4: its
+    tokens are then a captured size of every other K, too.
     """
     floor = min((k for k in ks if k > 0), default=0)
     others = sorted((k for k in ks if k != floor), reverse=True)
-    start = max_num_seqs - len(others)
-    rows = [[1, start, floor]] if start >= 1 else []
-    return rows + [[start + place, start + place, k] for place, k in enumerate(others, 1)]
+    within = max_num_seqs if ceiling is None else min(max_num_seqs, max(ceiling // (floor + 1), len(others) + 1))
+    end = within - len(others)
+    end -= end % _COMMON if end > _COMMON else 0
+    rows = [[1, end, floor]] if end >= 1 else []
+    rows += [[end + place, end + place, k] for place, k in enumerate(others, 1)]
+    if rows[-1][2] > floor and rows[-1][1] < max_num_seqs:
+        rows.append([rows[-1][1] + 1, max_num_seqs, floor])
+    rows[-1][1] = max_num_seqs
+    return rows
 
 
 def _actuator(spec: DeploymentSpec, asked: Question, cell: Cell | None) -> Actuator:
