@@ -51,15 +51,12 @@ EMULATED: Version = (0, 32, 0)
 
 _TRUSTED = frozenset({Figure.ACCEPTED, Figure.PER_POSITION, Figure.DRAFTED, Figure.STEP_TIME})
 _REAL = frozenset({Method.DRAFT_MODEL, Method.NGRAM, Method.EAGLE3})
-"""Methods whose live changes of K the end-to-end run on the real engine asserts: CPU, V1 runner, one process."""
+"""Methods whose live changes of K the end-to-end run on the real engine asserts (CPU, V1 runner, one process), and
+whose K changes and is skipped in tests/vllm on the V2 runner of each release that it has been run with."""
 _MATRIX = frozenset({Method.DRAFT_MODEL, Method.EAGLE3})
 """Methods whose K changed in the real engine of every release that has a build."""
 _RAN_ONCE = frozenset({Method.MTP})
 """Methods that tests/vllm run with live K, on 0.32 alone."""
-_RAN_ON_V2 = frozenset({Method.EAGLE3})
-"""Methods that ran with live K on the V2 runner of 0.32."""
-_SKIPPED_ON_V2 = frozenset[Method]()
-"""Methods whose speculator workers skipped on the V2 runner of 0.32."""
 _IN_CLASSES = frozenset({Method.DRAFT_MODEL})
 _REAL_SOURCE = "make e2e-vllm: vLLM 0.32.0 on a CPU, V1 runner, one process"
 _DEADLOCK = "Under data parallelism the engine drops a schedule; 0.24 to 0.27 take it and may deadlock."
@@ -117,9 +114,9 @@ def _of_release(cell: Cell, form: Form, release: Release) -> Iterator[Cell]:
 
 def _live(cell: Cell, release: Release) -> Proven:
     """How live changes of K were shown to work for the row in the release."""
-    ran = _IN_CLASSES if release.proven is Proven.CLASSES else _MATRIX
+    ran = _IN_CLASSES if release.proven is Proven.CLASSES else _REAL if release.runner is Runner.V2 else _MATRIX
     if release.since == EMULATED:
-        ran = _RAN_ON_V2 if release.runner is Runner.V2 else _REAL | _RAN_ONCE
+        ran = _REAL | _RAN_ONCE
     return release.proven if cell.method in ran and cell.variant is Variant.PLAIN else Proven.SOURCE
 
 
@@ -127,7 +124,7 @@ def _off(cell: Cell, release: Release) -> Proven | None:
     """How it was shown that workers skip the speculator at K = 0; None where they run it."""
     if cell.method not in SKIPPED or release.runner is Runner.V1 or cell.variant is not Variant.PLAIN:
         return None
-    return Proven.REAL_ENGINE if release.since == EMULATED and cell.method in _SKIPPED_ON_V2 else Proven.SOURCE
+    return _live(cell, release)  # one run asserts both
 
 
 def _split_by_proof(cell: Cell) -> tuple[Cell, ...]:

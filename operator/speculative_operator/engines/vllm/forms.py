@@ -147,7 +147,7 @@ RELEASES: tuple[Release, ...] = (
     Release(_V1, UNPROVEN, None, Actuator.LIVE),
     Release(_V2, OLDEST, V2_SCHEDULE_SINCE, Actuator.RESTART),
     Release(_V2, V2_SCHEDULE_SINCE, (0, 33, 0), Actuator.LIVE, Proven.REAL_ENGINE),
-    Release(_V2, (0, 33, 0), UNPROVEN, Actuator.LIVE),
+    Release(_V2, (0, 33, 0), UNPROVEN, Actuator.LIVE, Proven.REAL_ENGINE),
     Release(_V2, UNPROVEN, None, Actuator.LIVE),
 )
 """Rows by range of releases: 0.32, which the end-to-end run serves, apart from others, which `realengine.matrix` ran:
