@@ -110,6 +110,7 @@ WHOLE: dict[str, Any] = {
         "version": "0.32.0+cu129",
         "live": True,
         "since": MOMENT,
+        "inert": "MissingHook: Scheduler.schedule has other parameters",
         "fallback": False,
         "tableVersionInPods": 3,
     },

@@ -36,7 +36,7 @@ def manifest(policy: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def heavy(stage: Stage) -> Iterator[Stage]:
     """An object whose drafter may be removed, served."""
-    stage.apply(manifest("Hard"))
+    stage.apply(manifest("Remove"))
     scene.wait_ready(stage.cluster, NAME, 180)
     yield stage
     stage.cluster.kubectl("delete", "specdep", NAME, "-n", NAMESPACE)
@@ -84,7 +84,7 @@ def test_pods_lose_their_drafter_and_serve_on(heavy: Stage) -> None:
 
 def test_an_edit_brings_it_back(heavy: Stage) -> None:
     waiting = speculation(heavy)
-    heavy.apply(manifest("Soft"))
+    heavy.apply(manifest("KeepRunning"))
     scene.wait_ready(heavy.cluster, NAME, 180)
     until(lambda: drafts(heavy) == [True], 180)
     until(lambda: "speculatorRemoved" not in speculation(heavy) and speculation(heavy)["state"] != "Removed", 180)

@@ -19,10 +19,10 @@ _EVERYWHERE = frozenset(
     {
         "--served-model-name", "--host", "--port", "--revision", "--max-num-seqs", "--shutdown-timeout",
         "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size", "--enable-expert-parallel",
-        "--speculative-config", "--scheduler-cls", "--worker-extension-cls", "--model-path", "--model", "--model-id", "--tp-size", "--dp-size",
+        "--speculative-config", "--scheduler-cls", "--model-path", "--model", "--model-id", "--tp-size", "--dp-size",
         "--tp", "--pp-size", "--ep-size", "--tp_size", "--pp_size", "--ep_size", "--num-shard", "--hostname",
         "--max-running-requests", "--max_batch_size", "--max-batch-size", "--max-concurrent-requests",
-        "--speculative-draft-model-path",
+        "--speculative-draft-model-path", "--worker-extension-cls",
     }
 )  # fmt: skip
 """Flags that every row would have, or that another column tells."""

@@ -17,7 +17,7 @@ import pytest
 from tests.unit.reconcile import worlds
 from tests.unit.reconcile.paired import LOOKING, PAIRED, Paired, advance
 from tests.unit.reconcile.releases import install
-from tests.unit.reconcile.scripted import HARD, Tuner, active_table
+from tests.unit.reconcile.scripted import REMOVABLE, Tuner, active_table
 from tests.unit.reconcile.worlds import Cluster, observed, template
 
 from speculative_operator.domain import names
@@ -223,7 +223,7 @@ class TestOwnRollouts:
         assert "--scheduler-cls" not in args(cluster)
 
     def test_pods_without_their_drafter_stay_without(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        cluster, tuner = self.tuned(monkeypatch, of_0_31(HARD))
+        cluster, tuner = self.tuned(monkeypatch, of_0_31(REMOVABLE))
         with release_before():
             tuner.remove(active_table(cluster))
             cluster.tick(observed(cluster))
@@ -236,7 +236,7 @@ class TestOwnRollouts:
         assert cluster.templates == before
 
     def test_pods_without_their_drafter_are_not_made_anew_for_a_flag(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        cluster, tuner = self.tuned(monkeypatch, of_0_31(HARD))
+        cluster, tuner = self.tuned(monkeypatch, of_0_31(REMOVABLE))
         with release_before():
             tuner.remove(active_table(cluster))
             cluster.tick(observed(cluster))

@@ -301,11 +301,11 @@ def test_content_of_the_payload_is_never_changed_below_pods() -> None:
     assert "immutable" not in cluster.children[cluster.config("table")]
 
 
-HARD = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.REMOVE))
+REMOVABLE = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.REMOVE))
 
 
 def test_removing_the_drafter_never_leaves_its_last_pods_unwatched(tuner: Any) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     old, table = cluster.config("table"), KTable.from_rows(cluster.status["speculation"]["table"])
     tuner.remove(table)
     cluster.tick(observed(cluster))

@@ -18,8 +18,8 @@ from speculative_operator.domain.table import KTable
 from speculative_operator.render import table_config
 from speculative_operator.render.values import table_digest
 
-HARD = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.REMOVE))
-SPECS = {"live": SPEC, "hard": HARD, "rollout": restart()}
+REMOVABLE = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.REMOVE))
+SPECS = {"live": SPEC, "removable": REMOVABLE, "rollout": restart()}
 
 
 def annotate(cluster: Cluster, content: Any) -> None:
@@ -55,7 +55,7 @@ def test_an_annotation_written_by_hand_never_counts(spec: Any, version: int, rem
 
 @pytest.mark.parametrize("change", [{"rows": [[1, 256, 2]]}, {"version": 9}, {"speculatorRemoved": True}])
 def test_our_own_annotation_edited_by_hand_never_counts(change: dict[str, Any]) -> None:
-    cluster = settled(spec=restart(HARD))
+    cluster = settled(spec=restart(REMOVABLE))
     annotate(cluster, digested(2, 4) | change)
     stays(cluster)
 
@@ -107,7 +107,7 @@ ANY = st.recursive(
 @settings(max_examples=40, deadline=None)
 @given(ANY)
 def test_no_annotation_whatsoever_changes_the_table(content: Any) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     annotate(cluster, content)
     before = cluster.status["speculation"]["table"]
     cluster.tick()

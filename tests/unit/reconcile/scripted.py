@@ -14,7 +14,7 @@ from speculative_operator.domain.spec import OffPolicy, Speculation
 from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.tuner import Memory
 
-HARD = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.REMOVE))
+REMOVABLE = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.REMOVE))
 FIGURES = Estimate(
     removal_gain_percent=Interval(6.2, 9.0, 12.4), gain_percent=Interval(-14.0, -11.0, -8.0), acceptance_length=1.02,
     concurrency=41.0, k=0.0,
@@ -81,7 +81,7 @@ def without_series(cluster: Cluster) -> Observation:
     return Observation(cluster.now, pods)
 
 
-def removed(tuner: Tuner, spec: Any = HARD) -> Cluster:
+def removed(tuner: Tuner, spec: Any = REMOVABLE) -> Cluster:
     """A cluster whose pods were rolled without drafter, and are ready again."""
     cluster = settled(spec=spec)
     tuner.remove(active_table(cluster))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.unit.reconcile.paired import CACHED, PAIRED, advance, serving
-from tests.unit.reconcile.scripted import HARD, Tuner, active_table
+from tests.unit.reconcile.scripted import REMOVABLE, Tuner, active_table
 from tests.unit.reconcile.worlds import SPEC, Cluster, observed, restart, settled, template
 
 from speculative_operator.domain import names
@@ -281,7 +281,7 @@ def test_no_edit_of_how_weights_come_waits(place: str) -> None:
 
 
 def test_neither_the_removal_of_the_drafter_nor_its_return_waits(tuner: Tuner) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     for change in (tuner.remove, tuner.bring_back):
         change(active_table(cluster))
         before = cluster.templates

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.scripted import HARD, Tuner, active_table, drafts, removed, without_series
+from tests.unit.reconcile.scripted import REMOVABLE, Tuner, active_table, drafts, removed, without_series
 from tests.unit.reconcile.worlds import (
     OFF,
     SPEC,
@@ -35,7 +35,7 @@ from speculative_operator.reconcile.status import should_write
 
 
 def test_pods_roll_to_what_mode_off_makes_of_them(tuner: Tuner) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     table = active_table(cluster)
     tuner.remove(table)
     outcome = cluster.tick(observed(cluster))
@@ -49,7 +49,7 @@ def test_pods_roll_to_what_mode_off_makes_of_them(tuner: Tuner) -> None:
 
 
 def test_it_is_told_with_reason_and_figures(tuner: Tuner) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     table = active_table(cluster)
     tuner.remove(table)
     outcome = cluster.tick(observed(cluster))
@@ -79,7 +79,7 @@ def test_it_is_told_with_reason_and_figures(tuner: Tuner) -> None:
 
 
 def test_ready_waits_for_the_pods_and_their_config_goes_last(tuner: Tuner) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     assert cluster.condition("Ready")["reason"] == "RollingOut"
@@ -142,7 +142,7 @@ def test_only_auto_with_hard_allows_it(tuner: Tuner, speculation: Speculation) -
     ],
 )
 def test_never_without_a_look_at_the_pods(tuner: Tuner, look: Callable[[Cluster], Observation | None]) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     tuner.remove(active_table(cluster))
     assert cluster.tick(look(cluster)).actions == ()
     assert drafts(cluster)
@@ -150,14 +150,14 @@ def test_never_without_a_look_at_the_pods(tuner: Tuner, look: Callable[[Cluster]
 
 @pytest.mark.parametrize("change", [{"valid": False}, {"changed": False}])
 def test_never_on_a_decision_that_is_none(tuner: Tuner, change: dict[str, Any]) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     tuner.remove(active_table(cluster), **change)
     assert cluster.tick(observed(cluster)).actions == ()
     assert "speculatorRemoved" not in cluster.status["speculation"]
 
 
 def test_never_into_another_rollout(tuner: Tuner) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     cluster.children["Deployment", "demo"]["status"]["updatedReplicas"] = 1
     tuner.remove(active_table(cluster))
     before = cluster.memory
@@ -173,9 +173,9 @@ def test_never_into_another_rollout(tuner: Tuner) -> None:
 
 
 def test_never_while_paused(tuner: Tuner) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     tuner.remove(active_table(cluster))
-    cluster.spec = replace(HARD, paused=True)
+    cluster.spec = replace(REMOVABLE, paused=True)
     assert cluster.tick(observed(cluster)).actions == ()
     assert tuner.asked == 0
 
@@ -196,7 +196,7 @@ def test_paused_while_removed_it_stays_so(tuner: Tuner) -> None:
 
 
 def test_the_tuner_is_not_asked_about_pods_of_two_kinds(tuner: Tuner) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     asked = tuner.asked

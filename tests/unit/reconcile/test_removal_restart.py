@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.scripted import HARD, Tuner, active_table, drafts, removed, without_series
+from tests.unit.reconcile.scripted import REMOVABLE, Tuner, active_table, drafts, removed, without_series
 from tests.unit.reconcile.worlds import (
     applies,
     observed,
@@ -35,7 +35,9 @@ def test_it_survives_a_restart_of_the_operator(tuner: Tuner) -> None:
     assert not should_write(before, cluster.status, 0.0, cluster.now)
 
 
-@pytest.mark.parametrize("spec", [HARD, replace(restart(), speculation=HARD.speculation)], ids=["live", "restart"])
+@pytest.mark.parametrize(
+    "spec", [REMOVABLE, replace(restart(), speculation=REMOVABLE.speculation)], ids=["live", "restart"]
+)
 def test_killed_between_the_rollout_and_status_it_is_not_rolled_back(tuner: Tuner, spec: Any) -> None:
     cluster = settled(spec=spec)
     table = active_table(cluster)
@@ -70,7 +72,9 @@ def test_killed_on_the_way_back_no_pod_is_replaced_twice(tuner: Tuner, done: int
     assert cluster.status["speculation"].get("speculatorRemoved", False) is (done == 0)
 
 
-@pytest.mark.parametrize("spec", [HARD, replace(restart(), speculation=HARD.speculation)], ids=["live", "restart"])
+@pytest.mark.parametrize(
+    "spec", [REMOVABLE, replace(restart(), speculation=REMOVABLE.speculation)], ids=["live", "restart"]
+)
 def test_a_wiped_status_is_rebuilt_from_the_cluster(tuner: Tuner, spec: Any) -> None:
     cluster = removed(tuner, spec)
     table = active_table(cluster)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.scripted import HARD, Tuner, active_table, drafts, removed, without_series
+from tests.unit.reconcile.scripted import REMOVABLE, Tuner, active_table, drafts, removed, without_series
 from tests.unit.reconcile.worlds import (
     remade,
     settled,
@@ -46,7 +46,7 @@ def test_a_fallen_load_brings_it_back(tuner: Tuner) -> None:
     assert drafts(cluster)
     assert cluster.templates == 3
     assert template(cluster.children["Deployment", "demo"]) == template(
-        settled(spec=HARD).children["Deployment", "demo"]
+        settled(spec=REMOVABLE).children["Deployment", "demo"]
     )
     assert names.ANNOTATION_TABLE not in cluster.children["Deployment", "demo"]["metadata"]["annotations"]
     assert cluster.table == {"version": 3, "rows": new.rows()}
@@ -112,7 +112,7 @@ def test_other_edits_leave_it_off(tuner: Tuner) -> None:
     entries = cluster.status["decisions"]
     cluster.edit(
         engine=EngineSettings(args=("--seed=1",)),
-        verifier=replace(HARD.verifier, max_num_seqs=64),
+        verifier=replace(REMOVABLE.verifier, max_num_seqs=64),
         speculation=Speculation(off_policy=OffPolicy.REMOVE, max_speculative_tokens=1),
     )
     cluster.settle()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.reconcile.releases import give_payload
-from tests.unit.reconcile.scripted import HARD, Tuner, active_table
+from tests.unit.reconcile.scripted import REMOVABLE, Tuner, active_table
 from tests.unit.reconcile.worlds import Cluster, applies, observed, settled
 
 from speculative_operator.domain.actions import PokePod
@@ -135,7 +135,7 @@ def test_nothing_is_tried_where_the_tuner_may_change_nothing(tuner: Tuner) -> No
 
 
 def test_pods_without_a_drafter_return_to_a_table_without_tries(tuner: Tuner) -> None:
-    cluster = trying(tuner, spec=HARD)
+    cluster = trying(tuner, spec=REMOVABLE)
     tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     assert "tries" not in cluster.status["speculation"]

@@ -23,10 +23,10 @@ from speculative_operator.tuner.rollout import (
     track_dead_weight,
 )
 
-HARD = policy(off_policy=OffPolicy.REMOVE)
+REMOVABLE = policy(off_policy=OffPolicy.REMOVE)
 MINUTES_30 = int(1800 / TICK)
 WORSE = Comparison(0.3, 0.02)
-COST = rollout.cost(HARD)
+COST = rollout.cost(REMOVABLE)
 
 
 @cache
@@ -36,7 +36,7 @@ def _useless(asked: Policy) -> Run:
     return loop
 
 
-def useless(asked: Policy = HARD) -> Run:
+def useless(asked: Policy = REMOVABLE) -> Run:
     """Half an hour with a speculator of which nothing is accepted."""
     played = _useless(asked)
     return replace(played, decisions=list(played.decisions))
@@ -58,21 +58,25 @@ class TestDoom:
         assert track_dead_weight(self.memory, found, COST, 10.0).doomed_since is None
 
     def test_a_dear_rollout_asks_for_more(self) -> None:
-        slow = rollout.cost(replace(HARD, start_seconds=1200.0))
+        slow = rollout.cost(replace(REMOVABLE, start_seconds=1200.0))
         assert track_dead_weight(self.memory, Comparison(0.1, 0.01), COST, 10.0).doomed_since == 10.0
         assert track_dead_weight(self.memory, Comparison(0.1, 0.01), slow, 10.0).doomed_since is None
 
     def test_a_quick_start_makes_no_rollout_cheap(self) -> None:
-        assert rollout.cost(replace(HARD, start_seconds=5.0)) == rollout.cost(HARD) == rollout.RESTART_SECONDS / 3600
+        assert (
+            rollout.cost(replace(REMOVABLE, start_seconds=5.0))
+            == rollout.cost(REMOVABLE)
+            == rollout.RESTART_SECONDS / 3600
+        )
 
     def test_only_hard_and_auto_remove_and_only_what_has_lasted(self) -> None:
         now = 10 * (FIRST_SECONDS + LASTING_SECONDS)
         bad = replace(self.memory, doomed_since=now - LASTING_SECONDS)
-        assert to_remove(bad, outlook(HARD), now)
-        assert not to_remove(replace(bad, doomed_since=now - LASTING_SECONDS + 1), outlook(HARD), now)
-        assert not to_remove(replace(bad, since=now - FIRST_SECONDS + 1), outlook(HARD), now)
-        assert not to_remove(replace(bad, removed=True), outlook(HARD), now)
-        for asked in (policy(), policy(off_policy=OffPolicy.NEVER), replace(HARD, mode=Mode.RECOMMEND)):
+        assert to_remove(bad, outlook(REMOVABLE), now)
+        assert not to_remove(replace(bad, doomed_since=now - LASTING_SECONDS + 1), outlook(REMOVABLE), now)
+        assert not to_remove(replace(bad, since=now - FIRST_SECONDS + 1), outlook(REMOVABLE), now)
+        assert not to_remove(replace(bad, removed=True), outlook(REMOVABLE), now)
+        for asked in (policy(), policy(off_policy=OffPolicy.NEVER), replace(REMOVABLE, mode=Mode.RECOMMEND)):
             assert not to_remove(bad, outlook(asked), now)
 
 
@@ -93,7 +97,7 @@ def test_soft_policy_never_removes() -> None:
 
 @pytest.mark.parametrize(("level", "seed"), [(0.5, 0), (0.5, 1), (0.7, 2)])
 def test_one_that_helps_at_some_load_is_never_removed(level: float, seed: int) -> None:
-    loop = run(Plant(conditional=(level,) * 5, noise=0.05, seed=seed), HARD)
+    loop = run(Plant(conditional=(level,) * 5, noise=0.05, seed=seed), REMOVABLE)
     loop.play(*[2] * 30, *[20] * 70, *[60] * 30)
     assert not any(decision.removed for decision in loop.decisions)
 
@@ -103,7 +107,7 @@ def test_memory_that_the_drafter_holds_is_a_reason_where_requests_wait_for_it() 
 
     def removed(waiting: float) -> bool:
         facts = replace(FACTS, kv_capacity_tokens=100_000, kv_capacity_tokens_without_speculator=250_000)
-        loop = run(Plant(conditional=(0.35,) * 5, noise=0.02), replace(HARD, facts=facts))
+        loop = run(Plant(conditional=(0.35,) * 5, noise=0.02), replace(REMOVABLE, facts=facts))
         for _ in range(2 * MINUTES_30):
             loop.now += TICK
             full = replace(loop.window(30), waiting=waiting, kv_usage=0.99)
@@ -136,8 +140,8 @@ class TestWithout:
         [
             policy(),
             policy(off_policy=OffPolicy.NEVER),
-            replace(HARD, mode=Mode.STATIC),
-            replace(HARD, mode=Mode.RECOMMEND),
+            replace(REMOVABLE, mode=Mode.STATIC),
+            replace(REMOVABLE, mode=Mode.RECOMMEND),
         ],
     )
     def test_another_policy_brings_it_back(self, asked: Policy) -> None:
