@@ -89,7 +89,7 @@ e2e-autoscaling: toolchain ## Kubernetes' own autoscaler beside the tuner (5 min
 vllm: $(STAMP) ## the real engine on a CPU, into the cache (six gigabytes, about 4 minutes, once)
 	@$(PY) -m realengine install
 
-contract-vllm: vllm ## argument parser, scheduler classes, table file, live off and emulator against the real engine (about an hour)
+contract-vllm: vllm ## argument parser, scheduler classes, table file, skipping and emulator against the real engine (about an hour)
 	@$(PYTEST) -q tests/vllm
 
 contract-vllm-matrix: vllm ## the payload on other releases of vLLM: make contract-vllm-matrix ARGS="0.31.0" (10 minutes each)

@@ -29,7 +29,7 @@ TARGETS: tuple[tuple[str, str, str], ...] = (
     ("unsafe windows", "unsafe_windows_percent", "<= 0.5 %"),
     ("unsafe windows, perturbed", "unsafe_windows_perturbed_percent", "<= 0.5 %"),
     ("minutes until a dead drafter is unloaded", "dead_drafter_minutes", "<= 30"),
-    ("wrong hard offs", "wrong_hard_offs", "0"),
+    ("wrong removals", "wrong_removals", "0"),
     ("seconds to adapt, worst jump of load", "adapt_seconds", "<= 60"),
     ("writes an hour, worst scenario with a moving load", "writes_per_hour", "<= 20"),
     ("writes an hour, stationary", "writes_per_hour_stationary", "<= 4"),

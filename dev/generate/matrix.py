@@ -41,7 +41,7 @@ def section(engine: EngineType) -> str:
         *_refusal_lines(here),
         *_releases(engine),
         *_proofs(engine, "K live", lambda cell: cell.live),
-        *_proofs(engine, "off live", lambda cell: cell.off),
+        *_proofs(engine, "speculator skipped", lambda cell: cell.off),
         *_vendors(engine),
     ]
     return "\n".join(parts) + "\n"

@@ -166,7 +166,7 @@ OBJECTS = (
     Alert(
         "SpeculativeDeploymentSpeculatorUnused",
         f"max {OBJECT} (max_over_time(speculative_operator_object_load_k[6h])) == 0"
-        ' unless on (namespace, name) speculative_operator_object_state{state="HardOff"}'
+        ' unless on (namespace, name) speculative_operator_object_state{state="Removed"}'
         " and on (namespace, name) speculative_operator_object_info offset 6h",
         "30m",
         "info",

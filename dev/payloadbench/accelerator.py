@@ -160,7 +160,7 @@ class Bench:
         spec = {
             "verifier": {"model": "hf://Qwen/Qwen3-8B"},
             "speculator": {"method": "draft_model", "model": "hf://Qwen/Qwen3-0.6B"},
-            "accelerator": {"product": product}, "speculation": {"offPolicy": "Live"},
+            "accelerator": {"product": product}, "speculation": {"offPolicy": "Skip"},
         }  # fmt: skip
         tuner = tuned.Tuner(spec, self._home / "off.json", self._version)
         try:

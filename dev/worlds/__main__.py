@@ -33,7 +33,7 @@ def main() -> int:
     numbers = range(len(RECIPES)) if given.named else range(given.first, given.first + given.count)
     if given.short:
         seed, numbers, given.minutes = SHORT_SEED, range(SHORT_COUNT), SHORT_MINUTES
-    tasks = [Task(seed, number, 60.0 * given.minutes, forms, given.live_off) for number in numbers]
+    tasks = [Task(seed, number, 60.0 * given.minutes, forms, given.skip) for number in numbers]
     began = time.monotonic()
     rows = _rows(tasks, given.jobs, began + 60.0 * given.limit)
     out = ROOT / "build" / "worlds" / ("named.json" if given.named else "rows.json")
@@ -68,7 +68,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=200, help="number of worlds (200)")
     parser.add_argument("--first", type=int, default=0, help="number of the first one (0)")
     parser.add_argument("--named", action="store_true", help="the fixed worlds instead of random ones")
-    parser.add_argument("--live-off", action="store_true", help="pods leave the drafter out once K = 0 has lasted")
+    parser.add_argument("--skip", action="store_true", help="pods leave the drafter out once K = 0 has lasted")
     parser.add_argument("--short", action="store_true", help="sixteen short worlds, always the same")
     parser.add_argument("--minutes", type=float, default=20.0, help="simulated, each (20)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (2)")

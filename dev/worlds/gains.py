@@ -85,12 +85,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--minutes", type=float, default=20.0)
-    parser.add_argument("--live-off", action="store_true", help="pods leave the speculator out while K = 0 lasts")
+    parser.add_argument("--skip", action="store_true", help="pods leave the speculator out while K = 0 lasts")
     options = parser.parse_args(arguments)
     found = []
     for number in range(options.count):
         world = draw.world(options.seed, number, 60.0 * options.minutes)
-        one = report(world.with_live_off() if options.live_off else world)
+        one = report(world.with_skip() if options.skip else world)
         print(f"{world.name} ({world.traits['method']}): {one or 'no load in common'}", file=sys.stderr, flush=True)
         found += [one] if one is not None else []
     if not found:

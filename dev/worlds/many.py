@@ -21,7 +21,7 @@ class Task:
     number: int
     seconds: float
     forms: tuple[str, ...]
-    live_off: bool = False
+    skip: bool = False
 
 
 def judged(tasks: list[Task], jobs: int) -> Iterator[Row]:
@@ -37,4 +37,4 @@ def carry_out(task: Task) -> Row:
     """Make the world and judge it."""
     number, seconds = task.number, task.seconds
     made = named(number, seconds) if task.seed is None else world(task.seed, number, seconds)
-    return judge(made.with_live_off() if task.live_off else made, task.forms)
+    return judge(made.with_skip() if task.skip else made, task.forms)

@@ -59,12 +59,14 @@ class World:
     traits: dict[str, object] = field(default_factory=dict)
     """What was drawn, for the report."""
 
-    def with_live_off(self) -> World:
+    def with_skip(self) -> World:
         """The same where the drafter is left out once K = 0 has lasted; itself where there is none to leave out."""
         knobs = self.policy.knobs
         if knobs.draft_free:
             return self
-        policy = replace(self.policy, off_policy=OffPolicy.LIVE, knobs=replace(knobs, rests=True, passes_at_zero=0.0))
+        policy = replace(
+            self.policy, off_policy=OffPolicy.SKIP, knobs=replace(knobs, can_skip=True, passes_at_zero=0.0)
+        )
         catches_up = self.traits.get("method") == Method.DRAFT_MODEL.value
         for replica in self.replicas:
             replica.machine.par[[at.RESTS_AFTER, at.GAP_COST]] = SOON if catches_up else int(OFF_STEPS), GAP_COST

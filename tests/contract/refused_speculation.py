@@ -168,7 +168,7 @@ SPECULATION: tuple[Bad, ...] = (
         scheduled([1, 16, 4], [17, 256, 0], speculation__offPolicy="Never"),
         "spec.speculation.schedule",
         "[17, 256, 0] but offPolicy is Never",
-        "or set offPolicy: Soft",
+        "or set offPolicy: Skip",
         rule="schedule-never-off",
     ),
     Bad(
@@ -219,15 +219,7 @@ SPECULATION: tuple[Bad, ...] = (
         {"speculation.offPolicy": "Always"},
         "spec.speculation.offPolicy",
         '"Always"',
-        'supported values: "Never", "Soft", "Live", "Hard"',
-        "use one of 'Never'",
-    ),
-    Bad(
-        "per-request",
-        {"speculation.perRequest": "Always"},
-        "spec.speculation.perRequest",
-        '"Always"',
-        'supported values: "Never", "Auto"',
+        'supported values: "Never", "KeepRunning", "Skip", "Remove"',
         "use one of 'Never'",
     ),
     Bad(

@@ -92,8 +92,7 @@ SPECULATION = _present(
         "numSpeculativeTokens": _mostly(1, 4, 8, 9, wrong=(0, -1)),
         "maxSpeculativeTokens": _mostly(8, 8, 5, 10, wrong=(0, 65)),
         "schedule": schedules(),
-        "offPolicy": st.sampled_from(["Never", "Soft", "Hard"]),
-        "perRequest": _mostly("Never", "Auto", wrong=("Off", True)),
+        "offPolicy": st.sampled_from(["Never", "KeepRunning", "Skip", "Remove"]),
         "objective": _present({"tpotP99": _mostly("40ms", "1.5s", "10m", wrong=("0s", "10m1us", "1h", "5"))}),
     }
 )

@@ -135,7 +135,7 @@ CASES = {
             {of_object("load_k"): "0x800", of_object("info", 'mode="Auto"'): "_x300 1x500"},
             {
                 of_object("load_k"): "0x800", of_object("info", 'mode="Auto"'): "1x800",
-                of_object("state", 'state="HardOff"'): "1x800",
+                of_object("state", 'state="Removed"'): "1x800",
             },
         ),
     ),

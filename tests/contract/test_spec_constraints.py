@@ -110,7 +110,7 @@ def test_fills_in_defaults(server: Server) -> None:
         "speculation": {
             "mode": "Auto",
             "maxSpeculativeTokens": 8,
-            "offPolicy": "Soft",
+            "offPolicy": "Skip",
             "workload": "Mixed",
             "objective": {"goal": "Goodput"},
         },

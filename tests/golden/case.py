@@ -22,7 +22,6 @@ from speculative_operator.engines import pairs
 from speculative_operator.engines.base import Engine, EngineContainer
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import catalogue_of
-from speculative_operator.reconcile.caps import per_request
 from speculative_operator.reconcile.desired import choose_strategy
 from speculative_operator.reconcile.room import Room
 from speculative_operator.render import Capabilities, RenderInput, render
@@ -80,7 +79,6 @@ class Case:
                 container=self.container,
                 table=self.table,
                 table_version=self.more.get("tableVersion", 1),
-                per_request=per_request(self.spec, self.knobs),
                 capabilities=capabilities,
                 canary=self.more.get("canary", ""),
                 strategy=choose_strategy(self.spec, Room(self.more["room"]) if "room" in self.more else None),

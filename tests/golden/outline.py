@@ -14,7 +14,6 @@ from typing import Any
 from tests.golden.case import Case
 
 from speculative_operator.domain import names
-from speculative_operator.reconcile.caps import unused_notices
 
 _SHARED_MOUNTS = ("cache", "tmp")
 _SHARED_ENV = (names.CACHE_MOUNT, names.TABLE_MOUNT, names.PAYLOAD_MOUNT)
@@ -31,9 +30,7 @@ def outline(case: Case) -> dict[str, Any]:
         "actuator": str(case.knobs.actuator),
         "k": " ".join(map(str, case.knobs.ks)),
         "graphs": _graphs(case),
-        "notices": [
-            str(notice.reason) for notice in (*case.engine.notices(case.spec), *unused_notices(case.spec, case.knobs))
-        ],
+        "notices": [str(notice.reason) for notice in case.engine.notices(case.spec)],
         "children": [_other(child) for child in children if child["kind"] not in ("Deployment", "Service")],
         "files": sorted(_files(pod["metadata"].get("annotations", {}))),
         "image": container["image"],

@@ -34,11 +34,11 @@ H100: dict[str, Any] = {"accelerator": {"product": "H100-SXM"}}
 SUFFIX: dict[str, Any] = {"speculator": {"method": "suffix"}}
 SPECS: dict[str, dict[str, Any]] = {
     "eagle3": {**SMALL, **EAGLE3, **H100, "replicas": 2},
-    "draft-model-live-off": {
+    "draft-model-skipped": {
         **SMALL,
         **H100,
         "speculator": {"method": "draft_model", "model": f"hf://{DRAFT}"},
-        "speculation": {"offPolicy": "Live"},
+        "speculation": {"offPolicy": "Skip"},
     },
     "cached": {**SMALL, **EAGLE3, **H100, "weights": {"cache": {"claimName": "models", "size": "500Gi"}}},
     "pods-bring-weights": {
@@ -71,7 +71,7 @@ SPECS: dict[str, dict[str, Any]] = {
         **SMALL,
         **EAGLE3,
         **H100,
-        "speculation": {"offPolicy": "Hard"},
+        "speculation": {"offPolicy": "Remove"},
         "weights": {"check": "Disabled"},
     },
     "sglang": {**SMALL, **EAGLE3, **H100, "engine": {"type": "SGLang"}, "weights": {"check": "Disabled"}},

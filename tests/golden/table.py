@@ -22,7 +22,7 @@ _EVERYWHERE = frozenset(
         "--speculative-config", "--scheduler-cls", "--model-path", "--model", "--model-id", "--tp-size", "--dp-size",
         "--tp", "--pp-size", "--ep-size", "--tp_size", "--pp_size", "--ep_size", "--num-shard", "--hostname",
         "--max-running-requests", "--max_batch_size", "--max-batch-size", "--max-concurrent-requests",
-        "--speculative-draft-model-path",
+        "--speculative-draft-model-path", "--worker-extension-cls",
     }
 )  # fmt: skip
 """Flags that every row would have, or that another column tells."""

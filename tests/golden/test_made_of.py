@@ -31,6 +31,20 @@ PINNED: dict[str, Any] = yaml.safe_load(SOURCE.read_text())
 OBJECTS: dict[str, dict[str, Any]] = {one["name"]: one for one in PINNED["objects"]}
 NEVER_HASHED = {"engine.compile_cache.brought"}
 """Fields that no hash can hold, for they never had another value than their default, and are gone."""
+RUNNER = {"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}
+READS: dict[str, Any] = {"volumes": [{"name": "table", "configMap": {"name": "demo-table"}}]}
+
+
+def running(**pod: Any) -> dict[str, Any]:
+    return {"spec": {"template": {"spec": pod}}}
+
+
+RUNNING: dict[str, dict[str, Any]] = {
+    "Table": running(containers=[{"name": "engine"}]),
+    "no worker": running(containers=[{"name": "engine"}], **READS),
+    "V1": running(containers=[{"name": "engine", "env": [RUNNER]}], **READS),
+}
+"""Deployments of pods that earlier releases made otherwise than this one would."""
 REMEDY = (
     "with this the next release replaces the pods of every object like it as soon as it starts. Have the hash told as "
     "before: upgrade.FORMER_NAMES takes the former name of a field that is renamed. Where these pods must really be "
@@ -43,7 +57,7 @@ def made_of(name: str) -> tuple[str, str]:
     one = OBJECTS[name]
     case = Case({"metadata": {"name": name}, "spec": one["spec"]}, one)
     assert case.engine.refusals(case.spec) == ()
-    older = engine_as_made(case.engine, case.spec, {}) if one.get("madeWith") == "Table" else None
+    older = engine_as_made(case.engine, case.spec, RUNNING[one["madeWith"]]) if "madeWith" in one else None
     knobs = (older or case.engine).knobs(case.spec)
     policy = policy_of(case.spec, knobs=knobs, facts=tuner_facts(case.spec, None))
     active = ActiveTable(None if knobs.actuator is Actuator.NONE else case.table, version=3)

@@ -38,7 +38,7 @@ def test_its_pods_conditions_and_table_stay(path: Path) -> None:
     conditions = {one["type"]: (one["status"], one["reason"]) for one in before["conditions"]}
     now = {one["type"]: (one["status"], one["reason"]) for one in cluster.status["conditions"]}
     assert {kind: now.get(kind) for kind in conditions} == conditions
-    for block in ("table", "hardOff", "tableVersion"):
+    for block in ("table", "speculatorRemoved", "tableVersion"):
         assert cluster.status.get("speculation", {}).get(block) == before.get("speculation", {}).get(block)
     assert cluster.status.get("rollout") == before.get("rollout")
 

@@ -31,7 +31,9 @@ BESIDE = st.fixed_dictionaries(
         "facts": JSON | st.lists(st.text(max_size=30), max_size=3),
         "pair": JSON,
         "memory": JSON
-        | st.dictionaries(st.sampled_from(("format", "table", "times", "mean", "hardOff", "cells")), JSON, max_size=6),
+        | st.dictionaries(
+            st.sampled_from(("format", "table", "times", "mean", "speculatorRemoved", "cells")), JSON, max_size=6
+        ),
     },
 )
 
@@ -57,10 +59,10 @@ def cut_off(cluster: Cluster) -> None:
 
 
 def edited(cluster: Cluster) -> None:
-    """The table and hard off, by a hand that knows the format and not the digest."""
+    """The table and removal, by a hand that knows the format and not the digest."""
     assert cluster.notes is not None
     whole = content(cluster)
-    memory = {**whole.get("memory", {}), "table": [[1, 256, 16]], "hardOff": True}
+    memory = {**whole.get("memory", {}), "table": [[1, 256, 16]], "speculatorRemoved": True}
     other = notes.manifest(cluster.spec, {**whole, "memory": memory})
     cluster.notes["data"][notes.KEY] = other["data"][notes.KEY]
 

@@ -17,7 +17,7 @@ import pytest
 from tests.unit.reconcile import worlds
 from tests.unit.reconcile.paired import LOOKING, PAIRED, Paired, advance
 from tests.unit.reconcile.releases import install
-from tests.unit.reconcile.scripted import HARD, Tuner, active_table
+from tests.unit.reconcile.scripted import REMOVABLE, Tuner, active_table
 from tests.unit.reconcile.worlds import Cluster, observed, template
 
 from speculative_operator.domain import names
@@ -85,8 +85,8 @@ def pause(cluster: Cluster) -> None:
     cluster.edit(paused=False)
 
 
-def turn_live_off_on(cluster: Cluster) -> None:
-    cluster.edit(speculation=replace(cluster.spec.speculation, off_policy=OffPolicy.LIVE))
+def turn_skipping_on(cluster: Cluster) -> None:
+    cluster.edit(speculation=replace(cluster.spec.speculation, off_policy=OffPolicy.SKIP))
 
 
 def write_out_a_default(cluster: Cluster) -> None:
@@ -139,7 +139,7 @@ STORIES: dict[str, tuple[Callable[[], Cluster], Callable[[Cluster], None]]] = {
     "more replicas": (plain, lambda one: one.edit(replicas=3)),
     "an edit by hand": (plain, set_image),
     "a pause": (plain, pause),
-    "live off in the spec": (plain, turn_live_off_on),
+    "skipping in the spec": (plain, turn_skipping_on),
     "a default that is written out": (without_size, write_out_a_default),
     "a pair that is read later": (read_later, nothing),
     "an acceptance that was taken back": (lambda: Cluster(of_0_31(adopt=AS_IN_SPEC)), nothing),
@@ -223,12 +223,12 @@ class TestOwnRollouts:
         assert "--scheduler-cls" not in args(cluster)
 
     def test_pods_without_their_drafter_stay_without(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        cluster, tuner = self.tuned(monkeypatch, of_0_31(HARD))
+        cluster, tuner = self.tuned(monkeypatch, of_0_31(REMOVABLE))
         with release_before():
             tuner.remove(active_table(cluster))
             cluster.tick(observed(cluster))
             cluster.settle()
-        assert cluster.status["speculation"]["hardOff"] is True
+        assert cluster.status["speculation"]["speculatorRemoved"] is True
         before = cluster.templates
         cluster.forget()
         for _ in range(4):
@@ -236,7 +236,7 @@ class TestOwnRollouts:
         assert cluster.templates == before
 
     def test_pods_without_their_drafter_are_not_made_anew_for_a_flag(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        cluster, tuner = self.tuned(monkeypatch, of_0_31(HARD))
+        cluster, tuner = self.tuned(monkeypatch, of_0_31(REMOVABLE))
         with release_before():
             tuner.remove(active_table(cluster))
             cluster.tick(observed(cluster))

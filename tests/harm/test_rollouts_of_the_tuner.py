@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.scripted import HARD, Tuner, active_table, drafts
+from tests.unit.reconcile.scripted import REMOVABLE, Tuner, active_table, drafts
 from tests.unit.reconcile.worlds import Cluster, observed, settled, template
 
 from speculative_operator.api.convert import to_domain
@@ -37,11 +37,11 @@ def tuner(monkeypatch: pytest.MonkeyPatch) -> Tuner:
 
 
 def default_spec() -> DeploymentSpec:
-    """As somebody writes it who reads no further than the first example; vLLM 0.34 cannot change K live."""
+    """As somebody writes it who reads no further than the first example; SGLang cannot change K live."""
     wanted = {
         "verifier": {"model": "hf://a/b", "maxNumSeqs": 64},
         "speculator": {"method": "eagle3", "model": "hf://a/c"},
-        "engine": {"type": "vLLM", "version": "0.34.0"},
+        "engine": {"type": "SGLang"},
         "accelerator": {"product": "H100-SXM"},
         "weights": {"check": "Disabled"},
     }
@@ -159,7 +159,7 @@ def test_serving_is_interrupted_only_within_the_hours_that_the_spec_names(
 
 
 def test_the_drafter_is_not_removed_where_a_pod_would_have_to_go_first(tuner: Tuner) -> None:
-    cluster = settled(spec=HARD, room=None)
+    cluster = settled(spec=REMOVABLE, room=None)
     tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     assert (cluster.templates, drafts(cluster)) == (1, True)
@@ -182,7 +182,7 @@ def test_the_drafter_is_not_removed_where_a_pod_would_have_to_go_first(tuner: Tu
 
 
 def test_a_spare_that_is_gone_between_two_steps_of_a_rollout_costs_no_pod(tuner: Tuner) -> None:
-    cluster = settled(spec=replace(HARD, replicas=1))
+    cluster = settled(spec=replace(REMOVABLE, replicas=1))
     tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     cluster.roll()
@@ -206,7 +206,7 @@ def stall(cluster: Cluster) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("spec", [default_spec(), replace(HARD, replicas=1)], ids=["another K", "removal"])
+@pytest.mark.parametrize("spec", [default_spec(), replace(REMOVABLE, replicas=1)], ids=["another K", "removal"])
 def test_a_rollout_of_our_own_that_stalls_goes_back_and_is_not_tried_again_that_day(
     tuner: Tuner, spec: DeploymentSpec
 ) -> None:
@@ -214,7 +214,7 @@ def test_a_rollout_of_our_own_that_stalls_goes_back_and_is_not_tried_again_that_
     before, table = template(cluster.children["Deployment", "demo"]), active_table(cluster)
 
     def ask() -> None:
-        if spec.speculation.off_policy is OffPolicy.HARD:
+        if spec.speculation.off_policy is OffPolicy.REMOVE:
             tuner.remove(table)
         else:
             wish(tuner)

@@ -19,7 +19,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Method, ModelSource, Scheme, Speculator
 from speculative_operator.domain.table import KTable, Trial
 
-TRIALS = (Trial(5, 6, (1, 4), 0.05),)
+TRIALS = (Trial(5, 6, (1, 7), 0.05),)
 
 
 def mounting(cluster: Cluster) -> None:
@@ -71,7 +71,7 @@ def test_pods_replaced_one_after_the_other_never_share_a_file_that_one_of_them_r
     cluster.pods = new
     cluster.tick(observed(cluster))
     cluster.tick(observed(cluster))
-    assert cluster.table["try"]["rows"] == [[5, 6, [1, 4], 0.05]]
+    assert cluster.table["try"]["rows"] == [[5, 6, [1, 7], 0.05]]
 
 
 @pytest.mark.parametrize("back", ["pod", "template"])

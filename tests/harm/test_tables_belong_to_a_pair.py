@@ -301,11 +301,11 @@ def test_content_of_the_payload_is_never_changed_below_pods() -> None:
     assert "immutable" not in cluster.children[cluster.config("table")]
 
 
-HARD = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.HARD))
+REMOVABLE = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.REMOVE))
 
 
 def test_removing_the_drafter_never_leaves_its_last_pods_unwatched(tuner: Any) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     old, table = cluster.config("table"), KTable.from_rows(cluster.status["speculation"]["table"])
     tuner.remove(table)
     cluster.tick(observed(cluster))
@@ -320,7 +320,7 @@ def test_removing_the_drafter_never_leaves_its_last_pods_unwatched(tuner: Any) -
     assert KTable.from_rows(read_by(cluster, old)["rows"]) == KTable.constant(0, 256)
     cluster.forget()
     cluster.tick()
-    assert cluster.status["speculation"]["hardOff"], "a table of the last pods is no word on those to come"
+    assert cluster.status["speculation"]["speculatorRemoved"], "a table of the last pods is no word on those to come"
     assert cluster.status["speculation"]["table"] == table.rows()
 
 

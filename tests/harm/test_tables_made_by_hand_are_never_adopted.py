@@ -18,8 +18,8 @@ from speculative_operator.domain.table import KTable
 from speculative_operator.render import table_config
 from speculative_operator.render.values import table_digest
 
-HARD = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.HARD))
-SPECS = {"live": SPEC, "hard": HARD, "rollout": restart()}
+REMOVABLE = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.REMOVE))
+SPECS = {"live": SPEC, "removable": REMOVABLE, "rollout": restart()}
 
 
 def annotate(cluster: Cluster, content: Any) -> None:
@@ -29,11 +29,11 @@ def annotate(cluster: Cluster, content: Any) -> None:
     cluster.forget()
 
 
-def digested(version: int, k: int, hard_off: bool = False) -> dict[str, Any]:
+def digested(version: int, k: int, removed: bool = False) -> dict[str, Any]:
     """As a Deployment bears it that we have rendered."""
     table = KTable.constant(k, 256)
-    mark = table_digest(SPEC.uid, table, version, per_request=False, hard_off=hard_off)
-    return {"version": version, "rows": table.rows(), "digest": mark} | ({"hardOff": True} if hard_off else {})
+    mark = table_digest(SPEC.uid, table, version, removed=removed)
+    return {"version": version, "rows": table.rows(), "digest": mark} | ({"speculatorRemoved": True} if removed else {})
 
 
 def stays(cluster: Cluster) -> None:
@@ -46,16 +46,16 @@ def stays(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 @pytest.mark.parametrize("version", [2, 9, 2**31, 2**62, 2**63 - 1, 2**63, 10**30])
-@pytest.mark.parametrize("hard_off", [False, True])
-def test_an_annotation_written_by_hand_never_counts(spec: Any, version: int, hard_off: bool) -> None:
+@pytest.mark.parametrize("removed", [False, True])
+def test_an_annotation_written_by_hand_never_counts(spec: Any, version: int, removed: bool) -> None:
     cluster = settled(spec=spec)
-    annotate(cluster, {"version": version, "rows": [[1, 256, 2]], "hardOff": hard_off})
+    annotate(cluster, {"version": version, "rows": [[1, 256, 2]], "speculatorRemoved": removed})
     stays(cluster)
 
 
-@pytest.mark.parametrize("change", [{"rows": [[1, 256, 2]]}, {"version": 9}, {"hardOff": True}, {"perRequest": True}])
+@pytest.mark.parametrize("change", [{"rows": [[1, 256, 2]]}, {"version": 9}, {"speculatorRemoved": True}])
 def test_our_own_annotation_edited_by_hand_never_counts(change: dict[str, Any]) -> None:
-    cluster = settled(spec=restart(HARD))
+    cluster = settled(spec=restart(REMOVABLE))
     annotate(cluster, digested(2, 4) | change)
     stays(cluster)
 
@@ -99,7 +99,7 @@ def test_what_we_have_rendered_counts() -> None:
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(
-        st.sampled_from(["version", "rows", "hardOff", "perRequest", "digest"]), inner, max_size=5
+        st.sampled_from(["version", "rows", "speculatorRemoved", "digest"]), inner, max_size=5
     ),
 )  # fmt: skip
 
@@ -107,7 +107,7 @@ ANY = st.recursive(
 @settings(max_examples=40, deadline=None)
 @given(ANY)
 def test_no_annotation_whatsoever_changes_the_table(content: Any) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     annotate(cluster, content)
     before = cluster.status["speculation"]["table"]
     cluster.tick()

@@ -68,7 +68,7 @@ WINGS = {
         "records", "pinning", "rendering", "formerly", "verdicts", "jobs", "arrival",
         "stages", "choices", "pairing", "picked", "picking",
     },
-    "table": {"tables", "caps", "active_table", "own_rollouts", "deciding"},
+    "table": {"tables", "active_table", "own_rollouts", "deciding"},
     "children": {"desired", "plan", "upgrade", "privileges"},
     "report": {
         "view", "engine_report", "conditions", "figures", "tuning", "status", "events", "turn",

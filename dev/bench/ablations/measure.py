@@ -40,7 +40,7 @@ class Figures:
     """The case that costs most, with what it costs."""
     writes_per_hour: float
     unsafe_percent: float
-    wrong_hard_offs: int
+    wrong_removals: int
 
 
 def work(job: Job) -> tuple[Job, Outcome]:
@@ -83,7 +83,7 @@ def figures(variant: str, rows: Mapping[str, Mapping[Case, Row]]) -> Figures:
         dearest=f"{name_of(dearest)} {apart[dearest]:+.1f}",
         writes_per_hour=fmean(row.writes_per_hour for row in own.values()),
         unsafe_percent=100.0 * sum(row.unsafe for row in own.values()) / windows if windows else 0.0,
-        wrong_hard_offs=sum(row.wrong_hard_off for row in own.values()),
+        wrong_removals=sum(row.wrong_removal for row in own.values()),
     )
 
 

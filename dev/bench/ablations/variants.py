@@ -185,7 +185,7 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("no_guard", "no cut after two slow windows", {"guards.GUARD_WINDOWS": 10**9}),
     Variant("misled", "prior: tokens and drafts cost 0.3 of the truth", _MISTAKEN),
     Variant("misled_no_guard", "the same, no guard", {**_MISTAKEN, "guards.GUARD_WINDOWS": 10**9}, against="misled"),
-    Variant("no_hard_off", "the speculator is never unloaded", {"rollout.to_remove": _never}),
+    Variant("no_removal", "the speculator is never unloaded", {"rollout.to_remove": _never}),
 )  # fmt: skip
 
 BY_NAME = {variant.name: variant for variant in VARIANTS}

@@ -149,7 +149,7 @@ def worse(found: Mapping[str, Any]) -> int:
             ("largest regret", regret["max"], 8.0),
             ("mean regret with perturbed physics", regret["perturbed_mean"], 4.0),
             ("unsafe_windows_percent", found["unsafe_windows_percent"], 2.0),
-            ("wrong_hard_offs", found["wrong_hard_offs"], 0),
+            ("wrong_removals", found["wrong_removals"], 0),
             ("mean regret in random worlds", worlds.get("mean"), 5.0),
             ("unsafe windows in random worlds, percent", worlds.get("unsafe_percent"), 15.0),
         )

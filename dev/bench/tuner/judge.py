@@ -14,7 +14,7 @@ from speculative_lab.sim.catalogue import BY_NAME
 from speculative_lab.sim.score import Run
 
 RESTART_SECONDS = 300.0
-"""From a hard off until a replica has come back and its queue is served."""
+"""From a removal until a replica has come back and its queue is served."""
 ORACLE, OFF, BEST = "oracle", "off", "best_static"
 
 
@@ -30,7 +30,7 @@ class Row:
     """How much slower than the best static K in hindsight; negative: faster; NaN where no constant ran."""
     best_static: str
     unsafe: int
-    """Windows slower than no drafts, but for those that touch the restart of a hard off that was right."""
+    """Windows slower than no drafts, but for those that touch the restart of a removal that was right."""
     unsafe_in_restarts: int
     """Those: unloading a drafter stops a replica for minutes, whoever decides it."""
     windows: int
@@ -42,10 +42,10 @@ class Row:
     exploring_cost_at_rest: float | None
     """The same of the second half, where the load does not move."""
     adapt_seconds: tuple[float, ...]
-    hard_off_right: bool
+    removal_right: bool
     dead_minutes: float | None
     """Until the drafter was unloaded, where that is right."""
-    wrong_hard_off: bool
+    wrong_removal: bool
     shares: Mapping[int, float]
     decide_ms_p99: float
 
@@ -83,7 +83,7 @@ def row_of(outcomes: Mapping[str, Outcome]) -> Row:
     best = best_static(runs)
     dead_since = scenario.dead_since * tuned.seconds
     right = score.is_dead_weight(runs[NEVER], oracle, dead_since)
-    pauses = [(at, at + RESTART_SECONDS * scenario.replicas) for at in ours.hard_offs] if right else []
+    pauses = [(at, at + RESTART_SECONDS * scenario.replicas) for at in ours.removals] if right else []
     unsafe, windows = score.unsafe_windows(ours, off, pauses)
     share = sum(ours.shares.values()) or 1.0
     return Row(
@@ -103,9 +103,9 @@ def row_of(outcomes: Mapping[str, Outcome]) -> Row:
         adapt_seconds=tuple(
             score.adaptation_seconds(ours, oracle, [step * tuned.seconds for step in scenario.load_steps])
         ),
-        hard_off_right=right,
+        removal_right=right,
         dead_minutes=score.dead_drafter_minutes(ours, dead_since) if right else None,
-        wrong_hard_off=bool(ours.hard_offs) and not right,
+        wrong_removal=bool(ours.removals) and not right,
         shares={k: round(steps / share, 3) for k, steps in sorted(ours.shares.items())},
         decide_ms_p99=percentile(tuned.decide_ms, 0.99),
     )
@@ -126,7 +126,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 def medians(rows: Sequence[Row], figure: str) -> dict[str, float]:
     """Scenario -> median of a figure over its seeds; those that are not finite are left out.
 
-    A regret below 0 counts as 0: where a hard off beats every table, or luck the oracle, that must not make up for
+    A regret below 0 counts as 0: where a removal beats every table, or luck the oracle, that must not make up for
     what is lost elsewhere.
     """
     found: dict[str, list[float]] = {}
@@ -183,7 +183,7 @@ def summary(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "unsafe_windows_perturbed_percent": _unsafe(shaken),
         "unsafe_windows_in_restarts": sum(row.unsafe_in_restarts for row in rows),
         "dead_drafter_minutes": _most(dead),
-        "wrong_hard_offs": sum(row.wrong_hard_off for row in rows),
+        "wrong_removals": sum(row.wrong_removal for row in rows),
         "policies": policy_means(outcomes),
         "policies_perturbed": policy_means(outcomes, shaken=True),
         "adapt_seconds": max(adapted.values(), default=None),

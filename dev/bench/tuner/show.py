@@ -10,7 +10,7 @@ from bench.tuner.work import Outcome
 
 HEAD = (
     f"{'scenario':17s} {'seed':>4s} {'regret':>7s} {'vs best':>8s} {'static':>8s} {'worst 5m':>8s} {'unsafe':>7s} "
-    f"{'writes/h':>8s} {'tries':>6s} {'adapt s':>9s} {'hard off':>14s}  K shares"
+    f"{'writes/h':>8s} {'tries':>6s} {'adapt s':>9s} {'removal':>14s}  K shares"
 )
 
 
@@ -22,7 +22,7 @@ def line(row: Row) -> str:
     return (
         f"{row.scenario:17s} {seed:>4s} {row.regret:7.2f} {_versus_best(row)} "
         f"{row.worst_window:8.1f} {row.unsafe:3d}/{row.windows:<3d} {row.writes_per_hour:8.1f} "
-        f"{row.exploring_cost:6.2f} {adapt:>9s} {_hard_off(row):>14s}  {shares}"
+        f"{row.exploring_cost:6.2f} {adapt:>9s} {_removal(row):>14s}  {shares}"
     )
 
 
@@ -46,9 +46,9 @@ def _versus_best(row: Row) -> str:
     return f"{row.over_best_static:8.2f} {row.best_static:>8s}" if known else f"{'-':>8s} {'-':>8s}"
 
 
-def _hard_off(row: Row) -> str:
-    if row.wrong_hard_off:
+def _removal(row: Row) -> str:
+    if row.wrong_removal:
         return "WRONG"
-    if not row.hard_off_right:
+    if not row.removal_right:
         return "-"
     return f"right {row.dead_minutes:.0f} min"

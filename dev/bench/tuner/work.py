@@ -34,7 +34,7 @@ from speculative_operator.replay.session import Session
 
 STORE = ROOT / "build" / "bench" / "runs"
 OURS, NEVER = "ours", "never"
-"""`never`: pods that never had a drafter, the truth about hard off."""
+"""`never`: pods that never had a drafter, the truth about removal."""
 _SIMULATOR = Path(speculative_lab.__file__).parent / "sim"
 _STEP_TIME = Path(speculative_operator.__file__).parent / "physics" / "step_time.py"
 _OF_THE_TUNER = {

@@ -43,7 +43,7 @@ async def other_pairs(play: Play) -> None:
     await rollouts.change(play, Wish("eagle3", schedule=tables.BY_LOAD), "pair change ngram to eagle3")
     await tables.follow(play, tables.BY_LOAD)
     play.report.begin("Without a drafter")
-    await rollouts.change(play, Wish("eagle3", mode="Disabled"), "hard off")
+    await rollouts.change(play, Wish("eagle3", mode="Disabled"), "removal")
     client = await play.client()
     for index, prompt in enumerate(PROMPTS):
         for tokens in (TOKENS, rollouts.TOKENS):

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.physics.step_costs import StepCosts
-from speculative_operator.physics.step_time import hard_off_seconds, step_seconds
+from speculative_operator.physics.step_time import plain_seconds, step_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,6 @@ def end_to_end_speedup(
     b = np.asarray(batch, dtype=float)
     context = workload.prompt + workload.output / 2.0
     share = b * workload.prompt / workload.output
-    off = hard_off_seconds(costs, b, context, share)
+    off = plain_seconds(costs, b, context, share)
     on = step_seconds(costs, knobs, b, k, context, share * acceptance_length)
     return np.asarray(acceptance_length * off / on)

@@ -30,7 +30,7 @@ from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.physics.draft_costs import LOOKUP_SHARE, kv_tokens
 from speculative_operator.physics.hardware import FITTED, Efficiencies
 from speculative_operator.physics.step_costs import StepCosts, roofline
-from speculative_operator.physics.step_time import hard_off_seconds, step_seconds
+from speculative_operator.physics.step_time import plain_seconds, step_seconds
 
 ADAPTIVE_GAIN = 1.03
 """An in-engine policy that chooses K for each step over the best static K: +3.0 % (sglang#23336)."""
@@ -114,7 +114,7 @@ def _plain(case: Case, fit: Efficiencies) -> _Arm:
     room = kv_tokens(facts, with_speculator=False)
 
     def seconds(batch: float, prefill: float, context: float) -> float:
-        return float(hard_off_seconds(costs, batch, context, prefill, knobs))
+        return float(plain_seconds(costs, batch, context, prefill, knobs))
 
     return _settled(case, seconds, 1.0, room, case.rate[0] if case.rate else None, fit)
 

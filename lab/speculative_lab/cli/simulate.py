@@ -25,8 +25,8 @@ EPILOG = """examples:
       --method draft_model --accelerator A100-80GB --max-k 5 --policy ours --policy off --policy static
   speculative simulate --scenario diurnal --perturb --json --report report/
 
-policies: ours, oracle, off (soft off: K = 0), never (no speculator), static_K, and the rivals; the groups
-static and rivals stand for all of theirs. Default: all of them. The oracle always runs.
+policies: ours, oracle, off (K = 0, which still runs the speculator), never (no speculator), static_K, and the rivals;
+the groups static and rivals stand for all of theirs. Default: all of them. The oracle always runs.
 Needs numba: pip install . './lab[sim]'.
 exit status: 0 simulated, 1 failed, 2 wrong use of the command line"""
 

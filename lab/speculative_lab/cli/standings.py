@@ -40,7 +40,7 @@ class Standing:
     requests: int
     writes: int | None
     """Changes of table that reached the pods from outside; None for what sits in the engine or never changes."""
-    hard_offs: int
+    removals: int
     unsafe_percent: float | None
 
 
@@ -75,7 +75,7 @@ def as_object(row: Standing) -> dict[str, Any]:
         "tokensPerSecond": _rounded(row.tokens_per_second),
         "requests": row.requests,
         "writes": row.writes,
-        "hardOffs": row.hard_offs,
+        "removals": row.removals,
         "unsafeWindowsPercent": _rounded(row.unsafe_percent),
     }
 
@@ -146,7 +146,7 @@ def _standing(result: Result, best: score.Run | None, off: score.Run | None) -> 
         tokens_per_second=float(run.tokens.sum()) / run.seconds,
         requests=len(result.watched.ttft),
         writes=len(run.writes) if result.session is not None else None,
-        hard_offs=len(run.hard_offs),
+        removals=len(run.removals),
         unsafe_percent=100.0 * unsafe / compared if compared else None,
     )
 

@@ -20,13 +20,9 @@ from speculative_lab.emulator.kv import pool as kv_pool
 from speculative_lab.emulator.settings import Settings
 from speculative_lab.emulator.shapes import Shapes, shapes
 from speculative_lab.emulator.speculative import Speculative, checked, raw_config
-from speculative_operator.domain.spec import Method
 from speculative_operator.domain.table import Actuator, KnobSpace
 
 DEFAULT_BATCHED_TOKENS = 8192
-WORKER_EXTENSION = "speculative_worker.Extension"
-_LEFT_OUT = frozenset({Method.DRAFT_MODEL, Method.EAGLE, Method.EAGLE3})
-"""Methods whose drafter that extension leaves out, on the V1 runner."""
 LARGE_ACCELERATOR_BYTES = 70 * 2**30
 """From this size on vLLM's default for --max-num-seqs is 1024 (A100 excepted), below it 256."""
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104  (vLLM's default; a pod is reached from outside)
@@ -103,19 +99,9 @@ class EngineConfig:
         return self.speculative.k if self.speculative else 0
 
     @property
-    def rests(self) -> bool:
-        """Whether workers leave the drafter out in steps that are off."""
-        return self._worker_changed and self.speculative is not None and self.speculative.method in _LEFT_OUT
-
-    @property
     def always_rejects(self) -> bool:
-        """Whether steps without drafts to verify are sampled as if there were some: on V1, unless it was changed."""
-        return self.drafting is not None and self.drafting.runner is Runner.V1 and not self._worker_changed
-
-    @property
-    def _worker_changed(self) -> bool:
-        on_v1 = self.drafting is not None and self.drafting.runner is Runner.V1
-        return on_v1 and self.worker_extension_cls == WORKER_EXTENSION
+        """Whether steps without drafts to verify are sampled as if there were some, as the V1 runner does."""
+        return self.drafting is not None and self.drafting.runner is Runner.V1
 
     def lookup(self) -> list[int] | None:
         """K for each number of scheduled requests, or None when K is constant. Raises LateError for a bad schedule.
@@ -208,7 +194,8 @@ def engine_config(namespace: argparse.Namespace, environment: Mapping[str, str],
     _check_numbers(namespace)
     raw = raw_config(namespace)
     speculative = checked(raw, namespace.tensor_parallel_size) if raw else None
-    behaviour = drafting(speculative, environment) if speculative else None
+    worker = namespace.worker_extension_cls or ""
+    behaviour = drafting(speculative, environment, worker) if speculative else None
     if namespace.per_request_spec_decode_metrics != "none" and speculative is None:
         raise ConfigError("--per-request-spec-decode-metrics requires speculative decoding to be enabled")
     found = shapes(

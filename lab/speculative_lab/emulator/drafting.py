@@ -45,6 +45,8 @@ class Drafting:
     """False when a step without a match drafts nothing for a request (n-gram and suffix look-up on V1)."""
     passes_at_zero: float = 1.0
     """Draft passes per step at K = 0."""
+    skipped: bool = False
+    """Workers skip the drafter in steps that are told to be off."""
 
 
 _ONLY_V1 = frozenset({"suffix", "medusa", "mlp_speculator", "custom_class"})
@@ -52,14 +54,21 @@ _DIE_ON_V1 = frozenset({"suffix", "medusa", "ngram_gpu"})
 _DRAFT_FREE = frozenset({"ngram", "ngram_gpu", "suffix"})
 _BLOCK = frozenset({"dflash", "dspark", "medusa"})
 _FOLLOW_ON_V2 = frozenset({"eagle", "eagle3", "mtp"})
+WORKER_EXTENSION = "speculative_worker.Extension"
+_FOLLOW_BY_WORKER = frozenset({"draft_model", "ngram"})
+"""Methods that draft in full at every K on the V2 runner, unless the plug-in's worker is there."""
+_SKIPPED = _FOLLOW_ON_V2 | _FOLLOW_BY_WORKER | {"dflash", "dspark"}
+"""Methods whose drafter that worker skips, on the V2 runner."""
 
 
-def drafting(config: Speculative, environment: Mapping[str, str]) -> Drafting:
-    """Behaviour of `config`. Raises ConfigError when the runner that the environment asks for cannot serve it."""
+def drafting(config: Speculative, environment: Mapping[str, str], worker: str = "") -> Drafting:
+    """Behaviour of `config` with the class that --worker-extension-cls names. Raises ConfigError when the runner that
+    the environment asks for cannot serve it."""
     if config.method == "mlp_speculator":
         raise LateError("method mlp_speculator is accepted by the configuration, but no model runner implements it")
     runner = _runner(config, environment.get(RUNNER_VARIABLE, ""))
-    reaction = _reaction(config.method, runner)
+    changed = runner is Runner.V2 and worker == WORKER_EXTENSION
+    reaction = Reaction.FOLLOWS if changed and config.method in _FOLLOW_BY_WORKER else _reaction(config.method, runner)
     draft_free = config.method in _DRAFT_FREE
     block = config.method in _BLOCK or config.parallel_drafting
     full = reaction is Reaction.VERIFIES_LESS and not block
@@ -70,6 +79,7 @@ def drafting(config: Speculative, environment: Mapping[str, str]) -> Drafting:
         drafts_blocks=block,
         always_drafts=not draft_free or runner is Runner.V2,
         passes_at_zero=0.0 if draft_free else float(config.k) if full else 1.0,
+        skipped=changed and config.method in _SKIPPED,
     )
 
 

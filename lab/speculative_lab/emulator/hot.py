@@ -28,7 +28,9 @@ _SYNCHRONOUS = frozenset({"ngram", "suffix", "medusa", "custom_class"})
 _COMPLETE = SimpleNamespace(num_computed_tokens=0, num_tokens=1, num_output_placeholders=0, output_token_ids=())
 _WITHIN_PROMPT = SimpleNamespace(num_computed_tokens=0, num_tokens=2, num_output_placeholders=0, output_token_ids=())
 """Requests with one token scheduled, which is or is not their last known one."""
-_SCHEDULERS = {"scheduler": "Scheduler", "async_scheduler": "AsyncScheduler"}
+
+PAYLOAD = "speculative_scheduler"
+"""Name of the payload's module."""
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +42,8 @@ class StandIn:
         self.vllm_config = vllm_config
         self.num_spec_tokens: int = vllm_config.num_spec_tokens
         self.dynamic_sd_lookup: list[int] | None = vllm_config.lookup
-        self.rests: bool = vllm_config.rests
-        """Whether workers leave the drafter out where they are told so."""
+        self.skips: bool = vllm_config.skips
+        """Whether workers skip the drafter where they are told so."""
         self.requests: Collection[Any] = ()
         """As many as are running or waiting; while a step is scheduled, those that it schedules."""
         self.core: EngineCore | None = None
@@ -66,7 +68,7 @@ class StandIn:
         assert self.dynamic_sd_lookup is not None
         complete = self.core.under_way.complete
         self.requests = dict(enumerate([_COMPLETE] * complete + [_WITHIN_PROMPT] * (scheduled - complete)))
-        plan = SimpleNamespace(
+        plan = SchedulerOutput(
             num_scheduled_tokens=dict.fromkeys(range(scheduled), 1),
             total_num_scheduled_tokens=scheduled + (complete < scheduled),
             scheduled_spec_decode_tokens={},
@@ -76,7 +78,7 @@ class StandIn:
         )
         self._update_after_schedule(plan)
         # what the worker's part would do of it in a real engine
-        self.core.off = self.rests and getattr(plan, "speculative_off", False)
+        self.core.off = self.skips and getattr(plan, "speculative_off", False)
         return int(plan.num_spec_tokens_to_schedule)
 
     def _update_after_schedule(self, scheduler_output: Any) -> None:
@@ -181,7 +183,7 @@ def hot_stepper(config: EngineConfig, core: EngineCore) -> HotStepper | None:
         " maintained.",
         name,
     )
-    if not hasattr(sys.modules[module_name], "PROVEN"):
+    if module_name != PAYLOAD:
         log.warning("%s is not the payload: the stock scheduler runs in its place", module_name)
         return None
     scheduler: StandIn = found(vllm_config=_configuration(config))
@@ -199,17 +201,63 @@ def _configuration(config: EngineConfig) -> SimpleNamespace:
         num_spec_tokens=config.max_k,
         scheduler_config=SimpleNamespace(async_scheduling=asynchronous, max_num_seqs=config.max_num_seqs),
         speculative_config=drafts,
-        rests=config.rests,
+        skips=config.drafting is not None and config.drafting.skipped,
     )
 
 
+class SchedulerOutput(SimpleNamespace):
+    """vLLM's class of that name: what a plan is written on, here and in other processes."""
+
+    num_scheduled_tokens: Mapping[Any, int]
+    total_num_scheduled_tokens: int
+    scheduled_spec_decode_tokens: Mapping[Any, Sequence[int]]
+    scheduled_new_reqs: Sequence[Any]
+    scheduled_cached_reqs: Any
+    num_spec_tokens_to_schedule: int
+
+    @classmethod
+    def make_empty(cls) -> SchedulerOutput:
+        """A step without requests."""
+        return cls(
+            num_scheduled_tokens={},
+            total_num_scheduled_tokens=0,
+            scheduled_spec_decode_tokens={},
+            scheduled_new_reqs=[],
+            scheduled_cached_reqs=SimpleNamespace(num_output_tokens=[], resumed_req_ids=()),
+            num_spec_tokens_to_schedule=0,
+        )
+
+
+_SCHED = "vllm.v1.core.sched"
+_CLASSES: Mapping[str, Mapping[str, type]] = {
+    f"{_SCHED}.scheduler": {"Scheduler": StandIn},
+    f"{_SCHED}.async_scheduler": {"AsyncScheduler": _AsyncStandIn},
+    f"{_SCHED}.output": {"SchedulerOutput": SchedulerOutput},
+}
+_FIELDS = {
+    f"{_SCHED}.output": {
+        "NewRequestData": "req_id num_computed_tokens", "CachedRequestData": "num_output_tokens",
+    },
+    "vllm.v1.request": {"Request": "num_computed_tokens num_tokens num_output_placeholders"},
+    "vllm.v1.engine": {"EngineCoreOutput": "new_token_ids", "EngineCoreOutputs": "outputs scheduler_stats"},
+    "vllm.v1.metrics.stats": {"SchedulerStats": "spec_decoding_stats"},
+    "vllm.v1.spec_decode.metrics": {"SpecDecodingStats": "num_draft_tokens_per_pos num_accepted_tokens_per_pos"},
+    "vllm.v1.outputs": {"ModelRunnerOutput": "req_ids sampled_token_ids req_id_to_index"},
+}  # fmt: skip
+"""Module -> class -> fields that vLLM 0.32 has there, as far as the payload looks for them at its start."""
+
+
 def stand_ins() -> dict[str, ModuleType]:
-    """Modules under vLLM's names that hold its version and `StandIn` for its schedulers."""
-    names = ["vllm", "vllm.v1", "vllm.v1.core", "vllm.v1.core.sched"]
-    modules = {name: ModuleType(name) for name in names}
+    """Modules under vLLM's names that hold its version, `StandIn` for its schedulers, and names of what passes through
+    them."""
+    modules: dict[str, ModuleType] = {}
+    for full in (*_CLASSES, *_FIELDS):
+        parts = full.split(".")
+        for end in range(1, len(parts) + 1):
+            name = ".".join(parts[:end])
+            modules.setdefault(name, ModuleType(name))
+        modules[full].__dict__.update(_CLASSES.get(full, {}))
+        for name, fields in _FIELDS.get(full, {}).items():
+            modules[full].__dict__[name] = type(name, (), {"__annotations__": dict.fromkeys(fields.split(), Any)})
     modules["vllm"].__dict__["__version__"] = VLLM_VERSION
-    for name, attribute in _SCHEDULERS.items():
-        full = f"{names[-1]}.{name}"
-        modules[full] = ModuleType(full)
-        modules[full].__dict__[attribute] = StandIn if name == "scheduler" else _AsyncStandIn
     return modules

@@ -14,7 +14,7 @@ from speculative_lab.emulator.shapes import Shapes
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.table import KnobSpace
 from speculative_operator.physics.step_costs import StepCosts, calibrated_costs, costs_with_verifier, roofline
-from speculative_operator.physics.step_time import hard_off_seconds, pad, step_parts
+from speculative_operator.physics.step_time import pad, plain_seconds, step_parts
 
 REJECTION_SHARE = 0.024
 """Of a step, vLLM's rejection sampler where nothing was drafted: 0.52 of 21.6 ms, measured with 16 requests on a CPU.
@@ -55,7 +55,7 @@ class StepTimer:
         a look-up found no match. `drafter`: False where its pass is left out.
         """
         if not self.speculates:
-            return float(hard_off_seconds(self.costs, batch, context, prefill, self.knobs))
+            return float(plain_seconds(self.costs, batch, context, prefill, self.knobs))
         costs, decoded = self.mixed_costs if prefill else self.costs, batch + verified
         run = float(pad(self.knobs, np.asarray(decoded)))
         further = run - batch * (k + 1)

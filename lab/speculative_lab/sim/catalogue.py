@@ -72,7 +72,7 @@ ALL: tuple[Scenario, ...] = (
              mixes(32, 0.125, Kind.CODE, Kind.CHAT)),
     Scenario(
         "slow_dynamic", "K = 0 with the drafter loaded takes 14 % longer (broken dynamic path)", "eagle_h100", 24,
-        levels((0.0, 32), (0.3, 200), (0.7, 64), mix=only(Kind.CREATIVE)), plant={"soft_off_factor": 1.14},
+        levels((0.0, 32), (0.3, 200), (0.7, 64), mix=only(Kind.CREATIVE)), plant={"zero_factor": 1.14},
     ),
     Scenario("creative", "creative writing, 8 to 224 and back, A40", "draft_a40", 24, day(8, 224, only(Kind.CREATIVE))),
     Scenario("azure_conv", "Azure 2023 conversations at twice their pace", "eagle_h100", 28, replay(2.0),

@@ -186,7 +186,7 @@ class Deployment:
             self._state.tables[:] = self.plant.dense(table)
         self._roll()
 
-    def hard_off(self, off: bool) -> None:
+    def removed(self, off: bool) -> None:
         """Replace replicas one at a time by such without (True) or with drafter; each is away for `restart_seconds`."""
         self._wanted = (off, self._wanted[1])
         self._roll()

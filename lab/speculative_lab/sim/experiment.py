@@ -75,6 +75,6 @@ def _course(controller: Controller, ends: np.ndarray, tokens: np.ndarray, held: 
         tokens=np.diff(tokens, prepend=0.0),
         request_seconds=np.diff(held, prepend=0.0),
         writes=tuple(journal.writes),
-        hard_offs=tuple(journal.hard_offs),
+        removals=tuple(journal.removals),
         shares=dict(journal.shares),
     )

@@ -42,7 +42,7 @@ class Pair:
     eager_seconds: float
 
     def spec(self, replicas: int = 1) -> DeploymentSpec:
-        """The object as a user would write it, with `offPolicy: Hard`, so that every run can show a wrong hard off."""
+        """The object as a user would write it, with `offPolicy: Remove`, so that every run can show a wrong removal."""
         return DeploymentSpec(
             name="simulated",
             namespace="default",
@@ -50,7 +50,7 @@ class Pair:
             generation=1,
             verifier=Verifier(ModelSource(Scheme.HF, self.verifier), "model"),
             speculator=Speculator(self.method, ModelSource(Scheme.HF, self.speculator) if self.speculator else None),
-            speculation=Speculation(off_policy=OffPolicy.HARD),
+            speculation=Speculation(off_policy=OffPolicy.REMOVE),
             accelerator=AcceleratorRequest(product=self.accelerator),
             replicas=replicas,
         )

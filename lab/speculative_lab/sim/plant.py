@@ -5,7 +5,7 @@ Called by `deployment` (which tabulates it for the kernel), by scenarios, and by
     T(b, K, c, p) = [fixed + tax + per_token * n' + knee + stairs + eager] + per_token * p + per_kv_token * b * c
                   + experts(n + p) + drafting(b, K, c, p)               n = b (K + 1), n' = n padded to a captured size
 
-all of it times `k_factor[K]` and, at K = 0 with the drafter loaded, `soft_off_factor`. The coefficients are those of
+all of it times `k_factor[K]` and, at K = 0 with the drafter loaded, `zero_factor`. The coefficients are those of
 `physics.step_time`; knee, stairs, the price of leaving the captured graphs and the factors are shapes that the tuner's
 model lacks. Padding, knee, stairs and graphs look at decoded tokens alone: T stays linear in the prompt tokens of a
 step (but for experts), so that its mean over steps is T at the mean.
@@ -65,7 +65,7 @@ class Plant:
     """(decoded tokens, extra seconds): each adds from that size on."""
     k_factor: tuple[float, ...] = ()
     """Step time of K multiplied, index = K; missing = 1."""
-    soft_off_factor: float = 1.0
+    zero_factor: float = 1.0
     """Step time at K = 0 with the drafter loaded multiplied: above 1 where the dynamic path is slow."""
     restart_seconds: float = 150.0
     """From the end of a replica until it serves again."""
@@ -88,7 +88,7 @@ class Plant:
         )
         return np.asarray((verifier + drafting) * self.factors()[np.clip(drafts.astype(int), 0, self.max_k)])
 
-    def hard_off_seconds(self, b: ArrayLike, context: ArrayLike, prefill: ArrayLike) -> Array:
+    def plain_seconds(self, b: ArrayLike, context: ArrayLike, prefill: ArrayLike) -> Array:
         """Expected seconds of a step of a replica without drafter; arguments as above."""
         batch, kv, prompt = (np.asarray(value, dtype=float) for value in (b, context, prefill))
         return np.asarray(
@@ -114,7 +114,7 @@ class Plant:
         found = np.ones(self.max_k + 1)
         known = self.k_factor[: self.max_k + 1]
         found[: len(known)] = known
-        found[0] *= self.soft_off_factor
+        found[0] *= self.zero_factor
         return found
 
     def dense(self, table: KTable) -> list[int]:
@@ -195,7 +195,7 @@ def perturbed(plant: Plant, rng: np.random.Generator, amount: float = 0.3) -> Pl
         )
     )
     factors = plant.factors()
-    factors[0] /= plant.soft_off_factor
+    factors[0] /= plant.zero_factor
     live = [k for k in plant.knobs.ks if k > 0]
     if live:
         factors[int(rng.choice(live))] *= rng.uniform(1.08, 1.12)
@@ -207,7 +207,7 @@ def perturbed(plant: Plant, rng: np.random.Generator, amount: float = 0.3) -> Pl
         knee_factor=float(rng.uniform(1.2, 1.6)),
         stairs=(*plant.stairs, *stairs),
         k_factor=tuple(float(factor) for factor in factors),
-        soft_off_factor=1.0 + (plant.soft_off_factor - 1.0) * _factor(rng, amount),
+        zero_factor=1.0 + (plant.zero_factor - 1.0) * _factor(rng, amount),
     )
 
 

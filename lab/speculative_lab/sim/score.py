@@ -1,4 +1,4 @@
-"""How good a simulated run was: regret, safety, adaptation, writes, hard off. Used by bench and command line.
+"""How good a simulated run was: regret, safety, adaptation, writes, removal. Used by bench and command line.
 
 Every run of a scenario has the same requests. Speed is output tokens per request-second of residence, waiting included,
 so it falls with every way in which requests are held up, and for a fixed number of users it is their throughput.
@@ -27,7 +27,7 @@ ADAPTED_SHARE = 0.97
 ADAPT_WINDOW = 20.0
 CONFIRM_WINDOW = 60.0
 DEAD_WEIGHT_GAIN = 0.05
-"""Hard off is right when it is faster than the best table with the drafter by more than this."""
+"""Removal is right when it is faster than the best table with the drafter by more than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Run:
     """Residence of all requests in the slice, those that wait included."""
     writes: tuple[float, ...] = ()
     """Simulated seconds of each change of table, or of what is tried, after the first one."""
-    hard_offs: tuple[float, ...] = ()
+    removals: tuple[float, ...] = ()
     """Simulated seconds at which pods were told to run without the drafter."""
     shares: dict[int, float] = field(default_factory=dict)
     """Request-steps by K, where the controller counts them."""
@@ -112,7 +112,7 @@ def writes_per_hour(run: Run) -> float:
 
 def dead_drafter_minutes(run: Run, dead_since: float) -> float:
     """Minutes from `dead_since` until the drafter was first unloaded; to the end of the run when it never was."""
-    return (next((at for at in run.hard_offs if at >= dead_since), run.seconds) - dead_since) / 60.0
+    return (next((at for at in run.removals if at >= dead_since), run.seconds) - dead_since) / 60.0
 
 
 def is_dead_weight(without: Run, best: Run, since: float) -> bool:

@@ -199,7 +199,7 @@ def _bands(speculation: Speculation) -> Iterator[tuple[object, str]]:
                 "maxSpeculativeTokens",
             )
         if k == 0 and speculation.off_policy is OffPolicy.NEVER:
-            yield band, "set its K to 1 or more, or set offPolicy: Soft"
+            yield band, "set its K to 1 or more, or set offPolicy: Skip"
         expected = last + 1
     if all(row[2] == 0 for row in rows):
         yield rows, "set one K to 1 or more, or set mode: Disabled"

@@ -14,8 +14,8 @@ class RolloutProposal(Wire):
     accept: Line
     """Value of the annotation serving.speculative.dev/accept that accepts exactly this rollout, once."""
     table: Rows
-    """Table that pods would get; with hardOff the table for the return of the speculator."""
-    hard_off: bool | None = Field(default=None, strict=True)
+    """Table that pods would get; with speculatorRemoved the table for the return of the speculator."""
+    speculator_removed: bool | None = Field(default=None, strict=True)
     """True: pods would run without the speculator."""
     table_version: Long
     """Version of the active table at the time of the proposal."""
@@ -38,7 +38,7 @@ class OwnRollout(Wire):
     """Time of the decision."""
     table: Rows
     """Table before the rollout."""
-    hard_off: bool | None = Field(default=None, strict=True)
+    speculator_removed: bool | None = Field(default=None, strict=True)
     """True if pods ran without the speculator before it."""
     keeps_capacity: bool | None = Field(default=None, strict=True)
     """True if it was started because a new pod was proven to fit beside the old ones."""

@@ -268,7 +268,7 @@ SPECULATION_RULES = (
     Rule(
         "schedule-never-off",
         f"!({_ROWS}) || self.offPolicy != 'Never' || self.schedule.all(r, r[2] > 0)",
-        f"schedule holds {_BAND} but offPolicy is Never: set its K to 1 or more, or set offPolicy: Soft",
+        f"schedule holds {_BAND} but offPolicy is Never: set its K to 1 or more, or set offPolicy: Skip",
         "schedule",
         among=_bands("r[2] == 0"),
     ),

@@ -75,8 +75,8 @@ class Pair(Wire):
     speculator: Annotated[str, Field(max_length=1024)] | None = None
     """URI and revision of the speculator; the method alone if it has no weights."""
     hash: Line | None = None
-    """Short hash of both, equal to the label serving.speculative.dev/pair of the pods. In hard off the label names the
-    verifier alone."""
+    """Short hash of both, equal to the label serving.speculative.dev/pair of the pods. While the speculator is removed
+    the label names the verifier alone."""
     verifier_pin: PinStatus | None = None
     """Version of the verifier."""
     speculator_pin: PinStatus | None = None
@@ -215,6 +215,8 @@ class EngineStatus(Wire):
     """Version that every ready pod reports."""
     live: bool | None = Field(default=None, strict=True)
     """True: pods re-read their table. False: the engine serves, but a new table does not reach it while it runs."""
+    inert: Line | None = None
+    """Why pods do not re-read their table, as their plug-in says: EngineVersion, or MissingHook and the hook's name."""
     since: Time | None = None
     """Time of the last change in the pods' report."""
     fallback: bool | None = Field(default=None, strict=True)
@@ -237,8 +239,6 @@ class LeavingTable(Wire):
     """Version of that table."""
     prepared_k: Annotated[tuple[Count, ...], Field(max_length=256)] = ()
     """K that these pods can draft."""
-    per_request: bool | None = Field(default=None, strict=True)
-    """True while that table lets the pods withhold the drafts of single requests."""
     reason: Line | None = None
     """Reason of the tuner's last change since their replacement began."""
 
@@ -247,28 +247,28 @@ class SpeculationStatus(Wire):
     """Speculation at the load of the last window."""
 
     state: Line | None = None
-    """On, SoftOff (K is 0 at this load), HardOff (pods run without a speculator) or Holding (no evidence)."""
+    """On, Off (K is 0 at this load), Removed (pods run without a speculator) or Holding (no evidence)."""
     method: Line | None = None
     """Active method of drafting."""
     actuator: Line | None = None
     """How a new table reaches the engine: Live (nothing restarts), Table or Restart (by a rollout), None."""
     table: Rows | None = None
-    """Active table, as [first, last, K] by number of scheduled requests, both ends included. In hard off: the table for
-    the return of the speculator."""
+    """Active table, as [first, last, K] by number of scheduled requests, both ends included. While the speculator is
+    removed: the table for its return."""
     table_version: Long | None = None
     """Version of the active table; it grows by one with each new table and with the removal or return of the
     speculator."""
-    hard_off: bool | None = None
-    """True while pods run without the speculator because the tuner found it useless (offPolicy Hard)."""
-    per_request: bool | None = Field(default=None, strict=True)
-    """True while the active table lets pods withhold the drafts of single requests (perRequest Auto)."""
+    speculator_removed: bool | None = None
+    """True while pods run without the speculator because the tuner found it useless (offPolicy Remove)."""
+    skips: bool | None = None
+    """True while the pods skip the speculator whenever K stays 0 (offPolicy Skip)."""
     rows_version: Long | None = None
     """Version in which the rows of the table last changed; later versions changed only the candidates."""
     tries: Annotated[str, Field(max_length=1024)] | None = None
     """Candidate K that pods try for single blocks of steps, and the largest share of blocks for them: `5-6: 3 5 (5 %)`
     tries 3 and 5 at 5 to 6 requests. The share falls by itself as blocks are compared."""
     table_text: Annotated[str, Field(max_length=16384)] | None = None
-    """Active table for people: `1-16:4 17-256:0`; `none` in hard off."""
+    """Active table for people: `1-16:4 17-256:0`; `none` while the speculator is removed."""
     table_since: Time | None = None
     """Time at which tableVersion became active."""
     proposed_table: Rows | None = None
@@ -294,11 +294,11 @@ class SpeculationStatus(Wire):
     """80 % interval of the gain, such as `+22% to +40%`."""
     gain_percent: GainPercent | None = None
     """The same gain with its interval, as whole numbers."""
-    hard_off_gain: Line | None = None
+    removal_gain: Line | None = None
     """Estimated gain in tokens per second of pods without speculator over the active table, at recent loads."""
-    hard_off_gain_range: Line | None = None
+    removal_gain_range: Line | None = None
     """80 % interval of that gain."""
-    hard_off_gain_percent: GainPercent | None = None
+    removal_gain_percent: GainPercent | None = None
     """The same gain with its interval, as whole numbers."""
     proposed_gain: Line | None = None
     """Mode Recommend: expected gain of the proposed table."""

@@ -21,7 +21,6 @@ from speculative_operator.domain.spec import (
     Method,
     Mode,
     OffPolicy,
-    PerRequest,
     RolloutStrategy,
     Target,
     Tuning,
@@ -186,18 +185,12 @@ class Speculation(Wire):
     """Static only: K by the number of requests that the engine schedules in a step, as rows [first, last, K] with both
     ends included, starting at 1, without gaps. The last row also applies above its end. K 0 drafts nothing. It takes
     precedence over numSpeculativeTokens."""
-    off_policy: OffPolicy = OffPolicy.SOFT
-    """What the operator may do if drafts cost more than they gain. Never: K is always at least 1. Soft: K may be 0; the
-    speculator stays loaded and still runs. Live: as Soft, but while K stays 0 vLLM skips the speculator, without a
-    restart; if the pods do not support this, the object reports it and behaves as with Soft. Hard: as Soft, and in mode
-    Auto the tuner replaces pods by pods without the speculator if it is useless, which frees its memory for the KV
-    cache, and brings the speculator back if it is expected to pay."""
-    per_request: PerRequest | None = None
-    """Whether vLLM may withhold the drafts of single requests. Auto: a request whose drafts keep being rejected gets
-    none until an occasional trial is accepted; this applies with 8 or more requests in a step. Outputs do not change.
-    It works with ngram on vLLM if K changes live, in every mode except Disabled; otherwise the object reports
-    PerRequestUnused. By the cost model it gains nothing if requests are alike, and 3 to 9 % more tokens per second at
-    32 and more requests if drafts hardly ever succeed for a tenth to a quarter of them. Default: Never."""
+    off_policy: OffPolicy = OffPolicy.SKIP
+    """What the operator may do if drafts cost more than they gain. Never: K is always at least 1. KeepRunning: K may be
+    0; the engine still runs the speculator's first pass. Skip: as KeepRunning, but while K stays 0 the steps of vLLM's
+    V2 model runner skip the speculator, without a restart; elsewhere it works like KeepRunning. Remove: as KeepRunning,
+    and in mode Auto the tuner replaces pods by pods without the speculator if it is useless, which frees its memory for
+    the KV cache, and brings the speculator back if it is expected to pay."""
     workload: Workload = Workload.MIXED
     """The kind of text that clients mostly request. The operator uses it only to estimate acceptance before it has
     measurements. Later releases may add kinds."""
@@ -268,7 +261,7 @@ class Rollout(Wire):
     beside the old ones if a node has proven room for one more replica (docs/operations.md); otherwise it replaces one
     pod after the other, and recreates a single replica. Later releases may add strategies."""
     tuning: Tuning | None = None
-    """What a rollout that the tuner wants may cost (for another K if that takes a rollout, for offPolicy Hard and for
+    """What a rollout that the tuner wants may cost (for another K if that takes a rollout, for offPolicy Remove and for
     the return from it). KeepCapacity: the operator starts the rollout only if a new pod is proven to fit beside the old
     ones, so that no pod stops before another serves; otherwise it proposes the rollout in status.rollout with the
     command that accepts it. Interrupt: the operator starts the rollout at once, even if pods stop serving for the

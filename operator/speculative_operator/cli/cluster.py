@@ -15,8 +15,7 @@ from typing import Any
 
 from speculative_operator.cli.commands import CommandError, UnseenError
 from speculative_operator.domain import names
-from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import Mode, OffPolicy
+from speculative_operator.domain.spec import Mode
 
 Object = Mapping[str, Any]
 SECONDS = 10.0
@@ -206,9 +205,6 @@ def speculation(body: Object) -> Object:
     return (body.get("status") or {}).get("speculation") or {}
 
 
-def rests(body: Object) -> bool:
-    """Whether K = 0 is live off for the object: the spec asks for it, and no warning says that it is not used."""
-    status = body.get("status") or {}
-    if (body["spec"].get("speculation") or {}).get("offPolicy") != OffPolicy.LIVE or speculation(body).get("hardOff"):
-        return False
-    return not any(one.get("reason") == Reason.LIVE_OFF_UNUSED for one in status.get("warnings") or ())
+def skips(body: Object) -> bool:
+    """True where the pods of an object skip their speculator while K stays 0."""
+    return speculation(body).get("skips") is True and not speculation(body).get("speculatorRemoved")

@@ -43,7 +43,8 @@ NEXT: dict[Reason, str] = {
     Reason.WRITE_FAILED: "ask the webhook that the message quotes: kubectl get validatingwebhookconfigurations",
     Reason.ENGINE_VERSION_DIFFERS: "set spec.engine.version to the release of the image",
     Reason.TABLE_NOT_IN_FORCE: "kubectl delete pod POD -n {namespace}: a new pod reads the table at its start",
-    Reason.LIVE_UNPROVEN: "set spec.engine.version to a release that speculative engines lists as Live",
+    Reason.LIVE_UNPROVEN: "nothing; speculative engines lists the releases that were tested",
+    Reason.PLUG_IN_INERT: "set spec.engine.version and image to a release that speculative engines lists as Live",
     Reason.INSPECTING: _JOBS,
     Reason.PAIR_MISMATCH: f"set spec.speculator.model to another one: speculative pairs VERIFIER, {_CHECK}",
     Reason.PAIR_DOUBTFUL: _CHECK,
@@ -80,7 +81,7 @@ NEXT: dict[Reason, str] = {
     Reason.LOW_ACCEPTANCE: "set spec.speculator.model to one trained for this verifier: speculative pairs VERIFIER",
     Reason.GUARD: f"{_STATUS}: drafts return when they pay; speculative plan FILE compares other speculators",
     Reason.DEAD_WEIGHT: "set spec.speculator.model to another one: speculative pairs VERIFIER; spec.speculation."
-    "offPolicy: Soft keeps the speculator loaded",
+    "offPolicy: KeepRunning keeps the speculator loaded",
     Reason.SLO: "loosen the target in spec.speculation.objective, or set spec.replicas higher",
     Reason.TARGET_OUT_OF_REACH: "loosen the target in spec.speculation.objective, or set spec.replicas higher",
     Reason.FIXED: "set spec.speculation.mode: Auto to have K follow the load",

@@ -29,7 +29,7 @@ command line"""
 
 _HEADERS = (
     *("engine", "release", "method", "runner", "K changes", "data parallel", "passes at 0", "smaller K", "proven"),
-    *("K live", "off live"),
+    *("K live", "skips"),
 )
 """Column headers; the last two are how each answer was shown, where the engine does it without a rollout."""
 ASSUMED = "Assumed"
@@ -168,6 +168,6 @@ def _object(row: _Row) -> dict[str, Any]:
         "note": cell.note if cell else "",
         "proven": ASSUMED if assumed else one.proven.value,
         "liveProven": one.live.value if one.live and not assumed else None,
-        "offLiveProven": one.off.value if one.off and not assumed else None,
+        "skipProven": one.off.value if one.off and not assumed else None,
         "source": one.source,
     }

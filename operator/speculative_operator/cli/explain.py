@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from speculative_operator.cli import cluster, terminal
-from speculative_operator.cli.cluster import Cluster, Object, mode, number, rests, speculation
+from speculative_operator.cli.cluster import Cluster, Object, mode, number, skips, speculation
 from speculative_operator.cli.commands import OK, CommandError, parse_moment, seconds_of
 from speculative_operator.cli.diagnosis import Finding, cause_of, faults_of, meaning_of, warnings_of
 from speculative_operator.domain.decision import Interval
@@ -30,8 +30,8 @@ MODES = {
 
 STATES = {
     "On": "Drafts are made at this load.",
-    "SoftOff": "K is 0 at this load; the speculator stays loaded.",
-    "HardOff": "The pods run without a speculator.",
+    "Off": "K is 0 at this load; the speculator stays loaded.",
+    "Removed": "The pods run without a speculator.",
     "Holding": "There is too little evidence to change anything: the table stays as it is.",
 }
 
@@ -86,10 +86,12 @@ def explanation(body: Object, *, wide: bool = False) -> Iterator[str]:
     yield f"{meta['name']} in {meta['namespace']}: K is {_k_text(body, seen, chosen)}"
     yield f"  mode      {chosen}: {MODES.get(chosen, chosen)}"
     if seen.get("state") and chosen != "Disabled":
-        yield f"  state     {seen['state']}: {STATES.get(seen['state'], '')}"
+        yield f"  state     {seen['state']}: {STATES.get(seen['state'], '')}{_at_zero(body)}"
     yield from _lines("why", cause)
     if seen.get("gain"):
-        of = "of the table that waits, over pods as they are" if seen.get("hardOff") else "over no speculation"
+        of = (
+            "of the table that waits, over pods as they are" if seen.get("speculatorRemoved") else "over no speculation"
+        )
         yield f"  gain      {seen['gain']} tokens per second {of}, at this load (80 % interval {seen.get('gainRange')})"
     yield from _belief_lines(body)
     if seen.get("tries"):
@@ -104,15 +106,22 @@ def explanation(body: Object, *, wide: bool = False) -> Iterator[str]:
         yield f"  {one.get('type')} is {one.get('status')}, {one.get('reason')}: {one.get('message', '')}"
 
 
+def _at_zero(body: Object) -> str:
+    """What becomes of the speculator while K is 0; empty in other states."""
+    if speculation(body).get("state") != "Off":
+        return ""
+    return " Steps skip it." if skips(body) else " Where it has weights, each step still runs its first pass."
+
+
 def _k_text(body: Object, seen: Object, chosen: str) -> str:
     """K as text, with what it counts."""
-    if chosen == "Disabled" or seen.get("hardOff"):
+    if chosen == "Disabled" or seen.get("speculatorRemoved"):
         return "0: the pods have no speculator"
     k = str(seen.get("k") or "")
     if not k:
         return "not known yet"
     load = f", at {seen['concurrency']} requests a step and pod" if seen.get("concurrency") else ""
-    if k == "0" and rests(body):
+    if k == "0" and skips(body):
         return f"0 (off){load}"
     return f"{k} draft token{'' if k == '1' else 's'} per request and step{load}"
 
@@ -141,8 +150,8 @@ def _belief(body: Object) -> dict[str, Any]:
     found: dict[str, Any] = {
         "beliefs": [{"k": one.k, "gainPercent": _ends(one.gain)} for one in beliefs_at(view, load)]
     }
-    lead = lead_at(view, load, int(k)) if k is not None and not seen.get("hardOff") else None
-    off = off_beside_best(view, load) if rests(body) else None
+    lead = lead_at(view, load, int(k)) if k is not None and not seen.get("speculatorRemoved") else None
+    off = off_beside_best(view, load) if skips(body) else None
     found |= {"lead": {"over": lead.k, "percent": _ends(lead.percent)}} if lead is not None else {}
     told = {"over": off.over, "percent": round(off.percent, 1), "text": str(off)} if off is not None else None
     return found | ({"off": told} if told else {})
@@ -158,8 +167,8 @@ def _belief_lines(body: Object) -> Iterator[str]:
         yield "  believed  tokens per second over no speculator at this load, with the 80 % interval"
     for one in belief["beliefs"]:
         low, mid, high = one["gainPercent"]
-        here = "  off" if one["k"] == 0 and rests(body) else ""
-        here += "  <- active" if str(one["k"]) == str(seen.get("k")) and not seen.get("hardOff") else ""
+        here = "  off" if one["k"] == 0 and skips(body) else ""
+        here += "  <- active" if str(one["k"]) == str(seen.get("k")) and not seen.get("speculatorRemoved") else ""
         yield f"            K {one['k']:<2} {mid:+6.1f} % ({low:+.0f} to {high:+.0f}){here}"
     if "lead" in belief:
         low, mid, high = belief["lead"]["percent"]

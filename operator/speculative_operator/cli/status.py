@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
 from speculative_operator.cli import cluster, commands, terminal
-from speculative_operator.cli.cluster import Cluster, Object, condition, mode, number, plain, ready, rests, speculation
+from speculative_operator.cli.cluster import Cluster, Object, condition, mode, number, plain, ready, skips, speculation
 from speculative_operator.cli.commands import OK
 from speculative_operator.cli.diagnosis import faults_of, warnings_of
 
@@ -134,7 +134,7 @@ def view(body: Object, pods: Sequence[Object], now: float, *, wide: bool = False
     below = [_pair(body, pods, now)]
     if _speed(seen):
         below.append(Branch(f"speed  {_speed(seen)}"))
-    below += [*_table(seen, rests(body)), *_decisions(status, DECISIONS_KEPT if wide else 3), *_waits(body)]
+    below += [*_table(seen, skips(body)), *_decisions(status, DECISIONS_KEPT if wide else 3), *_waits(body)]
     conditions = status.get("conditions") or () if wide else ()
     if conditions:
         told = (
@@ -232,7 +232,7 @@ def _table(seen: Object, live: bool) -> Iterator[Branch]:
         below.append(Branch(f"{f'{first}-{last}':>{wide}} requests  K {k:<2} {bar}{here}".rstrip()))
     if seen.get("tries"):
         below.append(Branch(f"trials  {seen['tries']}"))
-    off = ", waits for the speculator's return" if seen.get("hardOff") else ""
+    off = ", waits for the speculator's return" if seen.get("speculatorRemoved") else ""
     yield Branch(f"table  version {seen.get('tableVersion', '?')}{off}{load}", below)
 
 

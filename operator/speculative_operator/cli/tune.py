@@ -3,8 +3,8 @@
 JSON lines in:  first {"spec": SpeculativeDeployment, "facts": {...}}, which has no answer when it is good,
                 then one line a scrape: {"time": UNIX_SECONDS, "pods": {"POD": "TEXT EXPOSITION AS SCRAPED"}}
 JSON lines out: one for each scrape, {"time", "state", "table": [[first, last, K], ...], "reason", "message", "valid",
-                "changed", "tries", "hardOff", "estimate": {...}}; for a line that cannot be read, {"error": {"line",
-                "message", "field"}}, and the next line is read.
+                "changed", "tries", "speculatorRemoved", "estimate": {...}}; for a line that cannot be read,
+                {"error": {"line", "message", "field"}}, and the next line is read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def answer(time: float, decision: Decision, trials: Sequence[Trial] = ()) -> dic
         "valid": decision.valid,
         "changed": decision.changed,
         "tries": _trials(trials),
-        "hardOff": decision.hard_off,
+        "speculatorRemoved": decision.removed,
         "estimate": _estimate(decision.estimate),
     }
 
@@ -50,7 +50,7 @@ def _estimate(figures: Estimate) -> dict[str, Any]:
     return {
         "gainPercent": _interval(figures.gain_percent),
         "proposedGainPercent": _interval(figures.proposed_gain_percent),
-        "hardOffGainPercent": _interval(figures.hard_off_gain_percent),
+        "removalGainPercent": _interval(figures.removal_gain_percent),
         "acceptanceLength": _figure(figures.acceptance_length),
         "acceptanceRate": _figure(figures.acceptance_rate),
         "concurrency": _figure(figures.concurrency),

@@ -15,8 +15,8 @@ class State(StrEnum):
     """State of speculation."""
 
     ON = "On"
-    SOFT_OFF = "SoftOff"
-    HARD_OFF = "HardOff"
+    OFF = "Off"
+    REMOVED = "Removed"
     HOLDING = "Holding"
 
 
@@ -28,7 +28,7 @@ class Policy:
     knobs: KnobSpace
     start_k: int | None = None
     schedule: KTable | None = None
-    off_policy: OffPolicy = OffPolicy.SOFT
+    off_policy: OffPolicy = OffPolicy.SKIP
     objective: Objective = field(default_factory=Objective)
     workload: Workload = Workload.MIXED
     facts: PairFacts = field(default_factory=PairFacts)
@@ -40,9 +40,9 @@ class Policy:
     """Measured seconds from the start of an engine's container until its pod is ready. None: not known."""
 
     @property
-    def rests(self) -> bool:
-        """True where pods leave the speculator out at K = 0 (live off)."""
-        return self.knobs.rests and self.off_policy is OffPolicy.LIVE
+    def skips(self) -> bool:
+        """True where pods skip the speculator while K stays 0."""
+        return self.knobs.can_skip and self.off_policy is OffPolicy.SKIP
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Estimate:
     """Predicted seconds per output token without speculation at the same concurrency, with the same prompts."""
     tokens_per_second: float | None = None
     """Tokens per second of all replicas together."""
-    hard_off_gain_percent: Interval | None = None
+    removal_gain_percent: Interval | None = None
     """Gain in tokens per second of pods without a speculator over the best table, at the loads of the last hour."""
     cost_per_thousand_tokens: float | None = None
     """Cost at the measured speed, in the currency of spec.accelerator.hourlyCost."""
@@ -98,5 +98,5 @@ class Decision:
     estimate: Estimate = field(default_factory=Estimate)
     trials: tuple[Trial, ...] = ()
     """Trials that the engine may run while `table` is active, ascending and without overlap."""
-    hard_off: bool = False
-    """True when pods are to run without any speculator (offPolicy Hard): `table` then waits for their return."""
+    removed: bool = False
+    """True when pods are to run without any speculator (offPolicy Remove): `table` then waits for their return."""

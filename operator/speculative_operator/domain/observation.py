@@ -137,6 +137,8 @@ class PodWindow:
     """Version of the table that the payload has activated; None where no payload tells it."""
     live: bool | None = None
     """True when the payload re-reads its table, False when it runs but is inert; None without a payload that tells."""
+    inert: str = ""
+    """Why the payload is inert, in its words; empty where it is not, or does not say."""
     engine_version: str = ""
     """Release that the payload found in the pod; empty when unknown."""
     comparisons: tuple[Comparison, ...] = ()

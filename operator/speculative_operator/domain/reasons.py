@@ -56,8 +56,7 @@ class Reason(StrEnum):
     LOSSY = "LossyAcceptance"
     ENGINE_UNMAINTAINED = "EngineUnmaintained"
     LIVE_UNPROVEN = "LiveUnproven"
-    PER_REQUEST_UNUSED = "PerRequestUnused"
-    LIVE_OFF_UNUSED = "LiveOffUnused"
+    PLUG_IN_INERT = "PlugInInert"
     ENGINE_VERSION_DIFFERS = "EngineVersionDiffers"
     TABLE_NOT_IN_FORCE = "TableNotInForce"
     UNSUPPORTED_TARGET = "UnsupportedTarget"
@@ -164,9 +163,10 @@ EXPLANATIONS: dict[Reason, str] = {
     "remedy.",
     Reason.LOSSY: "An option accepts drafts that the verifier would not have written: output may differ.",
     Reason.ENGINE_UNMAINTAINED: "The engine gets only fixes, or none; the message names a maintained one.",
-    Reason.LIVE_UNPROVEN: "Live changes of K are not tested with this release of the engine: K changes by rollouts.",
-    Reason.LIVE_OFF_UNUSED: "offPolicy Live has no effect with this engine, method or release; K 0 works as with Soft.",
-    Reason.PER_REQUEST_UNUSED: "speculation.perRequest has no effect with this engine, method or mode; all else works.",
+    Reason.LIVE_UNPROVEN: "Live changes of K were not tested with this release or accelerator; the message says how K "
+    "changes.",
+    Reason.PLUG_IN_INERT: "The pods serve, but their plug-in leaves the engine alone and re-reads no table. The "
+    "message names what it lacks, and the annotation that has K change by rollouts.",
     Reason.ENGINE_VERSION_DIFFERS: "The pods report another release than spec.engine.version. If they do not re-read "
     "their table, the message names the annotation that makes the operator treat them as that release.",
     Reason.TABLE_NOT_IN_FORCE: "A serving pod has not activated the newest table; the message names the pod.",

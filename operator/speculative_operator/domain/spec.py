@@ -53,17 +53,16 @@ class Mode(StrEnum):
 
 
 class OffPolicy(StrEnum):
-    NEVER = "Never"
-    SOFT = "Soft"
-    LIVE = "Live"
-    HARD = "Hard"
-
-
-class PerRequest(StrEnum):
-    """Whether the drafts of single requests may be withheld."""
+    """How the tuner may turn speculation off, the mildest way first."""
 
     NEVER = "Never"
-    AUTO = "Auto"
+    """K stays above 0."""
+    KEEP_RUNNING = "KeepRunning"
+    """K may be 0; the engine then still runs the speculator's first pass."""
+    SKIP = "Skip"
+    """As KEEP_RUNNING; steps skip the speculator while K stays 0, where the engine can."""
+    REMOVE = "Remove"
+    """As KEEP_RUNNING; a rollout may remove the speculator."""
 
 
 class Workload(StrEnum):
@@ -190,8 +189,7 @@ class Speculation:
     num_speculative_tokens: int | None = field(default=None, metadata=NOT_OF_PODS)
     max_speculative_tokens: int = 8
     schedule: KTable | None = field(default=None, metadata=NOT_OF_PODS)
-    off_policy: OffPolicy = field(default=OffPolicy.SOFT, metadata=NOT_OF_PODS)
-    per_request: PerRequest = field(default=PerRequest.NEVER, metadata=NOT_OF_PODS)
+    off_policy: OffPolicy = field(default=OffPolicy.SKIP, metadata=NOT_OF_PODS)
     workload: Workload = field(default=Workload.MIXED, metadata=NOT_OF_PODS)
     objective: Objective = field(default_factory=Objective, metadata=NOT_OF_PODS)
 

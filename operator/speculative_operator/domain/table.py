@@ -149,7 +149,7 @@ class KnobSpace:
 
     actuator: Actuator
     ks: tuple[int, ...]
-    """K that may occur in a table, ascending; 0 is among them when soft off works."""
+    """K that may occur in a table, ascending; 0 is among them when the engine takes it."""
     max_batch: int
     """Requests that the engine schedules at once at most (vLLM `max_num_seqs`)."""
     capture_ceiling_tokens: int | None = None
@@ -163,12 +163,8 @@ class KnobSpace:
     drafts_blocks: bool = False
     """True when one draft pass yields all K tokens (dflash, dspark)."""
     draft_free: bool = False
-    per_request: bool = False
-    """True when the pods can withhold the drafts of single requests, should the table file say so."""
-    rests: bool = False
-    """True when pods can leave the speculator out while K = 0 lasts, without a restart."""
-    rests_with: str = ""
-    """Entry of `spec.engine.env` that would let pods leave the speculator out; empty where none helps."""
+    can_skip: bool = False
+    """True when pods can skip the speculator while K = 0 lasts, without a restart."""
     falling: bool = False
     """True when K may only stay or fall as more requests are scheduled (TensorRT-LLM's `draft_len_schedule`)."""
 

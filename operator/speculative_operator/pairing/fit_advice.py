@@ -96,7 +96,7 @@ def _cost(device: Room, each: int) -> str:
         return ""
     return (
         f" Without the speculator the KV cache would hold {without:,} tokens instead of {now:,}: "
-        f"hard off frees {without - now:,} ({(without - now) / without:.1%})."
+        f"removal frees {without - now:,} ({(without - now) / without:.1%})."
     )
 
 

@@ -1,7 +1,7 @@
 """Computes what a speculator costs beside its verifier: the time of a draft pass, and the memory that contexts lose.
 
 `step_costs` calls it for the time. The engine adapters, the memory check of `pairing` and the laboratory ask how many
-tokens of context fit: metrics do not show what a speculator holds, and to judge hard off the tuner must be told both
+tokens of context fit: metrics do not show what a speculator holds, and to judge removal the tuner must be told both
 capacities.
 
     tokens = (memory x share - weights of verifier [and speculator] - reserve) / (KV bytes of both, a token)

@@ -39,11 +39,11 @@ def step_seconds(
     return np.asarray(sum(step_parts(costs, knobs, batch, k, context, prefill)))
 
 
-def hard_off_seconds(
+def plain_seconds(
     costs: StepCosts, batch: ArrayLike, context: ArrayLike, prefill: ArrayLike, knobs: KnobSpace | None = None
 ) -> Array:
     """Seconds of a step of a pod that was started without speculator; arguments as in `step_seconds`."""
-    return np.asarray(sum(hard_off_parts(costs, batch, context, prefill, knobs)))
+    return np.asarray(sum(plain_parts(costs, batch, context, prefill, knobs)))
 
 
 def step_parts(
@@ -65,10 +65,10 @@ def step_parts(
     return fixed, decoded, attended, drafting, filled + a_token * p
 
 
-def hard_off_parts(
+def plain_parts(
     costs: StepCosts, batch: ArrayLike, context: ArrayLike, prefill: ArrayLike, knobs: KnobSpace | None = None
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """`hard_off_seconds` in the parts of `step_parts`; nothing is drafted. `knobs` tells the captured sizes."""
+    """`plain_seconds` in the parts of `step_parts`; nothing is drafted. `knobs` tells the captured sizes."""
     b, c, p = (np.asarray(value, dtype=float) for value in (batch, context, prefill))
     return _verifier_parts(costs, b, b * c, p, knobs)
 

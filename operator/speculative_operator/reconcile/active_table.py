@@ -18,7 +18,6 @@ from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import Actuator, KTable, Trial
 from speculative_operator.reconcile import tables
-from speculative_operator.reconcile.caps import per_request
 from speculative_operator.reconcile.pods import read_pods
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.metadata import pair_hash
@@ -37,11 +36,11 @@ class ActiveTable:
     """The active table, which pods run or are about to run.
 
     Its version grows by one with every change, over restarts too: with a new table, with the speculator's removal and
-    with its return, and when caps by request begin or end.
+    with its return.
     """
 
     table: KTable | None
-    """None without speculation. While `hard_off`, the table that waits for the pods' return."""
+    """None without speculation. While `removed`, the table that waits for the pods' return."""
     version: int
     before: KTable | None = None
     """The table that it replaces in this reconcile; None where pods ran without a speculator."""
@@ -49,21 +48,19 @@ class ActiveTable:
     """The reason, when the spec has changed the table in this reconcile, or when only its trials changed; else None."""
     fresh: bool = False
     """True when the evidence gathered so far belongs to another pair."""
-    hard_off: bool = False
+    removed: bool = False
     """True when the tuner has pods run without a speculator."""
     trials: tuple[Trial, ...] = ()
     """The trials that pods may run while the table is active."""
     rows_version: int = 0
     """Version that brought the table, where later versions have changed only the trials; else 0."""
-    per_request: bool = False
-    """True when the table lets pods withhold the drafts of single requests."""
     undone: bool = False
     """True in the reconcile in which pods go back to what they were before a rollout that failed."""
 
     @property
     def text(self) -> str:
         """The table that pods run, for people."""
-        return NO_TABLE if self.table is None or self.hard_off else str(self.table)
+        return NO_TABLE if self.table is None or self.removed else str(self.table)
 
     @property
     def least_version(self) -> int:
@@ -84,8 +81,7 @@ class _Change:
 
     table: KTable | None
     version: int
-    hard_off: bool = False
-    per_request: bool = False
+    removed: bool = False
     trials: tuple[Trial, ...] = ()
     rows_version: int = 0
 
@@ -103,35 +99,33 @@ def active_table(world: World, spec: ResolvedSpec, policy: Policy, same: Collect
     last = _last(world, spec, policy, own)
     table, version = last.table, last.version
     if spec.paused:
-        return ActiveTable(table, version, hard_off=last.hard_off, per_request=last.per_request)
+        return ActiveTable(table, version, removed=last.removed)
     old_pair = text(world.status, "pair", "hash")
     fresh = bool(old_pair) and old_pair != pair_hash(spec) and old_pair not in same
-    before = None if last.hard_off else table
+    before = None if last.removed else table
     if not spec.speculates or policy.knobs.actuator is Actuator.NONE:
         return ActiveTable(
             None, version, before=before, why=Reason.DISABLED if table is not None else None, fresh=fresh
         )
-    hard_off = last.hard_off and not fresh and may_hard_off(policy)
-    left = tables.last_of(world, own) if not hard_off and policy.knobs.actuator is Actuator.LIVE else None
+    removed = last.removed and not fresh and may_remove(policy)
+    left = tables.last_of(world, own) if not removed and policy.knobs.actuator is Actuator.LIVE else None
     if left is not None:
         # Pods of this pair were leaving until now, and read a table of their own: they go on with that one.
-        table, version, last = left.table, max(version, left.version), replace(last, per_request=left.per_request)
+        table, version = left.table, max(version, left.version)
     wanted = _wanted_table(table, policy, fresh and left is None)
-    capped = per_request(spec, policy.knobs)
-    if left is None and (wanted, hard_off, capped) == (table, last.hard_off, last.per_request):
+    if left is None and (wanted, removed) == (table, last.removed):
         found = ActiveTable(
-            table, version, fresh=fresh, hard_off=hard_off, per_request=capped, trials=last.trials,
-            rows_version=last.rows_version,
+            table, version, fresh=fresh, removed=removed, trials=last.trials, rows_version=last.rows_version
         )  # fmt: skip
         trials = fit_trials(last.trials, wanted, policy) if not fresh else ()
         return found if trials == last.trials else found.with_trials(trials)
     why = None if table is None and version == 0 else Reason.SPEC_CHANGED
-    return ActiveTable(wanted, version + 1, before=before, why=why, fresh=fresh, hard_off=hard_off, per_request=capped)
+    return ActiveTable(wanted, version + 1, before=before, why=why, fresh=fresh, removed=removed)
 
 
-def may_hard_off(policy: Policy) -> bool:
+def may_remove(policy: Policy) -> bool:
     """True when the spec leaves it to the tuner to remove the speculator from the pods."""
-    return policy.mode is Mode.AUTO and policy.off_policy is OffPolicy.HARD
+    return policy.mode is Mode.AUTO and policy.off_policy is OffPolicy.REMOVE
 
 
 def _wanted_table(table: KTable | None, policy: Policy, fresh: bool) -> KTable:
@@ -148,10 +142,9 @@ def _last(world: World, spec: ResolvedSpec, policy: Policy, own: Collection[str]
     table = tables.table_of(items(world.status, "speculation", "table"))
     version = max(0, whole(world.status, "speculation", "tableVersion"))
     version = version if version < tables.LARGEST_VERSION else 0
-    hard_off = table is not None and at(world.status, "speculation", "hardOff") is True
-    capped = table is not None and at(world.status, "speculation", "perRequest") is True
+    removed = table is not None and at(world.status, "speculation", "speculatorRemoved") is True
     rows_version = whole(world.status, "speculation", "rowsVersion")
-    last = _Change(table, version, hard_off, capped, rows_version=rows_version if 0 < rows_version < version else 0)
+    last = _Change(table, version, removed, rows_version=rows_version if 0 < rows_version < version else 0)
     last = _from_config(world, spec, _without_trial(world, last), own)
     return _from_deployment(world, last.version, policy) or last
 
@@ -160,7 +153,7 @@ def _without_trial(world: World, last: _Change) -> _Change:
     """`last`; where an earlier release had a whole table on trial, the table before it, which its memory names: nobody
     is left who would end the trial."""
     base = tables.table_of(items(world.status, "memory", "table"))
-    if text(world.status, "speculation", "state") != ON_TRIAL or last.table is None or last.hard_off or base is None:
+    if text(world.status, "speculation", "state") != ON_TRIAL or last.table is None or last.removed or base is None:
         return last
     return replace(last, table=base, version=last.version + 1, rows_version=0)
 
@@ -178,13 +171,11 @@ def _from_config(world: World, spec: ResolvedSpec, last: _Change, own: Collectio
     config = tables.config_name(world, spec, own)
     claim = tables.claim_in(world, config, last.version)
     if claim is None:
-        trials = tables.trials_in(world, config, last.version, last.table) if last.table and not last.hard_off else ()
+        trials = tables.trials_in(world, config, last.version, last.table) if last.table and not last.removed else ()
         return replace(last, trials=trials)
-    same = (claim.table, claim.per_request) == (last.table, last.per_request) and not last.hard_off
+    same = claim.table == last.table and not last.removed
     rows_version = (last.rows_version or last.version) if same else 0
-    return _Change(
-        claim.table, claim.version, per_request=claim.per_request, trials=claim.trials, rows_version=rows_version
-    )
+    return _Change(claim.table, claim.version, trials=claim.trials, rows_version=rows_version)
 
 
 def _from_deployment(world: World, known: int, policy: Policy) -> _Change | None:
@@ -192,10 +183,10 @@ def _from_deployment(world: World, known: int, policy: Policy) -> _Change | None
     the digest that we gave it, and is one that a template holds: a table that pods re-read stands elsewhere."""
     data = parse_json(text(world.deployment, "metadata", "annotations", names.ANNOTATION_TABLE))
     claim = tables.claim_of(data, known)
-    hard_off = at(data, "hardOff") is True
-    if claim is None or (policy.knobs.actuator is Actuator.LIVE and not hard_off):
+    removed = at(data, "speculatorRemoved") is True
+    if claim is None or (policy.knobs.actuator is Actuator.LIVE and not removed):
         return None
-    ours = table_digest(world.spec.uid, claim.table, claim.version, per_request=claim.per_request, hard_off=hard_off)
+    ours = table_digest(world.spec.uid, claim.table, claim.version, removed=removed)
     if text(data, "digest") != ours:
         return None
-    return _Change(claim.table, claim.version, hard_off, claim.per_request)
+    return _Change(claim.table, claim.version, removed)

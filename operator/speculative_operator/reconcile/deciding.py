@@ -16,7 +16,7 @@ from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
 from speculative_operator.domain.table import Actuator, KTable
-from speculative_operator.reconcile.active_table import ActiveTable, may_hard_off
+from speculative_operator.reconcile.active_table import ActiveTable, may_remove
 from speculative_operator.reconcile.own_rollouts import (
     OwnRollouts,
     Permission,
@@ -144,11 +144,11 @@ def _ask(
     if may and permission.hindrance and takes_rollout(decision, policy, active):
         known = propose(permission.known, decision, active, permission.hindrance, now)
         quiet = replace(quiet, own=known, asks_room=quiet.asks_room or permission.asks)
-        if policy.knobs.actuator is not Actuator.LIVE or active.hard_off:
+        if policy.knobs.actuator is not Actuator.LIVE or active.removed:
             after = replace(memory, **{name: getattr(after, name) for name in _SEEN})
             return replace(quiet, memory=after, decision=hold_back(decision, active, permission.hindrance))
         # The table of pods that keep their speculator goes on following the load.
-        policy = replace(policy, off_policy=OffPolicy.SOFT)
+        policy = replace(policy, off_policy=OffPolicy.KEEP_RUNNING)
         after, decision = decide(memory, observation, policy, now)
         may = _obey(decision, observation, policy, active, serving.rollout)
     if may:
@@ -156,7 +156,7 @@ def _ask(
     if decision.changed and policy.mode is not Mode.RECOMMEND:
         # What was not done starts no waiting time and spends no allowance; what was seen stays seen.
         after = replace(memory, **{name: getattr(after, name) for name in _SEEN})
-    elif decision.valid and decision.table == active.table and not active.hard_off:
+    elif decision.valid and decision.table == active.table and not active.removed:
         trials = fit_trials(decision.trials, decision.table, policy)
         active = active if trials == active.trials else active.with_trials(trials)
     return replace(quiet, memory=_at_one(after, active), decision=decision, active=active)
@@ -165,10 +165,10 @@ def _ask(
 def _activate(after: Memory, decision: Decision, was: Verdict, policy: Policy, serving: Serving, now: float) -> Verdict:
     """The verdict that carries out `decision`: `was` is the verdict without it, `after` the memory with it."""
     last, memory = was.active, was.memory
-    trials = () if decision.hard_off else fit_trials(decision.trials, decision.table, policy)
+    trials = () if decision.removed else fit_trials(decision.trials, decision.table, policy)
     changed = ActiveTable(
-        decision.table, last.version + 1, before=None if last.hard_off else last.table, hard_off=decision.hard_off,
-        per_request=last.per_request, trials=trials,
+        decision.table, last.version + 1, before=None if last.removed else last.table, removed=decision.removed,
+        trials=trials,
         undone=decision.reason is Reason.ROLLOUT_UNDONE and bool(serving.rollout.stalled),
     )  # fmt: skip
     own = was.own
@@ -180,15 +180,15 @@ def _activate(after: Memory, decision: Decision, was: Verdict, policy: Policy, s
 
 def _note_change(memory: Memory, order: Decision, now: float) -> Memory:
     """`memory` with a note of the change by `order`, which the tuner did not decide."""
-    off_at = now if order.hard_off != memory.hard_off else memory.hard_off_at
-    return replace(memory, changed_at=now, hard_off_at=off_at, wanted_since=None, doomed_since=None)
+    off_at = now if order.removed != memory.removed else memory.removed_at
+    return replace(memory, changed_at=now, removed_at=off_at, wanted_since=None, doomed_since=None)
 
 
 def proposal(verdict: Verdict, policy: Policy) -> KTable | None:
     """The table that the tuner proposes: in mode Recommend, or by a rollout that waits for approval. None without a
     proposal."""
     decision, waits = verdict.decision, verdict.own.proposal
-    if waits is not None and waits.hard_off == verdict.active.hard_off:
+    if waits is not None and waits.removed == verdict.active.removed:
         return waits.table
     if policy.mode is not Mode.RECOMMEND or decision is None or not decision.valid:
         return None
@@ -216,18 +216,18 @@ def _is_new(decision: Decision, policy: Policy, active: ActiveTable, rollout: Ro
     """True for another table for pods with a speculator, and for the removal or return of the speculator, which begins
     only when no other rollout is under way, the removal only where the spec allows it. False for another table for pods
     without a speculator: it would merely wait."""
-    if decision.hard_off == active.hard_off:
-        return not active.hard_off and decision.table != active.table
-    return rollout.exists and rollout.complete and (may_hard_off(policy) or not decision.hard_off)
+    if decision.removed == active.removed:
+        return not active.removed and decision.table != active.table
+    return rollout.exists and rollout.complete and (may_remove(policy) or not decision.removed)
 
 
 def _at_one(memory: Memory, active: ActiveTable) -> Memory:
-    """`memory` with the table, the trials and the hard off of `active`."""
+    """`memory` with the table, the trials and the removal of `active`."""
     change: dict[str, Any] = {}
     if active.table is not None and memory.table != active.table:
         change["table"] = active.table
     if memory.trials != active.trials:
         change["trials"] = active.trials
-    if memory.hard_off is not active.hard_off:
-        change["hard_off"] = active.hard_off
+    if memory.removed is not active.removed:
+        change["removed"] = active.removed
     return replace(memory, **change) if change else memory

@@ -70,7 +70,7 @@ def desired_children(
 ) -> Desired:
     """Every child of the object, with pods of `spec` and the active table. `made_of` becomes an annotation of the
     Deployment, `own` are the labels of its pods, `leaving` the tables of pods of former pairs. Raises RenderError."""
-    spec = spec.without_speculator() if active.hard_off else spec
+    spec = spec.without_speculator() if active.removed else spec
     deployment = world.deployment
     config = config_name(world, spec, own)
     given = replace(_input(world, engine, active, spec, deployment), made_of=made_of, table_config=config)
@@ -92,7 +92,7 @@ def desired_children(
 
 def _leaving_tables(world: World, leaving: tuple[Leaving, ...]) -> Iterator[Mapping[str, Any]]:
     for one in leaving:
-        yield table_config(world.spec, one.config, one.table, one.version, per_request=one.per_request)
+        yield table_config(world.spec, one.config, one.table, one.version)
 
 
 def _input(
@@ -102,13 +102,12 @@ def _input(
     return RenderInput(
         spec=spec,
         container=engine.container(spec, container_table(spec, active.table)),
-        table=None if active.hard_off else active.table,
+        table=None if active.removed else active.table,
         table_version=active.version,
         capabilities=world.capabilities,
         strategy=_strategy(world, active, owned),
         owns_replicas=owned,
-        waiting=active.table if active.hard_off else None,
-        per_request=active.per_request,
+        waiting=active.table if active.removed else None,
         trials=active.trials,
         canary=route.canary(world),
     )

@@ -19,21 +19,20 @@ from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice
 from speculative_operator.engines.matrix.cell import parse_version
 from speculative_operator.reconcile.formats import timestamp
-from speculative_operator.reconcile.running_engine import AS_IN_SPEC, engine_as_asked
+from speculative_operator.reconcile.running_engine import AS_IN_SPEC, engine_as_asked, is_about
 from speculative_operator.reconcile.view import View
 
 CERTAIN_SECONDS = 60.0
 """Seconds for which all pods must have reported the same before pods are replaced for it: a restarting engine reports
 much."""
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]*")
-_KEPT = ("asked", "version", "live", "since", "fallback", "tableVersionInPods")
+_KEPT = ("asked", "version", "live", "inert", "since", "fallback", "tableVersionInPods")
 
 
 def engine_status(view: View, old: Mapping[str, Any], now: float) -> dict[str, Any]:
     """`status.engine`: the release and the table that pods report; empty until a pod has reported its engine."""
     before = mapping(old, "engine")
-    wanted = engine_as_asked(view.spec)
-    if text(before, "asked") != wanted:
+    if not is_about(before, view.spec):
         before = {}
     block = {key: before[key] for key in _KEPT if key in before}
     lowest = _lowest(view.of_pair)
@@ -42,11 +41,14 @@ def engine_status(view: View, old: Mapping[str, Any], now: float) -> dict[str, A
     told = _agreed_engine(view)
     if told is not None and told != (text(block, "version"), at(block, "live")):
         block |= {"version": told[0], "live": told[1], "since": timestamp(now)}
+    if told is not None and view.observation is not None:
+        block["inert"] = min(filter(None, (one.inert for one in view.observation.windows.values())), default="")
     if at(block, "fallback") is True and view.spec.adopt == AS_IN_SPEC:
         del block["fallback"]
     elif _is_certain(view, block, now) and view.spec.adopt == acceptance(text(block, "version")):
         block["fallback"] = True
-    return block | {"asked": wanted} if block else {}
+    block = {key: value for key, value in block.items() if value != ""}
+    return block | {"asked": engine_as_asked(view.spec)} if block else {}
 
 
 def acceptance(version: str) -> str:
@@ -59,7 +61,8 @@ def engine_notices(spec: DeploymentSpec, block: Mapping[str, Any]) -> tuple[Noti
     """Warnings about the engine that pods report, such as another release than the spec's."""
     version, wanted = text(block, "version"), spec.engine.version
     inert = at(block, "live") is False
-    how = f" and do not re-read their table, so {_consequence(spec, block)}" if inert else ""
+    lacks = f" (the plug-in says {text(block, 'inert')})" if text(block, "inert") else ""
+    how = f" and do not re-read their table{lacks}, so {_consequence(spec, block)}" if inert else ""
     if version and not same_release(version, wanted):
         message = (
             f"pods report engine {version}, not spec.engine.version {wanted}{how}; set spec.engine.version: {version}, "
@@ -67,8 +70,8 @@ def engine_notices(spec: DeploymentSpec, block: Mapping[str, Any]) -> tuple[Noti
         )
         return (Notice(Reason.ENGINE_VERSION_DIFFERS, message),)
     if inert:
-        message = f"pods of engine {version or wanted} do not re-read their table: {_consequence(spec, block)}"
-        return (Notice(Reason.LIVE_UNPROVEN, message),)
+        message = f"pods of engine {version or wanted} do not re-read their table{lacks}: {_consequence(spec, block)}"
+        return (Notice(Reason.PLUG_IN_INERT, message),)
     return ()
 
 
@@ -102,7 +105,7 @@ def behind(view: View, old: Mapping[str, Any], now: float) -> str:
     Only pods that made steps for a minute after the table became active count: an idle engine reads no table.
     """
     active, observation = view.active, view.of_pair
-    if observation is None or view.actuator is not Actuator.LIVE or active.table is None or active.hard_off:
+    if observation is None or view.actuator is not Actuator.LIVE or active.table is None or active.removed:
         return ""
     since = table_since(view, old, now)
     for pod, window in sorted(observation.windows.items()):

@@ -30,8 +30,6 @@ _REFUSALS = frozenset(
 _HARMLESS = frozenset(
     {
         Reason.LIVE_UNPROVEN,
-        Reason.PER_REQUEST_UNUSED,
-        Reason.LIVE_OFF_UNUSED,
         Reason.BETTER_KNOWN,
         Reason.COMPILE_CACHE_UNUSED,
         Reason.ROLLOUT_NEEDS_APPROVAL,

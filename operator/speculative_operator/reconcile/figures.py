@@ -19,14 +19,14 @@ from speculative_operator.domain.reasons import EXPLANATIONS, Reason
 from speculative_operator.domain.spec import DeploymentSpec, Mode
 from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.reconcile import formats
-from speculative_operator.reconcile.active_table import NO_TABLE, ON_TRIAL, ActiveTable
+from speculative_operator.reconcile.active_table import NO_TABLE, ON_TRIAL
 from speculative_operator.reconcile.engine_report import table_since
 from speculative_operator.reconcile.formats import moment, timestamp
 from speculative_operator.reconcile.view import View
 
 FIGURES = (
     "k", "acceptanceRate", "acceptanceLength", "concurrency", "tpot", "tpotOff", "tokensPerSecond", "gain",
-    "gainRange", "gainPercent", "hardOffGain", "hardOffGainRange", "hardOffGainPercent", "proposedTable",
+    "gainRange", "gainPercent", "removalGain", "removalGainRange", "removalGainPercent", "proposedTable",
     "proposedGain", "proposedGainRange", "costPer1kTokens", "reason", "message", "observedAt", "state",
 )  # fmt: skip
 """Fields that move with the load: rate-limited by `status.should_write`."""
@@ -44,8 +44,8 @@ def speculation_status(view: View, old: Mapping[str, Any], now: float) -> dict[s
         "tableVersion": view.active.version or None,
         "tableText": view.active.text if table is not None else None,
         "tableSince": timestamp(table_since(view, old, now)) if table is not None else None,
-        "hardOff": view.active.hard_off or None,
-        "perRequest": view.active.per_request or None,
+        "speculatorRemoved": view.active.removed or None,
+        "skips": view.skips or None,
         "rowsVersion": view.active.rows_version or None,
         "tries": _trials_text(view.active.trials),
     }
@@ -80,7 +80,7 @@ def _moving(view: View, before: Mapping[str, Any]) -> dict[str, Any]:
         "observedAt": timestamp(view.observation.time),
         "proposedTable": view.proposed.rows() if view.proposed is not None else None,
         "gainPercent": formats.whole_percent(estimate.gain_percent),
-        "hardOffGainPercent": formats.whole_percent(estimate.hard_off_gain_percent),
+        "removalGainPercent": formats.whole_percent(estimate.removal_gain_percent),
         **numbers(estimate),
         "costPer1kTokens": formats.money(estimate.cost_per_thousand_tokens),
     }
@@ -97,7 +97,7 @@ def numbers(estimate: Estimate) -> dict[str, str]:
         "tokensPerSecond": formats.number(estimate.tokens_per_second, 0),
         **_interval("gain", estimate.gain_percent),
         **_interval("proposedGain", estimate.proposed_gain_percent),
-        **_interval("hardOffGain", estimate.hard_off_gain_percent),
+        **_interval("removalGain", estimate.removal_gain_percent),
     }
 
 
@@ -119,27 +119,27 @@ def _table_figures(view: View) -> dict[str, Any]:
 def _state(view: View) -> str:
     """The state of speculation as the tuner has it; but whether pods have a speculator follows from what they are made
     of."""
-    if view.decision is None or view.active.hard_off:
+    if view.decision is None or view.active.removed:
         return _resting(view)
     state = view.decision.state
-    return (State.HOLDING if state is State.HARD_OFF and view.active.table is not None else state).value
+    return (State.HOLDING if state is State.REMOVED and view.active.table is not None else state).value
 
 
 def _resting(view: View) -> str:
     """The state of speculation while there is no decision of the tuner."""
     table = view.active.table
-    if table is None or view.active.hard_off:
-        return State.HARD_OFF.value
+    if table is None or view.active.removed:
+        return State.REMOVED.value
     if view.spec.speculation.mode is Mode.STATIC:
-        return (State.ON if table.max_k > 0 else State.SOFT_OFF).value
+        return (State.ON if table.max_k > 0 else State.OFF).value
     return State.HOLDING.value
 
 
 def _k(view: View, concurrency: float | None) -> str:
-    """K of the active table at the load `concurrency`; at one request while the load is unknown. `0` for hard off,
+    """K of the active table at the load `concurrency`; at one request while the load is unknown. `0` for removal,
     empty without a table."""
     table, load = view.active.table, formats.showable(concurrency)
-    if view.active.hard_off:
+    if view.active.removed:
         return "0"
     return str(table.k_at(max(1.0, load or 1.0))) if table is not None else ""
 
@@ -150,7 +150,7 @@ def _blind(view: View) -> bool:
 
 def _constant(view: View) -> bool:
     table = view.active.table
-    return table is None or view.active.hard_off or len(table.ks) == 1
+    return table is None or view.active.removed or len(table.ks) == 1
 
 
 def estimate_of(view: View, observation: Observation) -> Estimate:
@@ -214,18 +214,12 @@ def _entry(view: View, before: list[dict[str, Any]], now: float) -> dict[str, An
     if view.changed and decision is not None:
         tables = (_table_text(active.before), active.text)
         return _record(now, *tables, decision.reason, decision.message) | _version(view) | _numbers(view)
-    if active.why not in (None, Reason.TRIES_CHANGED) and not active.hard_off:
+    if active.why not in (None, Reason.TRIES_CHANGED) and not active.removed:
         tables = (_table_text(active.before), active.text)
-        return _record(now, *tables, active.why, _of_the_spec(active, active.why)) | _version(view)
+        return _record(now, *tables, active.why, EXPLANATIONS[active.why]) | _version(view)
     if _newly_proposed(view, before) and decision is not None:
         return _record(now, str(active.table), str(view.proposed), decision.reason, decision.message) | _numbers(view)
     return None
-
-
-def _of_the_spec(active: ActiveTable, why: Reason) -> str:
-    if active.before is None or active.before != active.table:
-        return EXPLANATIONS[why]
-    return f"the same table, {'now' if active.per_request else 'no longer'} with caps by request"
 
 
 def _table_text(table: KTable | None) -> str:

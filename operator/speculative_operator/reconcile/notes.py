@@ -26,7 +26,7 @@ NOTES_SECONDS = 300.0
 FIRST_SECONDS = 60.0
 """The same before the first memory is written, so that the tuning of a new object can be explained soon."""
 KEY, DIGEST = "notes.json", "digest"
-_TABLE = ("pair", "table", "hardOff")
+_TABLE = ("pair", "table", "speculatorRemoved")
 """Fields of the notes that follow the active table."""
 
 Notes = Mapping[str, Any]

@@ -21,7 +21,7 @@ from speculative_operator.domain.spec import DeploymentSpec, Mode, RolloutStrate
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import formats
-from speculative_operator.reconcile.active_table import ActiveTable, may_hard_off
+from speculative_operator.reconcile.active_table import ActiveTable, may_remove
 from speculative_operator.reconcile.formats import timestamp
 from speculative_operator.reconcile.pods import Rollout
 from speculative_operator.reconcile.room import Room
@@ -46,7 +46,7 @@ class Proposal:
     """A rollout that waits for a user's approval."""
 
     table: KTable
-    hard_off: bool
+    removed: bool
     version: int
     """Version of the active table for which it was proposed. With another version the proposal of a table is void; that
     of the speculator's removal or return is not: it takes the table that is active then."""
@@ -57,7 +57,7 @@ class Proposal:
     @property
     def accept(self) -> str:
         """Value of the annotation `accept` that approves this rollout and no other."""
-        return digest([self.table.rows(), self.hard_off, self.version], 8)
+        return digest([self.table.rows(), self.removed, self.version], 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Last:
     generation: int
     time: float
     table: KTable
-    hard_off: bool
+    removed: bool
     speed: Speed = field(default_factory=Speed)
     """Speed of the pods before the rollout."""
     keeps_capacity: bool = False
@@ -126,7 +126,7 @@ def _hindrance(
 
 def takes_rollout(decision: Decision, policy: Policy, active: ActiveTable) -> bool:
     """True where pods are replaced for `decision`."""
-    return policy.knobs.actuator is not Actuator.LIVE or decision.hard_off != active.hard_off
+    return policy.knobs.actuator is not Actuator.LIVE or decision.removed != active.removed
 
 
 def _standing(known: OwnRollouts, policy: Policy, active: ActiveTable, generation: int, now: float) -> OwnRollouts:
@@ -135,9 +135,9 @@ def _standing(known: OwnRollouts, policy: Policy, active: ActiveTable, generatio
     proposal, last = known.proposal, known.last
     if proposal is not None and (
         policy.mode is not Mode.AUTO
-        or (proposal.version != active.version and proposal.hard_off == active.hard_off)
+        or (proposal.version != active.version and proposal.removed == active.removed)
         or fit(proposal.table, policy) != proposal.table
-        or (proposal.hard_off and not may_hard_off(policy))
+        or (proposal.removed and not may_remove(policy))
         or not 0 <= now - proposal.time < 2 * STALE_SECONDS
     ):
         proposal = None
@@ -163,8 +163,8 @@ def find_order(memory: Memory, permission: Permission, active: ActiveTable, roll
     if proposal is None or permission.accept != proposal.accept or not (rollout.exists and rollout.complete):
         return None
     # Without speculator or with it again: the table is then the one that follows the load meanwhile, or that waits.
-    table = proposal.table if proposal.hard_off == active.hard_off else active.table or proposal.table
-    return _decision(table, proposal.hard_off, proposal.reason, f"accepted: {proposal.message}")
+    table = proposal.table if proposal.removed == active.removed else active.table or proposal.table
+    return _decision(table, proposal.removed, proposal.reason, f"accepted: {proposal.message}")
 
 
 def asks_back(memory: Memory, permission: Permission) -> bool:
@@ -183,18 +183,18 @@ def note_rollout(
         return OwnRollouts(held_until=now + HELD_SECONDS)
     if before.table is None:
         return OwnRollouts()
-    last = Last(before.version + 1, permission.generation, now, before.table, before.hard_off, speed, permission.room)
+    last = Last(before.version + 1, permission.generation, now, before.table, before.removed, speed, permission.room)
     return OwnRollouts(last=last, held_until=permission.known.held_until)
 
 
 def propose(known: OwnRollouts, decision: Decision, active: ActiveTable, hindrance: str, now: float) -> OwnRollouts:
     """`known` with a proposal of `decision`; an earlier proposal stays for a while."""
     message = f"{decision.message}. Not done: {hindrance}"[:1000]
-    new = Proposal(decision.table, decision.hard_off, active.version, decision.reason, message, now)
+    new = Proposal(decision.table, decision.removed, active.version, decision.reason, message, now)
     old = known.proposal
     if old is not None:
-        flips = old.hard_off == new.hard_off != active.hard_off
-        same = flips or (old.table, old.hard_off) == (new.table, new.hard_off)
+        flips = old.removed == new.removed != active.removed
+        same = flips or (old.table, old.removed) == (new.table, new.removed)
         if now - old.time < (STALE_SECONDS if same else STEADY_SECONDS):
             return known
     return replace(known, proposal=new)
@@ -204,7 +204,7 @@ def hold_back(decision: Decision, active: ActiveTable, hindrance: str) -> Decisi
     """The tuner's decision where it wants a rollout that is not made: the active table stays."""
     table = active.table or decision.table
     message = f"{decision.message}. Not done: {hindrance}"
-    kept = _decision(table, active.hard_off, Reason.ROLLOUT_NEEDS_APPROVAL, message)
+    kept = _decision(table, active.removed, Reason.ROLLOUT_NEEDS_APPROVAL, message)
     return replace(kept, changed=False, estimate=decision.estimate)
 
 
@@ -213,7 +213,7 @@ def notices(spec: DeploymentSpec, known: OwnRollouts) -> tuple[Notice, ...]:
     proposal = known.proposal
     if proposal is None:
         return ()
-    target = "pods without the speculator" if proposal.hard_off else f"table {proposal.table}"
+    target = "pods without the speculator" if proposal.removed else f"table {proposal.table}"
     message = (
         f"proposed: {target}: {proposal.message}. To have exactly this rollout made now: kubectl annotate --overwrite "
         f"-n {spec.namespace} specdep {spec.name} {names.ANNOTATION_ACCEPT}={proposal.accept}. To allow such rollouts "
@@ -223,12 +223,12 @@ def notices(spec: DeploymentSpec, known: OwnRollouts) -> tuple[Notice, ...]:
 
 
 def _back(last: Last, why: str) -> Decision:
-    return _decision(last.table, last.hard_off, Reason.ROLLOUT_UNDONE, f"{why}; the previous pods are restored")
+    return _decision(last.table, last.removed, Reason.ROLLOUT_UNDONE, f"{why}; the previous pods are restored")
 
 
-def _decision(table: KTable, hard_off: bool, reason: Reason, message: str) -> Decision:
-    state = State.HARD_OFF if hard_off else State.ON if table.max_k > 0 else State.SOFT_OFF
-    return Decision(state, table, reason, message, valid=True, changed=True, hard_off=hard_off)
+def _decision(table: KTable, removed: bool, reason: Reason, message: str) -> Decision:
+    state = State.REMOVED if removed else State.ON if table.max_k > 0 else State.OFF
+    return Decision(state, table, reason, message, valid=True, changed=True, removed=removed)
 
 
 def read(status: Mapping[str, Any]) -> OwnRollouts:
@@ -243,14 +243,15 @@ def to_status(known: OwnRollouts) -> dict[str, Any]:
     if known.proposal is not None:
         one = known.proposal
         block["proposal"] = {
-            "accept": one.accept, "table": one.table.rows(), "hardOff": one.hard_off, "tableVersion": one.version,
-            "reason": one.reason.value, "message": one.message, "time": timestamp(one.time),
+            "accept": one.accept, "table": one.table.rows(), "speculatorRemoved": one.removed,
+            "tableVersion": one.version, "reason": one.reason.value, "message": one.message,
+            "time": timestamp(one.time),
         }  # fmt: skip
     if known.last is not None:
         last, speed = known.last, known.last.speed
         block["last"] = {
             "tableVersion": last.version, "generation": last.generation, "time": timestamp(last.time),
-            "table": last.table.rows(), "hardOff": last.hard_off, "keepsCapacity": last.keeps_capacity,
+            "table": last.table.rows(), "speculatorRemoved": last.removed, "keepsCapacity": last.keeps_capacity,
         }  # fmt: skip
         if speed.windows >= ENOUGH:
             figures = {"rate": formats.number(speed.rate, 3), "requests": formats.number(speed.requests, 3)}
@@ -266,7 +267,9 @@ def _proposal(block: Mapping[str, Any]) -> Proposal | None:
     reason = reason_of(text(one, "reason"))
     if table is None or time is None or reason is None:
         return None
-    found = Proposal(table, at(one, "hardOff") is True, whole(one, "tableVersion"), reason, text(one, "message"), time)
+    found = Proposal(
+        table, at(one, "speculatorRemoved") is True, whole(one, "tableVersion"), reason, text(one, "message"), time
+    )
     return found if found.accept == text(one, "accept") else None
 
 
@@ -278,7 +281,7 @@ def _last(block: Mapping[str, Any]) -> Last | None:
     rate, requests = (_figure(text(one, name)) for name in ("rate", "requests"))
     speed = Speed(ENOUGH, rate, requests) if rate > 0 and requests > 0 else Speed()
     return Last(
-        whole(one, "tableVersion"), whole(one, "generation"), time, table, at(one, "hardOff") is True, speed,
+        whole(one, "tableVersion"), whole(one, "generation"), time, table, at(one, "speculatorRemoved") is True, speed,
         at(one, "keepsCapacity") is True,
     )  # fmt: skip
 

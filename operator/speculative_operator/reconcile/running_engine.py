@@ -12,19 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.reading import at, mapping, mappings, parse_json, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
-from speculative_operator.domain.spec import DeploymentSpec, OffPolicy
-from speculative_operator.domain.table import Actuator, KnobSpace, KTable
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.base import Engine, EngineContainer, Notice
 from speculative_operator.reconcile.pods import configs_of
 from speculative_operator.render.podspec import TABLE_VOLUME
 
-_Spec = TypeVar("_Spec", bound=DeploymentSpec)
 AS_IN_SPEC = "engine-as-in-spec"
 """Value of the annotation `adopt` that takes back what another value of it had accepted."""
 
@@ -37,55 +36,46 @@ def engine_as_asked(spec: DeploymentSpec) -> str:
     return f"{spec.engine.type} {spec.engine.version} {overridden or spec.engine.image}".strip()
 
 
+def is_about(block: Mapping[str, Any], spec: DeploymentSpec) -> bool:
+    """True where `status.engine` tells of the engine that the spec asks for. To name the release that pods reported
+    asks for no other engine."""
+    kind, _, rest = text(block, "asked").partition(" ")
+    named = f"{kind} {text(block, 'version')} {rest.partition(' ')[2]}".strip()
+    return engine_as_asked(spec) in (text(block, "asked"), named)
+
+
 def engine_as_found(engine: Engine, spec: DeploymentSpec, status: Mapping[str, Any]) -> Engine:
     """`engine`, or one that treats the spec as the engine that its pods were found to run."""
     block = mapping(status, "engine")
     taken_back = spec.adopt == AS_IN_SPEC
-    if taken_back or at(block, "fallback") is not True or text(block, "asked") != engine_as_asked(spec):
+    if taken_back or at(block, "fallback") is not True or not is_about(block, spec):
         return engine
     return without_live_tables(engine, text(block, "version"))
 
 
 def engine_as_made(engine: Engine, spec: DeploymentSpec, deployment: Mapping[str, Any] | None) -> Engine | None:
-    """The adapter that makes pods without a table to re-read, where running pods have no such table but new ones would.
+    """The adapter that makes pods like those that run, where new ones of the same spec could do other things.
 
-    None where running pods have one, new ones would not, there is no Deployment, or pods run without a speculator.
+    None where new ones could not, there is no Deployment, or pods run without a speculator.
     """
-    reads = TABLE_VOLUME in configs_of(mapping(deployment, "spec", "template"))
-    without_speculator = (
-        at(parse_json(text(deployment, "metadata", "annotations", names.ANNOTATION_TABLE)), "hardOff") is True
-    )
-    if deployment is None or reads or without_speculator or not spec.speculates:
+    table = parse_json(text(deployment, "metadata", "annotations", names.ANNOTATION_TABLE))
+    if deployment is None or at(table, "speculatorRemoved") is True or not spec.speculates:
         return None
-    return without_live_tables(engine, "") if engine.knobs(spec).actuator is Actuator.LIVE else None
+    made = engine.as_made(_container_of(deployment)) if engine.as_made is not None else engine
+    if not rereads_table(deployment) and made.knobs(spec).actuator is Actuator.LIVE:
+        made = without_live_tables(made, "")
+    return made if made.knobs(spec) != engine.knobs(spec) else None
 
 
-def was_soft(spec: DeploymentSpec, status: Mapping[str, Any]) -> bool:
-    """True where `offPolicy: Live` had no effect so far, as the status tells; also where the status is lost."""
-    if spec.speculation.off_policy is not OffPolicy.LIVE:
-        return False
-    warned = any(text(one, "reason") == Reason.LIVE_OFF_UNUSED for one in mappings(status, "warnings"))
-    return warned or not mapping(status, "speculation")
+def rereads_table(deployment: Mapping[str, Any] | None) -> bool:
+    """True where the running pods mount a table."""
+    return TABLE_VOLUME in configs_of(mapping(deployment, "spec", "template"))
 
 
-def engine_that_runs_on(
-    engine: Engine, spec: DeploymentSpec, deployment: Mapping[str, Any] | None, status: Mapping[str, Any]
-) -> Engine | None:
-    """The adapter that makes pods which run the speculator at K 0, where pods were made so (`was_soft`) and new ones
-    would skip it. Else None."""
-    if deployment is None or not was_soft(spec, status):
-        return None
-
-    def soft(spec: _Spec) -> _Spec:
-        return replace(spec, speculation=replace(spec.speculation, off_policy=OffPolicy.SOFT))
-
-    def knobs(spec: DeploymentSpec) -> KnobSpace:
-        return replace(engine.knobs(soft(spec)), rests=False)
-
-    def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
-        return engine.container(soft(spec), table)
-
-    return replace(engine, knobs=knobs, container=container) if engine.knobs(spec).rests else None
+def _container_of(deployment: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The container of the running pods that serves: the one whose arguments name a model."""
+    containers = list(mappings(deployment, "spec", "template", "spec", "containers"))
+    return next((one for one in containers if text(one, "name") == names.CONTAINER), next(iter(containers), {}))
 
 
 def without_live_tables(engine: Engine, version: str) -> Engine:
@@ -102,12 +92,17 @@ def without_live_tables(engine: Engine, version: str) -> Engine:
         return written if not version or engine.refusals(found) else found
 
     def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
-        """The adapter's notices without LiveUnproven: `engine_notices` tells it from what the pods report."""
+        """The adapter's notices without LiveUnproven: `engine_notices` tells what the pods report."""
         return tuple(one for one in engine.notices(as_found(spec)) if one.reason is not Reason.LIVE_UNPROVEN)
 
     def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
         return replace(engine.container(as_found(spec), table), image=engine.container(spec, table).image)
 
+    def as_made(container: Mapping[str, Any]) -> Engine:
+        made = engine if engine.as_made is None else engine.as_made(container)
+        return without_live_tables(made, version)
+
     return replace(
-        engine, notices=notices, knobs=lambda spec: engine.knobs(as_found(spec)), container=container, from_reports=True
-    )
+        engine, notices=notices, knobs=lambda spec: engine.knobs(as_found(spec)), container=container, as_made=as_made,
+        from_reports=True,
+    )  # fmt: skip

@@ -194,7 +194,7 @@ def _ks(block: Mapping[str, Any], load: float | None = None) -> Iterator[tuple[i
     rows = [row for row in items(block, "table") if isinstance(row, list | tuple) and len(row) == 3]
     if not rows or not all(isinstance(cell, int) for row in rows for cell in row):
         return
-    off = at(block, "hardOff") is True
+    off = at(block, "speculatorRemoved") is True
     loads = [2**power for power in range(MOST_LOADS)] if load is None else [max(load, 1.0)]
     for requests in loads:
         k = next((k for _, last, k in rows if requests < last + 1), None if load is None else rows[-1][2])

@@ -14,7 +14,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.observation import Observation
-from speculative_operator.domain.reading import at, items, mapping, mappings, parse_json, text, whole
+from speculative_operator.domain.reading import items, mapping, mappings, parse_json, text, whole
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
 from speculative_operator.domain.table import Actuator, KnobSpace, KTable, TableError, Trial
 from speculative_operator.reconcile.pods import Pod, configs_of
@@ -41,7 +41,6 @@ class Claim:
 
     table: KTable
     version: int
-    per_request: bool = False
     trials: tuple[Trial, ...] = ()
 
 
@@ -57,7 +56,6 @@ class Leaving:
     version: int
     ks: tuple[int, ...]
     """K that are known to have been prepared at their start."""
-    per_request: bool = False
     reason: str = ""
     """Why it was changed last, since its pods leave; empty where it was not."""
 
@@ -69,7 +67,6 @@ class Leaving:
             "table": self.table.rows(),
             "tableVersion": self.version,
             "preparedK": list(self.ks),
-            "perRequest": self.per_request or None,
             "reason": self.reason,
         }
         return {key: value for key, value in block.items() if value not in (None, "")}
@@ -105,8 +102,7 @@ def claim_in(world: World, config: str, known: int) -> Claim | None:
     claim = claim_of(data, known)
     if claim is None:
         return None
-    capped, trials = claim.per_request, claim.trials
-    rendered = table_config(world.spec, config, claim.table, claim.version, per_request=capped, trials=trials)
+    rendered = table_config(world.spec, config, claim.table, claim.version, trials=claim.trials)
     annotation = text(found, "metadata", "annotations", names.ANNOTATION_HASH)
     same = annotation == rendered["metadata"]["annotations"][names.ANNOTATION_HASH]
     return claim if same and mapping(found, "data") == rendered["data"] else None
@@ -118,7 +114,7 @@ def claim_of(data: Any, known: int) -> Claim | None:
     most = min(known + LONGEST_JUMP, LARGEST_VERSION) if known else LARGEST_VERSION
     if table is None or not known < version <= most:
         return None
-    return Claim(table, version, at(data, "perRequest") is True, _trials_of(items(data, "try", "rows")))
+    return Claim(table, version, _trials_of(items(data, "try", "rows")))
 
 
 def trials_in(world: World, config: str, version: int, table: KTable) -> tuple[Trial, ...]:
@@ -167,9 +163,8 @@ def _known_leaving(world: World) -> Iterable[Leaving]:
         if table is None or not 0 < version <= LARGEST_VERSION:
             continue
         ks = tuple(sorted({k for k in items(entry, "preparedK") if type(k) is int and k >= 0} | table.ks | {0}))
-        capped = at(entry, "perRequest") is True
         config, why = text(entry, "configMap"), text(entry, "reason")
-        yield Leaving(text(entry, "pair"), config, table, version, ks, capped, why)
+        yield Leaving(text(entry, "pair"), config, table, version, ks, why)
 
 
 def _leaving(world: World, label: str, known: Leaving | None) -> Leaving | None:
@@ -181,7 +176,7 @@ def _leaving(world: World, label: str, known: Leaving | None) -> Leaving | None:
         claim = replace(claim, version=claim.version + 1)  # the same table, and nothing is tried any more
     ks = tuple(sorted({0, *claim.table.ks, *(known.ks if known is not None else ())}))
     why = known.reason if known is not None else ""
-    return Leaving(label, config, claim.table, claim.version, ks, claim.per_request, why)
+    return Leaving(label, config, claim.table, claim.version, ks, why)
 
 
 def _config_read_by(world: World, label: str) -> str:
@@ -210,7 +205,7 @@ def policy_for(leaving: Leaving, policy: Policy) -> Policy:
     """The tuner's policy for pods of a former pair: it may use any K that they have prepared, at once, and nothing
     else. Of their models and costs it knows only what the pods show."""
     knobs = KnobSpace(Actuator.LIVE, leaving.ks, leaving.table.max_batch)
-    free = replace(policy, schedule=None, start_k=None, off_policy=OffPolicy.SOFT, trials=False)
+    free = replace(policy, schedule=None, start_k=None, off_policy=OffPolicy.KEEP_RUNNING, trials=False)
     return replace(free, knobs=knobs, facts=PairFacts())
 
 

@@ -36,7 +36,6 @@ from speculative_operator.reconcile import (
     upgrade,
 )
 from speculative_operator.reconcile.active_table import ActiveTable, active_table
-from speculative_operator.reconcile.caps import unused_notices
 from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, restore_memory
 from speculative_operator.reconcile.desired import Desired, desired_children
 from speculative_operator.reconcile.events import events
@@ -58,8 +57,7 @@ from speculative_operator.reconcile.pods import (
 from speculative_operator.reconcile.running_engine import (
     engine_as_found,
     engine_as_made,
-    engine_that_runs_on,
-    was_soft,
+    rereads_table,
     without_live_tables,
 )
 from speculative_operator.reconcile.status import make_status
@@ -180,11 +178,9 @@ def _reconcile_choices(turn: Turn) -> Outcome:
 
 def _reconcile_choice(turn: Turn, choice: PairedSpec) -> tuple[Outcome, bool]:
     """The outcome with pods made of `choice`, and whether it would replace any."""
-    world, notice = turn.world, upgrade.live_notice
+    world = turn.world
     older = engine_as_made(turn.engine, choice.by_name, world.deployment)
-    if older is None:
-        notice = upgrade.off_notice
-        older = engine_that_runs_on(turn.engine, choice.by_name, world.deployment, world.status)
+    notice = upgrade.worker_notice if rereads_table(world.deployment) else upgrade.live_notice
     if older is None or _asks_for_others(replace(turn, engine=older), choice):
         return _reconcile_with(turn, choice)
     return _reconcile_with(replace(turn, engine=older), choice, notice(choice.by_name))
@@ -208,7 +204,6 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *of_older: Notice) -> tuple[
     unused_cache = unused_cache_notices(choice.by_name, world)
     claims = () if pairing.frozen or unused_cache else claim(world, spec.engine.compile_cache)
     policy = _policy(turn, choice)
-    unused = (*unused_notices(choice.by_name, policy.knobs, stay=bool(of_older)), *unused_cache)
     active = active_table(world, spec, policy, pairing.same)
     memory = restore_memory(world, turn.memory, policy, active, turn.now)
     own = _labels(spec, active, pairing.same)
@@ -236,9 +231,9 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *of_older: Notice) -> tuple[
     others = turn.look.rollout.exists and replaces(world, (*planned.actions, *planned.held))
     late = first_ended_by_probe(turn.look.pods)
     notices = (
-        *turn.notices, *engine.notices(choice.by_name), *unused, *pairing.notices, *waiting, *privileges.notices(world),
-        *own_notices, *scaling_notices(world.deployment), *targets.notices(world.spec, turn.look.rollout),
-        *route.notices(world),
+        *turn.notices, *engine.notices(choice.by_name), *unused_cache, *pairing.notices, *waiting,
+        *privileges.notices(world), *own_notices, *scaling_notices(world.deployment),
+        *targets.notices(world.spec, turn.look.rollout), *route.notices(world),
         *((startup.late_notice(late.name, late.outlasted),) if late is not None else ()),
     )  # fmt: skip
     view = replace(
@@ -270,11 +265,8 @@ def _former_knobs(turn: Turn, choice: PairedSpec, active: ActiveTable) -> Iterat
     another default release, and for pods without a speculator the one without live tables."""
     engine, of_pods = choice.by_name.engine, upgrade.release_of_pods(turn.world)
     if not engine.version_named and of_pods not in ("", engine.version):
-        knobs = turn.engine.knobs(replace(choice.by_name, engine=replace(engine, version=of_pods)))
-        yield knobs
-        if was_soft(choice.by_name, turn.world.status):
-            yield replace(knobs, rests=False)
-    if active.hard_off:
+        yield turn.engine.knobs(replace(choice.by_name, engine=replace(engine, version=of_pods)))
+    if active.removed:
         yield without_live_tables(turn.engine, "").knobs(choice.by_name)
 
 
@@ -287,8 +279,8 @@ def _policy(turn: Turn, choice: PairedSpec) -> Policy:
         facts=tuner_facts(choice.by_name, pairing.facts),
         start_seconds=startup.expected_seconds(startup.starts(turn.world.status), choice.by_name.weights.bytes),
     )
-    if pairing.frozen:
-        policy = replace(policy, off_policy=min(policy.off_policy, OffPolicy.SOFT, key=list(OffPolicy).index))
+    if pairing.frozen and policy.off_policy is OffPolicy.REMOVE:
+        policy = replace(policy, off_policy=OffPolicy.KEEP_RUNNING)
     return replace(policy, trials=tables.takes_trials(turn.world))
 
 
@@ -298,13 +290,13 @@ def _rereads_table(turn: Turn) -> bool:
     template = mapping(turn.world.deployment, "spec", "template")
     table = turn.world.children.get(("ConfigMap", configs_of(template).get(TABLE_VOLUME, "")))
     live = turn.engine.knobs(turn.pairing.choices[-1].by_name).actuator is Actuator.LIVE
-    read = text(block, "actuator") == Actuator.LIVE.value and at(block, "hardOff") is not True
+    read = text(block, "actuator") == Actuator.LIVE.value and at(block, "speculatorRemoved") is not True
     return live and read and table is not None and turn.world.owns(table)
 
 
 def _labels(spec: ResolvedSpec, active: ActiveTable, same: frozenset[str]) -> frozenset[str]:
     """Labels of the pods that the active table is for."""
-    if active.hard_off:
+    if active.removed:
         return frozenset({tables.label_of(spec.without_speculator())})
     return same | {tables.label_of(spec)}
 
@@ -317,7 +309,7 @@ def _decide_for_leaving(
     for one in tables.read_leaving(world, turn.look.pods, own):
         seen = tables.of_pods(turn.look.observation, turn.look.pods, {one.pair})
         if tables.tunes_tables(policy):
-            active = ActiveTable(one.table, one.version, per_request=one.per_request)
+            active = ActiveTable(one.table, one.version)
             known = world.leaving.get(one.pair) or Memory.fresh(one.table, turn.now)
             allowed = tables.policy_for(one, policy)
             verdict = consider(known, seen, allowed, active, Serving(turn.look.rollout), turn.now)
@@ -374,6 +366,7 @@ def _view(spec: ResolvedSpec, look: Look, policy: Policy, verdict: Verdict) -> V
         pods=look.pods,
         active=verdict.active,
         actuator=policy.knobs.actuator,
+        skips=policy.skips and not verdict.active.removed,
         observation=look.observation,
         sight=_sight(look, policy, verdict),
         decision=verdict.decision,

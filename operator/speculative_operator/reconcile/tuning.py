@@ -12,7 +12,7 @@ from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reading import conditions_of, text, whole
 from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason, reason_of
-from speculative_operator.domain.spec import Mode, OffPolicy
+from speculative_operator.domain.spec import Mode
 from speculative_operator.reconcile.engine_report import behind
 from speculative_operator.reconcile.formats import LONGEST_MESSAGE
 from speculative_operator.reconcile.view import View
@@ -126,7 +126,7 @@ def _active(view: View, before: Mapping[str, Any]) -> Condition:
         reason = _why_disabled(view)
         told = next((one.message for one in view.notices if one.reason is reason), EXPLANATIONS[reason])
         return Condition(kind, Truth.FALSE, reason, told)
-    if view.active.hard_off:
+    if view.active.removed:
         return Condition(kind, Truth.FALSE, Reason.DEAD_WEIGHT, _dead_weight(view, before))
     active = Truth.TRUE if table.max_k > 0 else Truth.FALSE
     told = f"K by scheduled requests: {table}{_off(view) if 0 in table.ks else ''}"
@@ -134,10 +134,8 @@ def _active(view: View, before: Mapping[str, Any]) -> Condition:
 
 
 def _off(view: View) -> str:
-    """The words on K 0 where it is live off; else empty."""
-    in_vain = any(one.reason is Reason.LIVE_OFF_UNUSED for one in view.notices)
-    live = view.spec.speculation.off_policy is OffPolicy.LIVE and not in_vain
-    return "; at K 0 it is off: nothing of the speculator runs" if live else ""
+    """The words on K 0 where pods skip the speculator; else empty."""
+    return "; at K 0 it is off: nothing of the speculator runs" if view.skips else ""
 
 
 def _why_active(view: View, active: Truth, before: Mapping[str, Any]) -> Reason:
@@ -177,7 +175,7 @@ def _verdict(kind: ConditionType, view: View, said: Reason, before: Mapping[str,
     """The condition TuningConverged where the tuner's decision, with the reason `said`, changed nothing."""
     if said in _CONVERGED:
         plain = Reason.TARGET_OUT_OF_REACH if said is Reason.TARGET_OUT_OF_REACH else Reason.TUNED
-        reason = Reason.DEAD_WEIGHT if view.active.hard_off else plain
+        reason = Reason.DEAD_WEIGHT if view.active.removed else plain
         return Condition(kind, Truth.TRUE, reason, EXPLANATIONS[reason])
     if said in _MOVING or said in (Reason.RECOMMENDED, Reason.ROLLOUT_NEEDS_APPROVAL):
         return Condition(kind, Truth.FALSE, said, EXPLANATIONS[said])

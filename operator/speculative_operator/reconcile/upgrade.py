@@ -18,7 +18,7 @@ from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.reading import mapping, text
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DEFAULT_VERSIONS, NOT_OF_PODS, DeploymentSpec, EngineSettings, OffPolicy
+from speculative_operator.domain.spec import DEFAULT_VERSIONS, NOT_OF_PODS, DeploymentSpec, EngineSettings
 from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import startup
@@ -46,12 +46,13 @@ def made_of(choice: PairedSpec, policy: Policy, active: ActiveTable) -> str:
     """
     actuator = policy.knobs.actuator
     live = actuator is Actuator.LIVE
-    table = None if live or active.table is None else [active.table.rows(), active.per_request]
+    # The second value stood for a setting that is gone; pods that run were hashed with it.
+    table = None if live or active.table is None else [active.table.rows(), False]
     # One K may be asked for as such or as a table of one row: the engine is told of it in other words.
     prepared: list[Any] = [actuator.value, list(policy.knobs.ks)]
-    if choice.by_name.speculation.off_policy is OffPolicy.LIVE and policy.knobs.rests:
+    if policy.skips:
         prepared.append("rests")
-    parts = [_content_of(choice.by_name, ""), pair_hash(choice.pinned), prepared, active.hard_off, table]
+    parts = [_content_of(choice.by_name, ""), pair_hash(choice.pinned), prepared, active.removed, table]
     return digest(parts, 16)
 
 
@@ -105,12 +106,13 @@ def live_notice(spec: DeploymentSpec) -> Notice:
     return Notice(Reason.UPGRADE_WAITS, message)
 
 
-def off_notice(spec: DeploymentSpec) -> Notice:
-    """The notice that the speculator could be skipped at K 0 in pods that were made anew."""
+def worker_notice(spec: DeploymentSpec) -> Notice:
+    """The notice that pods that were made anew would run on another model runner, or could skip the speculator."""
     message = (
-        f"new pods of {spec.engine.type} {spec.engine.version} would skip the speculator at K 0, as offPolicy: Live "
-        "asks; the running pods were created before that, and stay. A new value of the annotation "
-        f"{names.ANNOTATION_ADOPT} replaces them, and so does the next edit that changes pods"
+        f"new pods of {spec.engine.type} {spec.engine.version} would draft on vLLM's V2 model runner with the "
+        "plug-in's worker, which can skip the speculator at K 0; the running pods were created before that, and stay. "
+        f"A new value of the annotation {names.ANNOTATION_ADOPT} replaces them, and so does the next edit that changes "
+        "pods"
     )
     return Notice(Reason.UPGRADE_WAITS, message)
 

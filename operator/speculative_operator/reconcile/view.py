@@ -40,6 +40,8 @@ class View:
     pods: tuple[Pod, ...]
     active: ActiveTable
     actuator: Actuator
+    skips: bool = False
+    """True where pods skip the speculator while K stays 0."""
     problems: tuple[Condition, ...] = ()
     """What keeps the object from being as asked, the worst first."""
     observation: Observation | None = None

@@ -62,8 +62,6 @@ class RenderInput:
     """Name of the ConfigMap that holds the table; empty: the ConfigMap of the pair."""
     trials: tuple[Trial, ...] = ()
     """Trials that the engine may run while the table is active."""
-    per_request: bool = False
-    """True when the table lets pods withhold the drafts of single requests."""
     capabilities: Capabilities = field(default_factory=Capabilities)
     strategy: Mapping[str, Any] = field(default_factory=dict)
     """`spec.strategy` of the Deployment."""

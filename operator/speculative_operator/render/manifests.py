@@ -29,8 +29,7 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
     children: list[Manifest] = []
     if inp.live and inp.table is not None:
         config = inp.table_config or podspec.table_name(spec)
-        capped, trials = inp.per_request, inp.trials
-        children.append(table_config(spec, config, inp.table, inp.table_version, per_request=capped, trials=trials))
+        children.append(table_config(spec, config, inp.table, inp.table_version, trials=inp.trials))
         payload = inp.container.payload
         children.append(_config(spec, podspec.payload_name(spec.name, payload), payload, immutable=True))
     children.append(_deployment(inp))
@@ -61,17 +60,10 @@ def http_route(spec: DeploymentSpec, route: Route, canary: str) -> Manifest:
 
 
 def table_config(
-    spec: DeploymentSpec,
-    name: str,
-    table: KTable,
-    version: int,
-    *,
-    per_request: bool = False,
-    trials: Sequence[Trial] = (),
+    spec: DeploymentSpec, name: str, table: KTable, version: int, *, trials: Sequence[Trial] = ()
 ) -> Manifest:
     """The ConfigMap `name` with the table, which serving pods re-read."""
-    content = values.table_text(table, version, per_request=per_request, trials=trials)
-    return _config(spec, name, {names.TABLE_KEY: content})
+    return _config(spec, name, {names.TABLE_KEY: values.table_text(table, version, trials=trials)})
 
 
 def notes_config(spec: DeploymentSpec, data: Mapping[str, str]) -> Manifest:

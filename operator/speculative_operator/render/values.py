@@ -122,23 +122,23 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
     }
 
 
-def table_text(table: KTable, version: int, *, per_request: bool = False, trials: Sequence[Trial] = ()) -> str:
+def table_text(table: KTable, version: int, *, trials: Sequence[Trial] = ()) -> str:
     """Content of the table file that the payload reads."""
-    content = _content(table, version, per_request=per_request)
+    content = _content(table, version)
     if trials:
         rows = [[one.first, one.last, list(one.ks), one.share] for one in trials]
         content["try"] = {"steps": BLOCK_STEPS, "rows": rows}
     return _json(content)
 
 
-def table_digest(uid: str, table: KTable, version: int, *, per_request: bool, hard_off: bool) -> str:
+def table_digest(uid: str, table: KTable, version: int, *, removed: bool) -> str:
     """Digest of the table in the Deployment's annotation of object `uid`; it betrays an annotation edited by hand."""
-    return digest([uid, _content(table, version, per_request=per_request, hard_off=hard_off)], 16)
+    return digest([uid, _content(table, version, removed=removed)], 16)
 
 
-def _content(table: KTable, version: int, *, per_request: bool = False, hard_off: bool = False) -> dict[str, Any]:
+def _content(table: KTable, version: int, *, removed: bool = False) -> dict[str, Any]:
     content: dict[str, Any] = {"version": version, "rows": table.rows()}
-    return content | {key: True for key, said in (("perRequest", per_request), ("hardOff", hard_off)) if said}
+    return content | ({"speculatorRemoved": True} if removed else {})
 
 
 def _json(content: dict[str, Any]) -> str:
@@ -153,9 +153,9 @@ def _deployment_annotations(inp: RenderInput) -> dict[str, str]:
     borne = {names.ANNOTATION_MADE_OF: inp.made_of} if inp.made_of else {}
     borne |= {names.ANNOTATION_ADOPT: inp.spec.adopt} if inp.spec.adopt else {}
     borne |= {names.ANNOTATION_SIZED_FOR: str(inp.spec.weights.bytes)} if inp.spec.weights.bytes else {}
-    table, hard_off = inp.waiting or inp.table, inp.waiting is not None
+    table, removed = inp.waiting or inp.table, inp.waiting is not None
     if table is None or inp.live:
         return borne
-    content = _content(table, inp.table_version, per_request=inp.per_request, hard_off=hard_off)
-    mark = table_digest(inp.spec.uid, table, inp.table_version, per_request=inp.per_request, hard_off=hard_off)
+    content = _content(table, inp.table_version, removed=removed)
+    mark = table_digest(inp.spec.uid, table, inp.table_version, removed=removed)
     return {**borne, names.ANNOTATION_TABLE: _json({**content, "digest": mark})}

@@ -19,8 +19,8 @@ from speculative_operator.tuner.trials import worth_trying
 
 
 def state_of(table: KTable, look: Look) -> State:
-    """The state of speculation: `ON` where `table` drafts at the load of `look`, else `SOFT_OFF`."""
-    return State.ON if table.k_at(look.scheduled) > 0 else State.SOFT_OFF
+    """The state of speculation: `ON` where `table` drafts at the load of `look`, else `OFF`."""
+    return State.ON if table.k_at(look.scheduled) > 0 else State.OFF
 
 
 def keep(
@@ -36,7 +36,7 @@ def keep(
     """The decision for the table of `memory`; `changed` is True where pods have to get it."""
     return Decision(
         state, memory.table, reason, message, valid=valid, changed=changed, estimate=figures, trials=memory.trials,
-        hard_off=memory.hard_off,
+        removed=memory.removed,
     )  # fmt: skip
 
 
@@ -44,14 +44,14 @@ def nothing_to_turn(memory: Memory, policy: Policy) -> Decision:
     """The decision where no speculator exists or mode is Disabled: pods run without one."""
     if policy.mode is Mode.DISABLED:
         message = "mode is Disabled: pods run without a speculator"
-        return keep(State.HARD_OFF, memory, Reason.DISABLED, message, Estimate())
+        return keep(State.REMOVED, memory, Reason.DISABLED, message, Estimate())
     message = "there is no speculator and no draft-free method: nothing to tune"
-    return keep(State.HARD_OFF, memory, Reason.NO_SPECULATOR, message, Estimate())
+    return keep(State.REMOVED, memory, Reason.NO_SPECULATOR, message, Estimate())
 
 
 def stay_static(memory: Memory, figures: Estimate, *, changed: bool) -> Decision:
     """The decision in mode Static: the table of the spec is active."""
-    state = State.ON if memory.table.max_k > 0 else State.SOFT_OFF
+    state = State.ON if memory.table.max_k > 0 else State.OFF
     message = f"mode is Static: the table of the spec is active ({memory.table})"
     return keep(state, memory, Reason.FIXED, message, figures, changed=changed)
 
@@ -131,21 +131,21 @@ def remove_speculator(memory: Memory, view: Outlook, look: Look, now: float) -> 
         f"pods without the speculator are expected to serve {gain.mid:+.0f} % ({gain.low:+.0f} to {gain.high:+.0f} %) "
         f"at the loads of the last hour, whatever K{acceptance_text(look)}"
     )
-    memory = replace(memory, hard_off=True, hard_off_at=now, doomed_since=None, changed_at=now)
-    return memory, keep(State.HARD_OFF, memory, Reason.DEAD_WEIGHT, message, figures, changed=True)
+    memory = replace(memory, removed=True, removed_at=now, doomed_since=None, changed_at=now)
+    return memory, keep(State.REMOVED, memory, Reason.DEAD_WEIGHT, message, figures, changed=True)
 
 
 def without(memory: Memory, view: Outlook, look: Look) -> Decision:
     """The decision to let pods go on without a speculator."""
     figures = estimate(view, look, memory.table)
     message = f"no speculator at {look.scheduled:.0f} requests: by earlier measurements it would not pay"
-    return keep(State.HARD_OFF, memory, Reason.DEAD_WEIGHT, message, figures)
+    return keep(State.REMOVED, memory, Reason.DEAD_WEIGHT, message, figures)
 
 
 def resume_speculator(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
     """The decision to replace the pods by pods with their speculator, and memory after it."""
     figures = estimate(view, look, memory.table)
-    memory = replace(memory, hard_off=False, hard_off_at=now, changed_at=now)
+    memory = replace(memory, removed=False, removed_at=now, changed_at=now)
     message = f"at {look.scheduled:.0f} requests the speculator is expected to pay again by earlier measurements"
     return memory, keep(state_of(memory.table, look), memory, Reason.RESUMED, message, figures, changed=True)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from speculative_operator.domain.table import KnobSpace
 from speculative_operator.physics.step_costs import StepCosts
-from speculative_operator.physics.step_time import hard_off_parts, step_parts
+from speculative_operator.physics.step_time import plain_parts, step_parts
 from speculative_operator.tuner.prior import TERMS, Array, Basis, Prior, basis_of
 
 NOISE = 0.02
@@ -156,7 +156,7 @@ def exact_terms(costs: StepCosts, knobs: KnobSpace, batch: Array, k: Array, cont
 
 def off_terms(costs: StepCosts, batch: Array, context: Array, prefill: Array) -> Array:
     """Seconds of each of TERMS by the prior for a pod without a speculator, arguments as in `step_terms`."""
-    return _stack(hard_off_parts(costs, batch, context, prefill * prefill_overlap(batch)))
+    return _stack(plain_parts(costs, batch, context, prefill * prefill_overlap(batch)))
 
 
 def posterior(evidence: CostEvidence, prior: Prior, knobs: KnobSpace) -> CostModel:

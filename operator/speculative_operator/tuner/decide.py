@@ -67,8 +67,8 @@ FREED_MARGIN = 0.003
 def decide(memory: Memory, observation: Observation, policy: Policy, now: float) -> tuple[Memory, Decision]:
     """The memory to keep, and the decision at `now` (unix seconds, like the times of the windows)."""
     memory = memory.fit_to(policy)
-    if memory.hard_off and (policy.off_policy is not OffPolicy.HARD or policy.mode is not Mode.AUTO):
-        memory = replace(memory, hard_off=False, doomed_since=None)
+    if memory.removed and (policy.off_policy is not OffPolicy.REMOVE or policy.mode is not Mode.AUTO):
+        memory = replace(memory, removed=False, doomed_since=None)
     if policy.mode is not Mode.AUTO and memory.before_outage is not None:
         memory = replace(memory, before_outage=None)
     if policy.mode is Mode.DISABLED or policy.knobs.actuator is Actuator.NONE:
@@ -100,12 +100,12 @@ def _decide_on_figures(
     memory: Memory, seen: Sight, version: int | None, policy: Policy, now: float
 ) -> tuple[Memory, Decision]:
     """The decision on the believed figures of `seen`. `version`: version of the table that pods were last told."""
-    seen, late = _without_late(seen, () if memory.hard_off else late_pods(seen.windows, version))
+    seen, late = _without_late(seen, () if memory.removed else late_pods(seen.windows, version))
     windows = {pod: believable(window, policy.knobs) for pod, window in seen.windows.items()}
     memory = awaiting(memory, late, now)
     fresh = [fresh_share(window, memory.last_windows.get(pod)) for pod, window in windows.items()]
     look = pool(list(windows.values()))
-    counted = [] if memory.hard_off else list(zip(bound_claims(list(windows.values())), fresh, strict=True))
+    counted = [] if memory.removed else list(zip(bound_claims(list(windows.values())), fresh, strict=True))
     memory = replace(memory, targets=watch(memory.targets, counted, memory.table, policy, now))
     memory = learn(memory, windows, look, policy, now, version, seen.weights.keys())
     compares = may_try(policy, windows)
@@ -114,7 +114,7 @@ def _decide_on_figures(
     view = outlook(
         policy, memory.costs, memory.acceptance, memory.traffic, memory.last, memory.cells, compares=compares
     )
-    found = None if memory.hard_off else headroom(view, look, memory.table, memory.targets)
+    found = None if memory.removed else headroom(view, look, memory.table, memory.targets)
     memory, decision = _decide_on_evidence(memory, seen, late, view, look, now)
     if found is None:
         return memory, decision
@@ -140,7 +140,7 @@ def _decide_on_evidence(
     before, memory = memory.before_outage, replace(memory, before_outage=None)
     if before is not None and fit(before, policy) != memory.table:
         return come_back(memory, view, look, fit(before, policy), now)
-    if memory.hard_off:
+    if memory.removed:
         return _without_speculator(memory, view, look, now)
     return _tune(memory, view, look, now)
 
@@ -166,7 +166,7 @@ def _tune(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory
 
 def _partial(memory: Memory, seen: Sight, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
     """The decision where too few pods are believed for a new table, but enough for the guard."""
-    if not memory.hard_off:
+    if not memory.removed:
         memory = count_slow(memory, view, look)
         less = guard(memory, view, look)
         if less is not None:

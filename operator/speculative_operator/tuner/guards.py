@@ -87,7 +87,7 @@ def to_fall_back(memory: Memory, policy: Policy, now: float) -> bool:
     came: the prior is then a better guess than no drafts at all."""
     lost = memory.updated_at is not None and memory.blind_since is not None
     blind = lost and now - (memory.blind_since or now) >= BLIND_SECONDS
-    allowed = policy.mode is Mode.AUTO and policy.knobs.actuator is Actuator.LIVE and not memory.hard_off
+    allowed = policy.mode is Mode.AUTO and policy.knobs.actuator is Actuator.LIVE and not memory.removed
     return blind and allowed and memory.before_outage is None
 
 

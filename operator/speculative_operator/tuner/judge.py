@@ -189,8 +189,8 @@ def least_bad(view: Outlook, table: KTable, scheduled: float, measured: float, m
 def initial_table(policy: Policy) -> KTable:
     """The spec's own schedule; else the start K, lowered where the prior says that fewer drafts are clearly faster.
 
-    The start K at every load where hardware or models are unknown, where one K must serve all loads, and in mode
-    Static.
+    The start K at every load where one K must serve all loads, and in mode Static; also where hardware or models are
+    unknown, as far as the captured graphs reach.
     """
     knobs = policy.knobs
     if policy.mode is Mode.DISABLED or knobs.actuator is Actuator.NONE:
@@ -199,15 +199,23 @@ def initial_table(policy: Policy) -> KTable:
         return fit(policy.schedule, policy)
     start = _start_k(policy)
     known = cost_prior(policy.facts, knobs).from_models
-    if policy.mode is Mode.STATIC or knobs.actuator is Actuator.RESTART or not known:
+    if policy.mode is Mode.STATIC or knobs.actuator is Actuator.RESTART:
         return KTable.constant(start, knobs.max_batch)
-    return _cautious(policy, start)
+    return _cautious(policy, start) if known else _within_graphs(policy, start)
 
 
 def _start_k(policy: Policy) -> int:
     ks = candidates(policy)
     wanted = policy.start_k if policy.start_k is not None else DEFAULT_K
     return max((k for k in ks if k <= wanted), default=ks[0])
+
+
+def _within_graphs(policy: Policy, start: int) -> KTable:
+    """A table with the start K, and with fewer drafts at the loads whose tokens would exceed the largest graph."""
+    ks, ceiling = candidates(policy), policy.knobs.capture_ceiling_tokens or math.inf
+    loads = range(1, policy.knobs.max_batch + 1)
+    dense = [max((k for k in ks if k <= start and load * (k + 1) <= ceiling), default=ks[0]) for load in loads]
+    return KTable.from_dense(dense)
 
 
 def _cautious(policy: Policy, start: int) -> KTable:

@@ -58,9 +58,9 @@ class Memory:
     drafted_at: float | None = None
     """When drafts were last seen."""
     pace: Pace = field(default_factory=Pace)
-    hard_off: bool = False
+    removed: bool = False
     """True while pods run without a speculator."""
-    hard_off_at: float | None = None
+    removed_at: float | None = None
     """When pods last lost or regained their speculator; None: never."""
     wanted_since: float | None = None
     """Since when another table has looked worth the rollout that it takes; None: none looks so."""

@@ -41,7 +41,7 @@ _LARGEST = 1e12
 def to_status(memory: Memory) -> dict[str, Any]:
     """`memory` as a JSON object, without parts that a restart makes worthless, such as the windows seen."""
     evidence, traffic = memory.acceptance, memory.traffic
-    times = (memory.changed_at, memory.drafted_at, memory.hard_off_at, memory.doomed_since)
+    times = (memory.changed_at, memory.drafted_at, memory.removed_at, memory.doomed_since)
     return {
         "format": FORMAT,
         "table": memory.table.rows(),
@@ -57,7 +57,7 @@ def to_status(memory: Memory) -> dict[str, Any]:
         "load": _text(traffic.load, 3),
         "history": _text(traffic.history, 3),
         "pace": _text([memory.pace.left], 3),
-        "hardOff": memory.hard_off,
+        "speculatorRemoved": memory.removed,
         "cells": [_text(astuple(cell), 4) for cell in sorted(memory.cells, key=lambda one: -one.blocks)[:_CELLS]],
         "targets": _targets_text(memory.targets),
     } | ({} if memory.before_outage is None else {"beforeOutage": memory.before_outage.rows()})
@@ -72,8 +72,8 @@ def table_of(data: Mapping[str, Any], policy: Policy) -> KTable:
 
 
 def restore(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
-    """Fields of `Memory` besides its table; only `hard_off` where any part of `data` cannot be read."""
-    off = {"hard_off": isinstance(data, Mapping) and data.get("hardOff") is True}
+    """Fields of `Memory` besides its table; only `removed` where any part of `data` cannot be read."""
+    off = {"removed": isinstance(data, Mapping) and data.get("speculatorRemoved") is True}
     try:
         return off | _fields(data, policy)
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError, np.linalg.LinAlgError):
@@ -93,7 +93,7 @@ def _fields(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
         load=tuple(_counts(data["load"])),
         history=tuple(_counts(data["history"])),
     )
-    moments = ("changed_at", "drafted_at", "hard_off_at", "doomed_since")
+    moments = ("changed_at", "drafted_at", "removed_at", "doomed_since")
     times = zip(moments, _numbers(data["times"], len(moments)), strict=True)
     before = data.get("beforeOutage")
     return {name: moment or None for name, moment in times} | {

@@ -73,7 +73,7 @@ def estimate(view: Outlook, look: Look, table: KTable, proposed: KTable | None =
         tpot_seconds=look.tpot,
         tpot_off_seconds=_tpot_off(view, look, table, gain) or math.exp(-off),
         tokens_per_second=look.tokens_per_second,
-        hard_off_gain_percent=against.interval if against.gain > -math.inf else None,
+        removal_gain_percent=against.interval if against.gain > -math.inf else None,
         cost_per_thousand_tokens=_cost(view.policy, look),
     )
 
@@ -198,7 +198,7 @@ def _near(view: Outlook, load: float) -> list[Cell]:
 def off_beside_best(view: Outlook, load: float) -> Off | None:
     """What blocks of steps near the load showed of K = 0 beside the best other K; None where no block compared them,
     or where the speculator runs at K = 0."""
-    if not view.policy.rests:
+    if not view.policy.skips:
         return None
     sides = [
         Off(cell.against, cell.beside_rate, cell.rate) if cell.k == 0 else Off(cell.k, cell.rate, cell.beside_rate)
@@ -216,7 +216,7 @@ def off_text(view: Outlook, load: float, k: int) -> str:
 
 def name_k(policy: Policy, k: int) -> str:
     """K as text for a sentence; "0 (off)" where K = 0 leaves the speculator out."""
-    return "0 (off)" if k == 0 and policy.rests else str(k)
+    return "0 (off)" if k == 0 and policy.skips else str(k)
 
 
 def _before_first(view: Outlook) -> str:

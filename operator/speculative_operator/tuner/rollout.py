@@ -1,5 +1,5 @@
 """Prices changes that replace pods, and says when they are worth it: another K by actuators Table and Restart, and pods
-without a speculator (offPolicy Hard).
+without a speculator (offPolicy Remove).
 
 Called by judge and decide(). A rollout costs minutes of serving. Without trials a K that never ran is believed less, so
 a change follows the loads of the last hour, not of the last minutes, and is made only when it has looked right for a
@@ -72,7 +72,7 @@ def track_dead_weight(memory: Memory, found: Comparison, cost: float, now: float
 def to_remove(memory: Memory, view: Outlook, now: float) -> bool:
     """True when the operator should now replace the pods by pods without a speculator."""
     policy = view.policy
-    if policy.off_policy is not OffPolicy.HARD or policy.mode is not Mode.AUTO or memory.hard_off:
+    if policy.off_policy is not OffPolicy.REMOVE or policy.mode is not Mode.AUTO or memory.removed:
         return False
     lasting = memory.doomed_since is not None and now - memory.doomed_since >= LASTING_SECONDS
     return lasting and now - memory.since >= FIRST_SECONDS
@@ -80,7 +80,7 @@ def to_remove(memory: Memory, view: Outlook, now: float) -> bool:
 
 def to_return(memory: Memory, view: Outlook, now: float) -> bool:
     """True when pods without a speculator should get it back."""
-    if not memory.hard_off or memory.hard_off_at is None or now - memory.hard_off_at < RETURN_SECONDS:
+    if not memory.removed or memory.removed_at is None or now - memory.removed_at < RETURN_SECONDS:
         return False
     found = view.without_speculator
     return -found.gain - DOUBT * found.deviation > RETURN_GAIN

@@ -29,8 +29,8 @@ LEAST_SHARE = 0.004
 ASKING_SHARE = 0.03
 """Share where the active K is 0, so that trials show when drafts would be accepted again."""
 RESTING_SHARE = 0.003
-"""The most where the speculator rests: before each block it must catch up with all requests, and the engine takes that
-time from the share too. So trials are the rarer the more requests there are: one in 15,000 steps at 60 of them."""
+"""The most where the speculator is skipped: before each block it must catch up with all requests, and the engine takes
+that time from the share too. So trials are the rarer the more requests there are: one in 15,000 steps at 60 of them."""
 SHARE_OF_WORTH = 20.0
 """Share of the blocks per unit of expected improvement (log speed), within the limits above."""
 MOST_COST = 0.003
@@ -68,9 +68,9 @@ def worth_trying(view: Outlook, table: KTable, targets: Targets | None = None) -
 
 
 def _rare(row: Trial, policy: Policy, table: KTable) -> Trial:
-    """`row` with a smaller share where the speculator rests at its loads."""
-    rests = table.k_at(row.first) == 0 and policy.rests
-    return replace(row, share=min(row.share, RESTING_SHARE)) if rests else row
+    """`row` with a smaller share where the speculator is skipped at its loads."""
+    skipped = table.k_at(row.first) == 0 and policy.skips
+    return replace(row, share=min(row.share, RESTING_SHARE)) if skipped else row
 
 
 def _row(view: Outlook, table: KTable, first: int, last: int, worth: Array, gain: Array) -> Trial | None:

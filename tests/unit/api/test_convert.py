@@ -28,7 +28,6 @@ from speculative_operator.domain.spec import (
     ModelSource,
     Objective,
     OffPolicy,
-    PerRequest,
     RolloutStrategy,
     Scheme,
     Speculation,
@@ -73,7 +72,6 @@ WHOLE: dict[str, Any] = {
         "maxSpeculativeTokens": 5,
         "schedule": [[1, 16, 5], [17, 256, 1]],
         "offPolicy": "Never",
-        "perRequest": "Auto",
         "workload": "Code",
         "objective": {"goal": "Latency", "tpotP99": "40ms", "ttftP99": "1m30s"},
     },
@@ -121,7 +119,6 @@ def test_every_field_arrives() -> None:
         5,
         KTable.from_rows([[1, 16, 5], [17, 256, 1]]),
         OffPolicy.NEVER,
-        PerRequest.AUTO,
         Workload.CODE,
         Objective(Goal.LATENCY, 0.04, 90.0),
     )

@@ -12,7 +12,7 @@ from bench.tuner import __main__ as bench
 WHOLE = {
     "regret_percent": {"mean": 1.0, "max": 2.0, "perturbed_mean": 1.0},
     "unsafe_windows_percent": 0.0,
-    "wrong_hard_offs": 0,
+    "wrong_removals": 0,
     "worlds": None,
 }
 
@@ -49,4 +49,4 @@ def test_a_short_run_fails_where_the_tuner_is_broken_on_either_plant() -> None:
     assert bench.worse({**WHOLE, "worlds": worlds(2.0, 0.5)}) == 0
     assert bench.worse({**WHOLE, "worlds": worlds(9.0, 0.5)}) == 1
     assert bench.worse({**WHOLE, "worlds": worlds(2.0, 16.0)}) == 1
-    assert bench.worse({**WHOLE, "wrong_hard_offs": 1}) == 1
+    assert bench.worse({**WHOLE, "wrong_removals": 1}) == 1

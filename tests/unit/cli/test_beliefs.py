@@ -56,7 +56,7 @@ def test_a_lead_that_is_not_certain_is_told_as_such(body: dict[str, Any]) -> Non
     assert (told["over"], told["percent"]) == (3, [-7.7, 3.2, 15.4])
 
 
-@pytest.mark.parametrize("change", [{"hardOff": True}, {"k": ""}, {"k": "99"}, {"concurrency": ""}])
+@pytest.mark.parametrize("change", [{"speculatorRemoved": True}, {"k": ""}, {"k": "99"}, {"concurrency": ""}])
 def test_without_a_k_at_a_load_there_is_no_lead(body: dict[str, Any], change: dict[str, Any]) -> None:
     body["status"]["speculation"] |= change
     assert lead_line(body) == ""
@@ -79,9 +79,11 @@ class TestOff:
 
     @pytest.fixture
     def body(self, body: dict[str, Any]) -> dict[str, Any]:
-        body["spec"]["speculation"] = {**body["spec"].get("speculation", {}), "offPolicy": "Live"}
+        body["spec"]["speculation"] = {**body["spec"].get("speculation", {}), "offPolicy": "Skip"}
         body["spec"]["speculator"]["method"] = "draft_model"
-        body["status"]["speculation"] |= {"k": "0", "table": [[1, 4, 1], [5, 64, 0]], "method": "draft_model"}
+        body["status"]["speculation"] |= {
+            "k": "0", "table": [[1, 4, 1], [5, 64, 0]], "method": "draft_model", "skips": True, "state": "Off",
+        }  # fmt: skip
         return body
 
     def test_it_is_called_so(self, body: dict[str, Any]) -> None:
@@ -92,17 +94,18 @@ class TestOff:
         (row,) = (line for line in shown(body) if "5-64 requests" in line)
         assert row.split() == ["5-64", "requests", "K", "0", "off", "<-", "load", "now"]
 
-    @pytest.mark.parametrize("other", ["Soft", "unused", "hard"])
-    def test_elsewhere_it_is_not(self, body: dict[str, Any], other: str) -> None:
-        if other == "Soft":
-            body["spec"]["speculation"]["offPolicy"] = "Soft"
-        elif other == "unused":
-            body["status"]["warnings"] = [{"reason": "LiveOffUnused", "message": "no"}]
-        else:
-            body["status"]["speculation"]["hardOff"] = True
+    @pytest.mark.parametrize("change", [{"skips": False}, {"speculatorRemoved": True}])
+    def test_elsewhere_it_is_not(self, body: dict[str, Any], change: dict[str, bool]) -> None:
+        body["status"]["speculation"] |= change
         told = "\n".join((*explain.explanation(body), *shown(body)))
         assert " off  <-" not in told
         assert "(off)" not in told
+
+    @pytest.mark.parametrize(("skips", "told"), [(True, "Steps skip it."), (False, "still runs its first pass.")])
+    def test_the_state_says_what_becomes_of_the_speculator(self, body: dict[str, Any], skips: bool, told: str) -> None:
+        body["status"]["speculation"]["skips"] = skips
+        (line,) = (one for one in explain.explanation(body) if one.startswith("  state "))
+        assert line.endswith(told)
 
     def test_what_it_saved_is_told_over_the_best_other_k(self, body: dict[str, Any]) -> None:
         assert "off" not in explain.summary(body)

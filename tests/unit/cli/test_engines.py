@@ -32,7 +32,7 @@ def test_rows_by_value(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "vllm")
     _, early, _ = run(capsys, "vllm", "--version", "0.24.0")
     rows = {tuple(line.split()) for line in out.splitlines()}
-    live = "vLLM 0.32.0 eagle3 V2 Live Restart 1 drafts less Emulated RealEngine -"
+    live = "vLLM 0.32.0 eagle3 V2 Live Restart 1 drafts less Emulated RealEngine RealEngine"
     fixed = "vLLM 0.32.0 suffix V1 Restart Restart 0 drafts less Emulated - -"
     assert {tuple(live.split()), tuple(fixed.split())} <= rows
     assert any(line.startswith("refused: vLLM 0.24.0: speculator.method dspark") for line in early.splitlines())
@@ -41,7 +41,7 @@ def test_rows_by_value(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "actuator", "proven"),
     [
-        (("--version", "0.34.0"), "Table", "Source"),
+        (("--version", "0.34.0"), "Live", "Source"),
         (("--version", "0.23.0"), "Restart", "Source"),
         (("--vendor", "cpu"), "Live", "RealEngine"),
         (("--vendor", "TPU"), "Restart", "Source"),

@@ -191,7 +191,7 @@ def test_what_a_stranger_does_not_know_is_said(name: str, monkeypatch: pytest.Mo
     body = body_of(SITUATIONS[name][0](monkeypatch))
     first, *lines = explain.explanation(body)
     state = (body["status"].get("speculation") or {}).get("state")
-    off = name == "Disabled" or state == "HardOff"
+    off = name == "Disabled" or state == "Removed"
     assert re.search("draft tokens? per request and step|not known yet", first) or off
     assert off == first.endswith("K is 0: the pods have no speculator")
     if state and name != "Disabled":

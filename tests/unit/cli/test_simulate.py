@@ -114,7 +114,7 @@ def test_json_has_an_object_for_each_policy_and_a_summary(
     *rows, last = [json.loads(line) for line in said.out.splitlines()]
     assert {row["policy"] for row in rows} == {"oracle", "ours", "off", "static_3"}
     assert set(rows[0]) == {
-        "policy", "speed", "regretPercent", "tpotMs", "ttftMs", "tokensPerSecond", "requests", "writes", "hardOffs",
+        "policy", "speed", "regretPercent", "tpotMs", "ttftMs", "tokensPerSecond", "requests", "writes", "removals",
         "unsafeWindowsPercent",
     }  # fmt: skip
     summary = last["summary"]

@@ -31,7 +31,7 @@ SPEC: dict[str, Any] = {
     "accelerator": {"product": "H100-SXM"},
 }
 FIGURES = {
-    "gainPercent", "proposedGainPercent", "hardOffGainPercent", "acceptanceLength", "acceptanceRate", "concurrency",
+    "gainPercent", "proposedGainPercent", "removalGainPercent", "acceptanceLength", "acceptanceRate", "concurrency",
     "k", "tpotMs", "tpotOffMs", "tokensPerSecond", "costPerThousandTokens",
 }  # fmt: skip
 
@@ -66,9 +66,9 @@ def test_one_answer_for_each_scrape_and_none_for_the_first_line() -> None:
     assert found[0]["reason"] == "Starting"
     last = found[-1]
     assert set(last) == {
-        *("time", "state", "table", "reason", "message", "valid", "changed", "tries", "hardOff", "estimate")
+        *("time", "state", "table", "reason", "message", "valid", "changed", "tries", "speculatorRemoved", "estimate")
     }
-    assert last["state"] in {"On", "SoftOff", "HardOff", "Holding", "Probing"}
+    assert last["state"] in {"On", "Off", "Removed", "Holding", "Probing"}
     assert last["valid"]
     assert [last["table"][0][0], last["table"][-1][1]] == [1, 64]
     figures = last["estimate"]
@@ -138,11 +138,11 @@ def test_comparisons_and_latencies_of_a_scrape_reach_the_tuner(monkeypatch: pyte
     assert window.ttft_histogram == ((0.1, 2.0), (float("inf"), 3.0))
 
 
-def test_cost_and_hard_off_are_spelt_out() -> None:
+def test_cost_and_removal_are_spelt_out() -> None:
     priced = {**SPEC, "accelerator": {"product": "H100-SXM", "perReplica": 2, "hourlyCost": "5.00"}}
     priced["verifier"] = {**priced["verifier"], "tensorParallelSize": 2}
     last = answers({"spec": priced}, *scrapes(4))[-1]
-    assert last["hardOff"] is False
+    assert last["speculatorRemoved"] is False
     rate = last["estimate"]["tokensPerSecond"]
     assert last["estimate"]["costPerThousandTokens"] == pytest.approx(2 * 5.0 / 3.6 / rate, rel=1e-4)
     assert answers({"spec": SPEC}, *scrapes(4))[-1]["estimate"]["costPerThousandTokens"] is None

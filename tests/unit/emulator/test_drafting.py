@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from speculative_lab.emulator.drafting import Drafting, Reaction, Runner, drafting
+from speculative_lab.emulator.drafting import WORKER_EXTENSION, Drafting, Reaction, Runner, drafting
 from speculative_lab.emulator.errors import ConfigError, LateError
 from speculative_lab.emulator.speculative import checked
 
 
-def of(method: str, wish: str = "", **more: Any) -> Drafting:
+def of(method: str, wish: str = "", worker: str = "", **more: Any) -> Drafting:
     config = checked({"method": method, "model": "org/d", "num_speculative_tokens": 3, **more}, 1)
-    return drafting(config, {"VLLM_USE_V2_MODEL_RUNNER": wish})
+    return drafting(config, {"VLLM_USE_V2_MODEL_RUNNER": wish}, worker)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,23 @@ def test_passes_at_zero() -> None:
     assert of("draft_model").passes_at_zero == 3, "the V2 runner drafts in full whatever K is"
     assert of("ngram").passes_at_zero == 0
     assert of("dflash").passes_at_zero == 1
+
+
+@pytest.mark.parametrize("method", ["draft_model", "ngram", "eagle", "eagle3", "mtp", "dflash", "dspark"])
+def test_the_plug_ins_worker_skips_the_drafter_on_v2(method: str) -> None:
+    found = of(method, worker=WORKER_EXTENSION)
+    assert found.skipped
+    assert (found.reaction is Reaction.FOLLOWS) is (method not in ("dflash", "dspark"))
+    assert found.passes_at_zero == (0 if method == "ngram" else 1)
+    assert not of(method).skipped
+    assert not of(method, worker="my.Worker").skipped
+
+
+@pytest.mark.parametrize(
+    ("method", "wish"), [("draft_model", "0"), ("eagle3", "0"), ("ngram_gpu", ""), ("suffix", ""), ("medusa", "")]
+)
+def test_elsewhere_the_worker_changes_nothing(method: str, wish: str) -> None:
+    assert of(method, wish, WORKER_EXTENSION) == of(method, wish)
 
 
 def test_look_ups_draft_nothing_without_a_match_on_v1_only() -> None:

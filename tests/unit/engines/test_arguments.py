@@ -8,7 +8,7 @@ import pytest
 from tests.unit.engines.building import SMALL_QWEN, spec, valued
 
 from speculative_operator import payload
-from speculative_operator.domain.resolved import resolve
+from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import (
     DeploymentSpec,
     LoraLimits,
@@ -40,7 +40,7 @@ def config(made: EngineContainer) -> dict[str, Any]:
 
 def test_whole_command_line_of_a_draft_model_pair() -> None:
     made = container(spec(Method.DRAFT_MODEL, source=SMALL_QWEN, max_speculative_tokens=5))
-    boot = "[[1,251,1],[252,252,5],[253,253,4],[254,254,3],[255,255,2],[256,256,0]]"
+    boot = "[[1,252,1],[253,253,5],[254,254,3],[255,256,0]]"
     assert made.args == (
         "Qwen/Qwen3-8B",
         *("--served-model-name", "qwen", "--host", "0.0.0.0", "--port", "8000"),
@@ -48,10 +48,27 @@ def test_whole_command_line_of_a_draft_model_pair() -> None:
         "--speculative-config",
         '{"method":"draft_model","model":"Qwen/Qwen3-0.6B","num_speculative_tokens":5,'
         f'"num_speculative_tokens_per_batch_size":{boot}}}',
-        *("--scheduler-cls", "speculative_scheduler.scheduler", "--max-cudagraph-capture-size", "1024"),
+        *("--scheduler-cls", "speculative_scheduler.scheduler"),
+        *("--worker-extension-cls", "speculative_worker.Extension", "--max-cudagraph-capture-size", "1024"),
     )
     assert made.image == "vllm/vllm-openai:v0.32.0"
-    assert {entry["name"]: entry.get("value") for entry in made.env}["VLLM_USE_V2_MODEL_RUNNER"] == "0"
+    variables = {entry["name"]: entry.get("value") for entry in made.env}
+    assert "VLLM_USE_V2_MODEL_RUNNER" not in variables, "the engine chooses V2 by itself"
+    assert variables["SPECULATIVE_OFF_STEPS"] == "64"
+
+
+@pytest.mark.parametrize("policy", OffPolicy)
+@pytest.mark.parametrize("method", Method)
+def test_the_worker_makes_drafters_follow_k_whatever_the_policy(method: Method, policy: OffPolicy) -> None:
+    """And is told to skip the speculator only where that is asked for."""
+    made = container(spec(method, off_policy=policy))
+    worker = method not in (Method.SUFFIX, Method.NGRAM_GPU, Method.MEDUSA)
+    assert ("--worker-extension-cls" in made.args) is worker
+    told = {entry["name"] for entry in made.env}
+    assert ("SPECULATIVE_OFF_STEPS" in told) is (worker and policy is OffPolicy.SKIP)
+    older = container(spec(method, off_policy=policy, version="0.31.0"))
+    assert "--worker-extension-cls" not in older.args, "the V1 runner has vLLM's own K = 0"
+    assert "SPECULATIVE_OFF_STEPS" not in {entry["name"] for entry in older.env}
 
 
 def test_every_field_of_the_verifier_reaches_the_engine() -> None:
@@ -87,19 +104,25 @@ def test_live_never_depends_on_the_table_in_force() -> None:
     assert "def scheduler(" in first.payload["speculative_scheduler.py"]
 
 
+def inert() -> ResolvedSpec:
+    """Pods that were found not to re-read their table."""
+    found = resolve(spec())
+    return replace(found, engine=replace(found.engine, live=False))
+
+
 def test_table_actuator_carries_the_table() -> None:
-    made = container(spec(version="0.34.0"), KTable.from_rows([[1, 16, 3], [17, 999, 0]]))
+    made = container(inert(), KTable.from_rows([[1, 16, 3], [17, 999, 0]]))
     assert config(made)["num_speculative_tokens"] == 3
     assert config(made)["num_speculative_tokens_per_batch_size"] == [[1, 16, 3], [17, 256, 0]]
     assert "--scheduler-cls" not in made.args
     assert made.payload == {}
-    off = config(container(spec(version="0.34.0"), KTable.constant(0, 256)))
+    off = config(container(inert(), KTable.constant(0, 256)))
     assert off["num_speculative_tokens"] == 1, "vLLM refuses 0 there; the schedule says 0"
     assert off["num_speculative_tokens_per_batch_size"] == [[1, 256, 0]]
 
 
 def test_restart_actuator_carries_one_k_or_no_drafter() -> None:
-    subject = spec(Method.MEDUSA, off_policy=OffPolicy.HARD)
+    subject = spec(Method.MEDUSA, off_policy=OffPolicy.REMOVE)
     assert config(container(subject, KTable.constant(4, 256))) == {
         "method": "medusa",
         "model": "someone/head",
@@ -152,7 +175,7 @@ def test_claims_and_images_are_mounted() -> None:
 
 def test_a_pod_without_drafter_mounts_no_drafter() -> None:
     claim = ModelSource(Scheme.PVC, "heads/h")
-    subject = spec(Method.MEDUSA, source=claim, off_policy=OffPolicy.HARD)
+    subject = spec(Method.MEDUSA, source=claim, off_policy=OffPolicy.REMOVE)
     assert container(subject, KTable.constant(0, 256)).pvc_mounts == ()
     assert container(subject, KTable.constant(2, 256)).pvc_mounts != ()
     assert container(spec(source=claim, mode=Mode.DISABLED), KTable.constant(0, 256)).pvc_mounts == ()
@@ -239,7 +262,10 @@ def test_a_speculator_is_served_by_its_own_name() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "field"),
-    [({"mode": Mode.DISABLED}, "spec.verifier.model"), ({"off_policy": OffPolicy.HARD}, "spec.speculation.offPolicy")],
+    [
+        ({"mode": Mode.DISABLED}, "spec.verifier.model"),
+        ({"off_policy": OffPolicy.REMOVE}, "spec.speculation.offPolicy"),
+    ],
 )
 def test_a_speculator_by_its_own_name_always_drafts(fields: dict[str, Any], field: str) -> None:
     own = ModelSource(Scheme.HF, "RedHatAI/speculator")
@@ -279,7 +305,7 @@ def test_a_dspark_named_twice_names_its_verifier_and_named_once_is_part_of_it() 
     [
         ("r1", {}, "spec.speculator.model"),
         ("", {"mode": Mode.DISABLED}, "spec.verifier.model"),
-        ("", {"off_policy": OffPolicy.HARD}, "spec.speculation.offPolicy"),
+        ("", {"off_policy": OffPolicy.REMOVE}, "spec.speculation.offPolicy"),
     ],
 )
 def test_a_dspark_named_twice_is_refused_where_both_readings_part(

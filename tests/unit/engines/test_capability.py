@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.engines.building import spec
 
-from speculative_operator.domain.spec import Method, Mode, OffPolicy
-from speculative_operator.domain.table import Actuator, KTable
+from speculative_operator.domain.resolved import resolve
+from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPolicy
+from speculative_operator.domain.table import Actuator, KnobSpace, KTable
 from speculative_operator.engines.matrix import cell
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.engines.vllm.forms import Runner
@@ -21,22 +24,23 @@ V1, V2 = {"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}, {"name": "VLLM_USE_
         (Method.EAGLE, "0.32.0", Actuator.LIVE, Runner.V2),
         (Method.EAGLE3, "0.32.1", Actuator.LIVE, Runner.V2),
         (Method.MTP, "0.32.0", Actuator.LIVE, Runner.V2),
-        (Method.DRAFT_MODEL, "0.32.0", Actuator.LIVE, Runner.V1),
-        (Method.NGRAM, "0.32.0", Actuator.LIVE, Runner.V1),
+        (Method.DRAFT_MODEL, "0.32.0", Actuator.LIVE, Runner.V2),
+        (Method.NGRAM, "0.32.0", Actuator.LIVE, Runner.V2),
         (Method.DFLASH, "0.32.0", Actuator.LIVE, Runner.V2),
         (Method.DSPARK, "0.32.0", Actuator.LIVE, Runner.V2),
         (Method.NGRAM_GPU, "0.32.0", Actuator.RESTART, Runner.V2),
         (Method.SUFFIX, "0.32.0", Actuator.RESTART, Runner.V1),
         (Method.MEDUSA, "0.32.0", Actuator.RESTART, Runner.V1),
+        (Method.MEDUSA, "0.33.0", Actuator.RESTART, Runner.V2),
         # V2 drafts in full before 0.32 whatever the schedule says: V1 is asked for, and what has only V2 restarts
         (Method.EAGLE3, "0.31.0", Actuator.LIVE, Runner.V1),
         (Method.DSPARK, "0.31.0", Actuator.RESTART, Runner.V2),
         (Method.EAGLE3, "0.24.0", Actuator.LIVE, Runner.V1),
         (Method.EAGLE3, "0.23.0", Actuator.RESTART, Runner.V1),
         (Method.EAGLE3, "0.11.0+rhai5", Actuator.RESTART, Runner.V1),
-        # newer than proven: as the newest known, without the mounted scheduler
-        (Method.EAGLE3, "0.34.0", Actuator.TABLE, Runner.V2),
-        (Method.DRAFT_MODEL, "1.0.0", Actuator.TABLE, Runner.V1),
+        # newer than those that were run: as the newest known, where the plug-in finds its hooks
+        (Method.EAGLE3, "0.34.0", Actuator.LIVE, Runner.V2),
+        (Method.DRAFT_MODEL, "1.0.0", Actuator.LIVE, Runner.V2),
     ],
 )
 def test_actuator_and_runner(method: Method, release: str, actuator: Actuator, runner: Runner) -> None:
@@ -50,12 +54,14 @@ def test_data_parallelism_leaves_restart(release: str) -> None:
 
 
 def test_users_runner_wins_and_counts() -> None:
-    on_v2 = spec(Method.DRAFT_MODEL, env=(V2,))
-    assert plan(on_v2).required_runner is None
-    assert engine_for(on_v2).knobs(on_v2).draft_passes_follow_k is False
-    on_v1 = spec(Method.DRAFT_MODEL)
-    assert plan(on_v1).required_runner is Runner.V1
-    assert engine_for(on_v1).knobs(on_v1).draft_passes_follow_k is True
+    for env in ((), (V2,)):
+        on_v2 = spec(Method.DRAFT_MODEL, env=env)
+        assert (plan(on_v2).runner, plan(on_v2).required_runner) == (Runner.V2, None)
+        assert engine_for(on_v2).knobs(on_v2).can_skip
+    on_v1 = spec(Method.DRAFT_MODEL, env=(V1,))
+    assert (plan(on_v1).runner, plan(on_v1).required_runner) == (Runner.V1, None)
+    knobs = engine_for(on_v1).knobs(on_v1)
+    assert (knobs.can_skip, knobs.passes_at_zero, knobs.draft_passes_follow_k) == (False, 1.0, True)
     assert plan(spec(Method.DSPARK, env=(V1,))).actuator is Actuator.RESTART
 
 
@@ -69,7 +75,33 @@ def test_static_constant_is_plain_flags_and_static_table_is_live() -> None:
     table = KTable.from_rows([[1, 8, 4], [9, 64, 1], [65, 256, 0]])
     assert plan(spec(mode=Mode.STATIC, schedule=table)).actuator is Actuator.LIVE
     assert plan(spec(mode=Mode.STATIC, schedule=table)).ks == (0, 1, 4)
-    assert plan(spec(mode=Mode.STATIC, schedule=table, version="0.34.0")).actuator is Actuator.TABLE
+    assert plan(spec(mode=Mode.STATIC, schedule=table, version="0.34.0")).actuator is Actuator.LIVE
+
+
+@pytest.mark.parametrize(
+    ("subject", "runner"),
+    [
+        (spec(Method.DRAFT_MODEL, version="0.31.0"), Runner.V1),
+        (spec(Method.NGRAM, version="0.24.0"), Runner.V1),
+        (spec(Method.DRAFT_MODEL, version="0.31.0", env=(V1,)), None),
+        (spec(Method.DRAFT_MODEL), None),
+        (spec(Method.SUFFIX), None),
+        (spec(Method.MEDUSA), None),
+    ],
+)
+def test_a_runner_is_asked_for_only_before_the_engine_chooses_right(
+    subject: DeploymentSpec, runner: Runner | None
+) -> None:
+    assert plan(subject).required_runner is runner
+
+
+def test_a_draft_model_without_the_worker_drafts_in_full() -> None:
+    """Such as in pods whose plug-in is inert, once the user has accepted that their K changes by rollouts."""
+    subject = resolve(spec(Method.DRAFT_MODEL))
+    subject = replace(subject, engine=replace(subject.engine, live=False))
+    knobs = engine_for(subject).knobs(subject)
+    assert (knobs.actuator, knobs.draft_passes_follow_k, knobs.can_skip) == (Actuator.TABLE, False, False)
+    assert knobs.passes_at_zero == max(knobs.ks)
 
 
 @pytest.mark.parametrize("nothing", [spec(None), spec(mode=Mode.DISABLED)])
@@ -89,7 +121,7 @@ def test_without_drafts_there_is_nothing_to_turn(nothing: object) -> None:
         ({"max_speculative_tokens": 5}, (0, 1, 3, 5)),
         ({"max_speculative_tokens": 8, "num_speculative_tokens": 4}, (0, 1, 3, 4, 7)),
         ({"max_speculative_tokens": 8, "off_policy": OffPolicy.NEVER}, (1, 3, 7)),
-        ({"max_speculative_tokens": 8, "off_policy": OffPolicy.HARD}, (0, 1, 3, 7)),
+        ({"max_speculative_tokens": 8, "off_policy": OffPolicy.REMOVE}, (0, 1, 3, 7)),
     ],
 )
 def test_k_are_thinned_where_each_costs_graphs(given_fields: dict[str, object], ks: tuple[int, ...]) -> None:
@@ -98,14 +130,14 @@ def test_k_are_thinned_where_each_costs_graphs(given_fields: dict[str, object], 
 
 
 def test_every_k_where_graphs_are_piecewise() -> None:
-    subject = spec(Method.DRAFT_MODEL, max_speculative_tokens=5)
+    subject = spec(Method.DRAFT_MODEL, max_speculative_tokens=5, env=(V1,))
     assert engine_for(subject).knobs(subject).ks == (0, 1, 2, 3, 4, 5)
 
 
-def test_zero_by_restart_is_a_pod_without_drafter_which_only_hard_allows() -> None:
-    soft, hard = (spec(Method.SUFFIX, off_policy=policy) for policy in (OffPolicy.SOFT, OffPolicy.HARD))
-    assert 0 not in plan(soft).ks
-    assert 0 in plan(hard).ks
+def test_zero_by_restart_is_a_pod_without_drafter_which_only_remove_allows() -> None:
+    kept, removed = (spec(Method.SUFFIX, off_policy=policy) for policy in (OffPolicy.KEEP_RUNNING, OffPolicy.REMOVE))
+    assert 0 not in plan(kept).ks
+    assert 0 in plan(removed).ks
 
 
 @pytest.mark.parametrize(
@@ -120,13 +152,17 @@ def test_zero_by_restart_is_a_pod_without_drafter_which_only_hard_allows() -> No
     ],
 )
 def test_what_a_step_at_zero_still_costs(method: Method, zero: float, block: bool, free: bool) -> None:
-    subject = spec(method)
+    subject = spec(method, off_policy=OffPolicy.KEEP_RUNNING)
     knobs = engine_for(subject).knobs(subject)
     assert (knobs.passes_at_zero, knobs.drafts_blocks, knobs.draft_free) == (zero, block, free)
+    assert engine_for(subject).knobs(spec(method)).passes_at_zero == 0, "steps skip it"
 
 
 def test_boot_schedule_by_value() -> None:
-    assert boot_schedule((0, 1, 3, 7), 256) == [[1, 253, 1], [254, 254, 7], [255, 255, 3], [256, 256, 0]]
+    assert boot_schedule((0, 1, 3, 7), 256) == [[1, 252, 1], [253, 253, 7], [254, 254, 3], [255, 256, 0]]
+    assert boot_schedule((0, 1, 3), 512, 512) == [[1, 252, 1], [253, 253, 3], [254, 512, 0]], "no graph is larger"
+    assert boot_schedule((1, 3), 512, 512) == [[1, 252, 1], [253, 253, 3], [254, 512, 1]]
+    assert boot_schedule((0, 1, 3), 8, 2) == [[1, 1, 1], [2, 2, 3], [3, 8, 0]]
     assert boot_schedule((4,), 16) == [[1, 16, 4]]
     assert boot_schedule((0,), 16) == [[1, 16, 0]]
     assert boot_schedule((0, 2), 2) == [[1, 1, 2], [2, 2, 0]]
@@ -175,3 +211,40 @@ def test_boot_schedule_holds_every_k_of_the_knob_space(
 )
 def test_versions(text: str, parsed: cell.Version | None) -> None:
     assert cell.parse_version(text) == parsed
+
+
+def running(subject: DeploymentSpec, **change: object) -> dict[str, object]:
+    """The container of a pod that runs, as its Deployment has it."""
+    made = engine_for(subject).container(resolve(subject), KTable.constant(1, 256))
+    return {"name": "engine", "args": list(made.args), "env": [dict(one) for one in made.env]} | change
+
+
+def as_made(subject: DeploymentSpec, container: dict[str, object]) -> KnobSpace:
+    make = engine_for(subject).as_made
+    assert make is not None
+    return make(container).knobs(subject)
+
+
+@pytest.mark.parametrize("policy", OffPolicy)
+@pytest.mark.parametrize("method", [Method.DRAFT_MODEL, Method.EAGLE3, Method.NGRAM, Method.SUFFIX])
+def test_pods_that_this_release_made_are_as_it_makes_them(method: Method, policy: OffPolicy) -> None:
+    subject = spec(method, off_policy=policy)
+    assert as_made(subject, running(subject)) == engine_for(subject).knobs(subject)
+
+
+def test_pods_of_the_v1_runner_keep_their_k_and_run_the_speculator_at_zero() -> None:
+    subject = spec(Method.DRAFT_MODEL, max_speculative_tokens=5)
+    knobs = as_made(subject, {"args": ["--scheduler-cls", "x"], "env": [V1]})
+    assert (knobs.ks, knobs.can_skip, knobs.passes_at_zero) == ((0, 1, 2, 3, 4, 5), False, 1.0)
+    told = {"name": "SPECULATIVE_OFF_STEPS", "value": "64"}
+    able = as_made(subject, {"args": ["--worker-extension-cls", "speculative_worker.Extension"], "env": [V1, told]})
+    assert (able.ks, able.can_skip, able.passes_at_zero) == (knobs.ks, True, 0.0), "their worker skips on V1, too"
+    asked = spec(Method.DRAFT_MODEL, max_speculative_tokens=5, env=(V2,))
+    assert as_made(asked, {"args": [], "env": [V1]}).ks == (0, 1, 3, 5), "what the user asks for comes first"
+
+
+@pytest.mark.parametrize("garbled", [{}, {"args": 3, "env": "x"}, {"args": [None, {}], "env": [None, 3, {"name": []}]}])
+def test_a_container_that_nobody_understands_is_one_without_the_worker(garbled: dict[str, object]) -> None:
+    subject = spec(Method.EAGLE3)
+    knobs = as_made(subject, garbled)
+    assert (knobs.can_skip, knobs.passes_at_zero) == (False, 1.0)

@@ -33,7 +33,7 @@ def test_payload_and_table_only_where_k_is_live() -> None:
     live = environment(spec())
     assert live["PYTHONPATH"]["value"] == names.PAYLOAD_MOUNT
     assert live["SPECULATIVE_TABLE_FILE"]["value"] == f"{names.TABLE_MOUNT}/{names.TABLE_KEY}"
-    for other in (spec(version="0.34.0"), spec(mode=Mode.DISABLED), spec(mode=Mode.STATIC, num_speculative_tokens=3)):
+    for other in (spec(version="0.23.0"), spec(mode=Mode.DISABLED), spec(mode=Mode.STATIC, num_speculative_tokens=3)):
         assert not {"PYTHONPATH", "SPECULATIVE_TABLE_FILE"} & environment(other).keys()
 
 

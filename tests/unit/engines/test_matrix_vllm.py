@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,7 @@ from speculative_lab.emulator.errors import ConfigError, LateError
 from speculative_lab.emulator.speculative import checked, raw_config
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.resolved import resolve
-from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, Method
+from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, Method, OffPolicy
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.matrix import refusing
 from speculative_operator.engines.matrix.cell import Cell, Extent, Proven, Variant, Version, find, show_version
@@ -87,10 +86,10 @@ def test_adapter_obeys_the_row(cell: Cell) -> None:
         assert knobs.actuator is cell.actuator
         assert knobs.draft_passes_follow_k == cell.follows_k
         assert knobs.drafts_blocks == cell.drafts_blocks
-        if math.isfinite(cell.passes_at_zero):
-            assert knobs.passes_at_zero == cell.passes_at_zero
-        else:
-            assert knobs.passes_at_zero == max(knobs.ks)
+        assert knobs.can_skip == (cell.off is not None)
+        assert knobs.passes_at_zero == (0.0 if cell.off is not None else cell.passes_at_zero)
+        running = replace(subject, speculation=replace(subject.speculation, off_policy=OffPolicy.KEEP_RUNNING))
+        assert engine.knobs(running).passes_at_zero == cell.passes_at_zero
 
 
 def emulated(subject: DeploymentSpec) -> Drafting:
@@ -98,7 +97,9 @@ def emulated(subject: DeploymentSpec) -> Drafting:
     container = engine_for(subject).container(resolve(subject), KTable.constant(2, 256))
     raw = raw_config(parse_arguments(["serve", *container.args]))
     speculative = checked(raw or {}, subject.verifier.tensor_parallel_size)
-    return drafting(speculative, {one["name"]: str(one.get("value", "")) for one in container.env})
+    args = list(container.args)
+    worker = args[args.index("--worker-extension-cls") + 1] if "--worker-extension-cls" in args else ""
+    return drafting(speculative, {one["name"]: str(one.get("value", "")) for one in container.env}, worker)
 
 
 @pytest.mark.parametrize("cell", [cell for cell in CELLS if cell.proven is not Proven.SOURCE], ids=shown)
@@ -112,8 +113,8 @@ def test_emulator_behaves_as_the_row_says(cell: Cell) -> None:
     assert behaves.runner == cell.runner
     if cell.actuator is Actuator.LIVE:
         assert behaves.reaction is (Reaction.FOLLOWS if cell.follows_k else Reaction.VERIFIES_LESS)
-        k = max(engine_for(subject).knobs(subject).ks)
-        assert behaves.passes_at_zero == min(cell.passes_at_zero, k)
+        assert behaves.passes_at_zero == cell.passes_at_zero
+        assert behaves.skipped == (cell.off is not None)
         assert behaves.drafts_blocks == cell.drafts_blocks
     elif cell.data is not Extent.MANY:
         assert behaves.reaction is not Reaction.FOLLOWS, "a method that follows K could be turned in 0.32"

@@ -148,7 +148,18 @@ def test_an_engine_that_stands_aside_says_only_that() -> None:
     state = State("0.34.1")
     state.reason = "EngineVersion"
     seen = extend(WINDOW, as_series([(START, exposition(state)), (END, exposition(state))]), 60)
-    assert seen == replace(WINDOW, live=False, engine_version="0.34.1")
+    assert seen == replace(WINDOW, live=False, engine_version="0.34.1", inert="EngineVersion")
+
+
+def test_an_engine_that_lacks_a_hook_names_it() -> None:
+    state = State("0.34.1")
+    state.reason = "MissingHook"
+    state.off["Hooks"] = "Scheduler.schedule has other parameters"
+    seen = extend(WINDOW, as_series([(START, exposition(state)), (END, exposition(state))]), 60)
+    assert seen.inert == "MissingHook: Scheduler.schedule has other parameters"
+    state.off["Hooks"] = "x" * 5000
+    seen = extend(WINDOW, as_series([(START, exposition(state)), (END, exposition(state))]), 60)
+    assert len(seen.inert) == 200, "who writes series may write much"
 
 
 def test_positions_of_an_engine_started_without_a_speculator_stay_unknown(engine: Engine) -> None:

@@ -1,4 +1,4 @@
-"""Does the pair fit: verdicts, terms, suggestions, what hard off gives back, and agreement with the physics."""
+"""Does the pair fit: verdicts, terms, suggestions, what removal gives back, and agreement with the physics."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def test_the_message_tells_the_arithmetic() -> None:
     assert (
         "a request of 8,192 tokens (maxModelLen) takes 1.0 GiB, so 47 run at once, and 192 of 2,000 tokens" in message
     )
-    assert "hard off frees 18,528 (4.6%)" in message
+    assert "removal frees 18,528 (4.6%)" in message
 
 
-def test_what_hard_off_gives_back_is_what_the_drafter_costs() -> None:
+def test_what_removal_gives_back_is_what_the_drafter_costs() -> None:
     found = judged(max_model_len=8192)
     alone = fit(VERIFIER, None, spec(None, max_model_len=8192), on("H100-SXM"))
     assert found.tokens_without_speculator == alone.tokens

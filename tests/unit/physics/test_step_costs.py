@@ -12,7 +12,7 @@ from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.physics.acceptance import expected_tokens, prior_survival
 from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.physics.step_costs import StepCosts, calibrated_costs, roofline
-from speculative_operator.physics.step_time import hard_off_seconds, step_seconds
+from speculative_operator.physics.step_time import plain_seconds, step_seconds
 
 BATCHES = (1, 16, 64, 128)
 # arXiv 2601.11580 Fig. 1, Qwen3-8B with Qwen3-0.6B as draft model, H100, K=3: output tokens per second over no drafts
@@ -71,7 +71,7 @@ def seconds_per_token(batch: float, k: int | None) -> float:
     tokens = expected_tokens(survival, k) if k else 1.0
     context, prefill = PROMPT + OUTPUT / 2, batch * tokens * PROMPT / OUTPUT
     if k is None:
-        return float(hard_off_seconds(costs(), batch, context, prefill))
+        return float(plain_seconds(costs(), batch, context, prefill))
     return float(step_seconds(costs(), LIVE, batch, k, context, prefill)) / tokens
 
 

@@ -17,7 +17,7 @@ from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.physics.hardware import FITTED
 from speculative_operator.physics.step_costs import StepCosts, roofline
-from speculative_operator.physics.step_time import hard_off_seconds, pad, step_seconds
+from speculative_operator.physics.step_time import pad, plain_seconds, step_seconds
 
 DATA = Path(__file__).parents[3] / "dev" / "data" / "published"
 UNIT = StepCosts(
@@ -44,9 +44,9 @@ def test_every_term_is_counted_once() -> None:
     assert float(step_seconds(UNIT, LIVE, 2, 3, 50, 6)) == expected
 
 
-def test_soft_off_still_pays_the_drafter_and_hard_off_does_not() -> None:
+def test_k_0_still_pays_the_speculator_and_removal_does_not() -> None:
     assert float(step_seconds(UNIT, FIXED, 2, 0, 50, 0)) == 1000 + 20 + 100 + (100 + 50) + 5 * 2
-    assert float(hard_off_seconds(UNIT, 2, 50, 0)) == 1000 + 20 + 100
+    assert float(plain_seconds(UNIT, 2, 50, 0)) == 1000 + 20 + 100
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_draft_free_costs_next_to_nothing() -> None:
     costs = roofline(dataclasses.replace(facts(), speculator=None), knobs)
     assert costs is not None
     assert costs.draft_fixed < 0.01 * costs.fixed
-    assert float(step_seconds(costs, knobs, 8, 0, 500, 0)) == float(hard_off_seconds(costs, 8, 500, 0))
+    assert float(step_seconds(costs, knobs, 8, 0, 500, 0)) == float(plain_seconds(costs, 8, 500, 0))
 
 
 def test_more_accelerators_share_a_step() -> None:
@@ -128,7 +128,7 @@ def test_more_accelerators_share_a_step() -> None:
 def test_experts_make_the_first_tokens_dear_and_the_last_cheap() -> None:
     costs = roofline(facts("Qwen/Qwen3-30B-A3B"), LIVE)
     assert costs is not None
-    seconds = hard_off_seconds(costs, np.array([1, 4, 128, 256]), 0, 0)
+    seconds = plain_seconds(costs, np.array([1, 4, 128, 256]), 0, 0)
     # vs 3.64 if every token chose its 8 of 128 experts independently
     assert (seconds[1] - costs.fixed) / (seconds[0] - costs.fixed) == pytest.approx(2.8, abs=0.1)
     assert seconds[3] / seconds[2] < 1.3
@@ -154,7 +154,7 @@ def test_time_never_falls_with_load_or_drafts(batch: int, k: int, context: float
     assert costs is not None
     base = float(step_seconds(costs, LIVE, batch, k, context, prefill))
     assert np.isfinite(base)
-    assert base > float(hard_off_seconds(costs, batch, context, prefill))
+    assert base > float(plain_seconds(costs, batch, context, prefill))
     assert float(step_seconds(costs, LIVE, batch + 1, k, context, prefill)) > base
     if k:
         assert float(step_seconds(costs, LIVE, batch, k + 1, context, prefill)) > base
@@ -187,12 +187,12 @@ def test_decoded_tokens_count_as_the_next_captured_size(tokens: list[int]) -> No
 def test_steps_climb_stairs_where_sizes_are_known() -> None:
     # 3 requests at K = 2: 9 tokens run as 16, and the drafter takes in the 9 it needs
     assert float(step_seconds(UNIT, GRAPHS, 3, 2, 0, 0)) - float(step_seconds(UNIT, FIXED, 3, 2, 0, 0)) == 10 * (16 - 9)
-    assert float(hard_off_seconds(UNIT, 3, 0, 0, GRAPHS)) - float(hard_off_seconds(UNIT, 3, 0, 0)) == 10 * (4 - 3)
+    assert float(plain_seconds(UNIT, 3, 0, 0, GRAPHS)) - float(plain_seconds(UNIT, 3, 0, 0)) == 10 * (4 - 3)
 
 
 def test_above_the_ceiling_a_step_takes_at_least_the_launches() -> None:
     slow = dataclasses.replace(UNIT, eager_floor=5000.0)
-    at, above, far = (float(hard_off_seconds(slow, b, 0, 0, GRAPHS)) for b in (32, 33, 900))
+    at, above, far = (float(plain_seconds(slow, b, 0, 0, GRAPHS)) for b in (32, 33, 900))
     assert at == 1000 + 320
     assert above == 5000
     assert far == 1000 + 9000
@@ -214,7 +214,7 @@ def test_measured_cliff_of_a_mixture_of_experts() -> None:
             if row["curve_id"] == "dsv4flash_b300tp4_verify"
         ]
     tokens, seconds = np.array(measured).T * np.array([[1.0], [1e-3]])
-    predicted = hard_off_seconds(costs, tokens, 0, 0, knobs)
+    predicted = plain_seconds(costs, tokens, 0, 0, knobs)
     errors = np.log(predicted / seconds)
     assert np.median(np.abs(errors)) < 0.15
     cliff = np.searchsorted(tokens, 1500)
@@ -228,7 +228,7 @@ def test_coverage_of_experts_is_the_published_one() -> None:
     for row in table:
         reach = float(row["topk"]) / float(row["experts"])
         only_experts = dataclasses.replace(UNIT, fixed=0.0, per_token=0.0, expert_fixed=1.0, expert_reach=reach)
-        found = float(hard_off_seconds(only_experts, float(row["tokens_in_step"]), 0, 0))
+        found = float(plain_seconds(only_experts, float(row["tokens_in_step"]), 0, 0))
         assert found == pytest.approx(float(row["expected_fraction_of_experts_read"]), abs=1e-3)
 
 

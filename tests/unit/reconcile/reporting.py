@@ -18,11 +18,13 @@ MINE = replace(
 NEWER = "0.34.1"
 
 
-def telling(cluster: Cluster, version: str = NEWER, live: bool | None = False, table: int | None = None) -> Observation:
+def telling(
+    cluster: Cluster, version: str = NEWER, live: bool | None = False, table: int | None = None, inert: str = ""
+) -> Observation:
     """Every pod seen at work, with a payload that tells."""
     seen = observed(cluster)
     windows = {
-        pod: replace(window, live=live, engine_version=version, table_version=table)
+        pod: replace(window, live=live, engine_version=version, table_version=table, inert=inert)
         for pod, window in seen.windows.items()
     }
     return replace(seen, pods=windows)

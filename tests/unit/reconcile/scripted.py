@@ -14,9 +14,9 @@ from speculative_operator.domain.spec import OffPolicy, Speculation
 from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.tuner import Memory
 
-HARD = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.HARD))
+REMOVABLE = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.REMOVE))
 FIGURES = Estimate(
-    hard_off_gain_percent=Interval(6.2, 9.0, 12.4), gain_percent=Interval(-14.0, -11.0, -8.0), acceptance_length=1.02,
+    removal_gain_percent=Interval(6.2, 9.0, 12.4), gain_percent=Interval(-14.0, -11.0, -8.0), acceptance_length=1.02,
     concurrency=41.0, k=0.0,
 )  # fmt: skip
 
@@ -44,23 +44,23 @@ class Tuner:
             self.at, self.wish = now, self.wishes.pop(0) if self.wishes else {}
             self.told.append(observation.table_version)
             self.rollouts.append(policy.start_seconds)
-        state = State.HARD_OFF if memory.hard_off else State.ON
+        state = State.REMOVED if memory.removed else State.ON
         quiet: dict[str, Any] = {
             "state": state, "table": memory.table, "reason": Reason.TUNED, "message": "best", "valid": True,
-            "changed": False, "hard_off": memory.hard_off, "trials": self.trials,
+            "changed": False, "removed": memory.removed, "trials": self.trials,
         }  # fmt: skip
         decision = Decision(**(quiet | self.wish))
         if decision.changed:
-            memory = replace(memory, table=decision.table, hard_off=decision.hard_off, changed_at=now)
+            memory = replace(memory, table=decision.table, removed=decision.removed, changed_at=now)
         return memory, decision
 
     def remove(self, table: KTable, **change: Any) -> None:
-        wish = {"state": State.HARD_OFF, "table": table, "reason": Reason.DEAD_WEIGHT, "changed": True,
-                "hard_off": True, "message": "the drafter loses at 12 to 60 requests", "estimate": FIGURES}  # fmt: skip
+        wish = {"state": State.REMOVED, "table": table, "reason": Reason.DEAD_WEIGHT, "changed": True,
+                "removed": True, "message": "the drafter loses at 12 to 60 requests", "estimate": FIGURES}  # fmt: skip
         self.wishes.append(wish | change)
 
     def bring_back(self, table: KTable, **change: Any) -> None:
-        wish = {"state": State.ON, "table": table, "reason": Reason.RESUMED, "changed": True, "hard_off": False,
+        wish = {"state": State.ON, "table": table, "reason": Reason.RESUMED, "changed": True, "removed": False,
                 "message": "the load fell to 3 requests"}  # fmt: skip
         self.wishes.append(wish | change)
 
@@ -81,7 +81,7 @@ def without_series(cluster: Cluster) -> Observation:
     return Observation(cluster.now, pods)
 
 
-def removed(tuner: Tuner, spec: Any = HARD) -> Cluster:
+def removed(tuner: Tuner, spec: Any = REMOVABLE) -> Cluster:
     """A cluster whose pods were rolled without drafter, and are ready again."""
     cluster = settled(spec=spec)
     tuner.remove(active_table(cluster))

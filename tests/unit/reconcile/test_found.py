@@ -126,8 +126,8 @@ def test_a_change_of_the_engine_by_the_user_ends_it(version: str, image: str) ->
     cluster = fallen()
     cluster.edit(engine=EngineSettings(version=version, image=image))
     cluster.settle()
-    assert "fallback" not in cluster.status.get("engine", {})
     live = version != NEWER
+    assert ("fallback" in cluster.status.get("engine", {})) is not live, "naming what runs asks for no other engine"
     assert cluster.status["speculation"]["actuator"] == ("Live" if live else "Table")
 
 
@@ -162,7 +162,23 @@ def test_pods_that_are_inert_on_the_right_release_fall_back_too() -> None:
     accept(cluster, "0.32.0")
     cluster.tick()
     assert cluster.status["speculation"]["actuator"] == "Table"
-    assert [one["reason"] for one in cluster.status["warnings"]] == ["LiveUnproven"]
+    assert [one["reason"] for one in cluster.status["warnings"]] == ["PlugInInert"]
+
+
+@pytest.mark.parametrize("version", ["0.32.0", NEWER])
+def test_what_the_plug_in_lacks_is_named(version: str) -> None:
+    """Also where the release is newer than those that were run, and was expected to be live."""
+    cluster = settled(spec=replace(MINE, engine=replace(MINE.engine, version=version)))
+    lacks = "MissingHook: Scheduler.schedule has other parameters"
+    seen = [tell(cluster, 20.0, version=version, inert=lacks), cluster.status["engine"]["inert"]]
+    assert seen[1] == lacks
+    (warning,) = [one for one in cluster.status["warnings"] if one["reason"] == "PlugInInert"]
+    assert lacks in warning["message"]
+    assert "K stays as it was at their start" in warning["message"]
+    assert cluster.templates == 1
+    Status.model_validate(cluster.status)
+    tell(cluster, 10.0, version=version, live=True)
+    assert "inert" not in cluster.status["engine"]
 
 
 @pytest.mark.parametrize("version", ["0.1.dev3+gabc", "0.2.0", "nightly"])
@@ -250,8 +266,8 @@ def test_without_telemetry_nothing_is_told_of_the_engine() -> None:
     assert "warnings" not in cluster.status
 
 
-def test_hard_off_and_return_keep_what_was_found() -> None:
-    cluster = settled(spec=replace(MINE, speculation=Speculation(off_policy=OffPolicy.HARD)))
+def test_removal_and_return_keep_what_was_found() -> None:
+    cluster = settled(spec=replace(MINE, speculation=Speculation(off_policy=OffPolicy.REMOVE)))
     accept(cluster)
     cluster.tick()
     cluster.roll()
@@ -329,6 +345,7 @@ def test_builds_of_one_release(one: str, other: str, same: bool) -> None:
         (Reason.ENGINE_UNMAINTAINED, "Warning"),
         (Reason.ENGINE_VERSION_DIFFERS, "Warning"),
         (Reason.LIVE_UNPROVEN, "Normal"),
+        (Reason.PLUG_IN_INERT, "Warning"),
     ],
 )
 def test_each_new_warning_is_one_event(reason: Reason, kind: str) -> None:

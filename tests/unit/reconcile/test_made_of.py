@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.unit.reconcile.paired import CACHED, PAIRED, advance, serving
-from tests.unit.reconcile.scripted import HARD, Tuner, active_table
+from tests.unit.reconcile.scripted import REMOVABLE, Tuner, active_table
 from tests.unit.reconcile.worlds import SPEC, Cluster, observed, restart, settled, template
 
 from speculative_operator.domain import names
@@ -33,7 +33,6 @@ from speculative_operator.domain.spec import (
     ModelSource,
     Objective,
     OffPolicy,
-    PerRequest,
     RolloutStrategy,
     Scheme,
     Speculation,
@@ -138,19 +137,19 @@ VALUES: dict[str, tuple[Any, ...]] = {
 }
 """Values of each field, each an edit of its own."""
 SPECULATIONS = tuple(
-    Speculation(mode, start, most, schedule, off_policy, per_request)
-    for mode, start, most, off_policy, per_request, schedule in itertools.product(
-        Mode, (None, 1, 3), (3, 8), OffPolicy, PerRequest,
+    Speculation(mode, start, most, schedule, off_policy)
+    for mode, start, most, off_policy, schedule in itertools.product(
+        Mode, (None, 1, 3), (3, 8), OffPolicy,
         (None, KTable.constant(3, 256), KTable.from_rows([[1, 64, 3], [65, 256, 0]])),
     )
-    if (schedule is None or mode is Mode.STATIC) and (mode is Mode.AUTO or per_request is PerRequest.NEVER)
+    if (schedule is None or mode is Mode.STATIC)
     and mode is not Mode.DISABLED
 )  # fmt: skip
 ELSEWHERE = {
     *("name", "namespace", "uid", "paused"),  # no edits of a running object, or none that reaches pods
     *("engine.type", "speculator.method", "weights.cache"),  # each is below
     *("speculation.num_speculative_tokens", "speculation.max_speculative_tokens"),
-    *("speculation.schedule", "speculation.off_policy", "speculation.per_request"),
+    *("speculation.schedule", "speculation.off_policy"),
 }
 
 
@@ -282,7 +281,7 @@ def test_no_edit_of_how_weights_come_waits(place: str) -> None:
 
 
 def test_neither_the_removal_of_the_drafter_nor_its_return_waits(tuner: Tuner) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     for change in (tuner.remove, tuner.bring_back):
         change(active_table(cluster))
         before = cluster.templates

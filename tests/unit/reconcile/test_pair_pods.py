@@ -428,7 +428,7 @@ def test_a_pair_on_its_way_leaves_pods_as_they_are_and_rolls_once() -> None:
     assert COMMITS[DRAFT] in pod_of(cluster)["initContainers"][0]["args"]
 
 
-def test_hard_off_brings_the_verifier_alone_and_mode_off_then_replaces_none() -> None:
+def test_removal_brings_the_verifier_alone_and_mode_off_then_replaces_none() -> None:
     from speculative_operator.domain.resolved import resolve
     from speculative_operator.reconcile.pinning import pin_models
     from speculative_operator.reconcile.records import Known

@@ -309,16 +309,16 @@ def test_a_look_that_fails_waits_for_the_next() -> None:
     assert state(cluster, "Ready") == ("True", "AllReady")
 
 
-# -- hard off, pause
+# -- removal, pause
 
 
 def test_pods_without_drafter_keep_their_pinned_verifier(tuner: Any) -> None:
-    cluster = serving(spec=replace(PAIRED, speculation=Speculation(off_policy=OffPolicy.HARD)))
+    cluster = serving(spec=replace(PAIRED, speculation=Speculation(off_policy=OffPolicy.REMOVE)))
     tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     cluster.roll()
     cluster.settle()
-    assert cluster.status["speculation"]["hardOff"] is True
+    assert cluster.status["speculation"]["speculatorRemoved"] is True
     assert "--speculative-config" not in cluster.engine_args
     assert COMMITS[VERIFIER] in cluster.engine_args
     status = cluster.status
@@ -332,8 +332,8 @@ def test_pods_without_drafter_keep_their_pinned_verifier(tuner: Any) -> None:
     assert f'"revision":"{COMMITS[EAGLE]}"' in " ".join(cluster.engine_args).replace(" ", "")
 
 
-def test_pods_in_hard_off_stay_as_they_are_when_the_next_pair_does_not_fit(tuner: Any) -> None:
-    cluster = serving(spec=replace(PAIRED, speculation=Speculation(off_policy=OffPolicy.HARD)))
+def test_pods_without_their_speculator_stay_as_they_are_when_the_next_pair_does_not_fit(tuner: Any) -> None:
+    cluster = serving(spec=replace(PAIRED, speculation=Speculation(off_policy=OffPolicy.REMOVE)))
     tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     cluster.roll()
@@ -342,7 +342,7 @@ def test_pods_in_hard_off_stay_as_they_are_when_the_next_pair_does_not_fit(tuner
     cluster.edit(speculator=drawn(FOREIGN))
     advance(cluster)
     assert cluster.deployment == deployment
-    assert cluster.status["speculation"]["hardOff"] is True
+    assert cluster.status["speculation"]["speculatorRemoved"] is True
     cluster.edit(speculator=drawn(EAGLE))
     advance(cluster)
     assert cluster.deployment["spec"] == deployment["spec"]

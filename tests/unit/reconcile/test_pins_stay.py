@@ -336,7 +336,7 @@ def test_pods_of_which_nothing_is_known_are_left_alone(what: Callable[[Paired], 
 
 
 def test_a_drafter_that_was_taken_away_comes_back_as_the_spec_has_it(tuner: Any) -> None:
-    cluster = serving(spec=replace(PAIRED, speculation=Speculation(off_policy=OffPolicy.HARD)))
+    cluster = serving(spec=replace(PAIRED, speculation=Speculation(off_policy=OffPolicy.REMOVE)))
     tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     cluster.roll()

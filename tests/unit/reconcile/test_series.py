@@ -108,7 +108,7 @@ def test_room_that_was_not_looked_at_is_unknown() -> None:
 
 def test_pods_without_a_speculator_have_k_0_and_a_garbled_table_has_none() -> None:
     block = STATUS["speculation"]
-    off = {**STATUS, "speculation": {**block, "hardOff": True}}
+    off = {**STATUS, "speculation": {**block, "speculatorRemoved": True}}
     ks = {key: value for key, value in told(steady(spec(), off, room=None)).items() if key.startswith("object_k ")}
     assert set(ks.values()) == {0.0}
     assert len(ks) == 6

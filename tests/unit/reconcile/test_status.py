@@ -63,7 +63,7 @@ def test_what_matters_is_written_at_once(new: dict[str, Any]) -> None:
     "new",
     [
         figures(k="2"),
-        figures(state="SoftOff"),
+        figures(state="Off"),
         figures(concurrency="45.0"),
         figures(tpot="9.1ms"),
         figures(acceptanceRate="70.0%"),
@@ -217,7 +217,7 @@ def test_a_table_of_zeros_is_not_active() -> None:
     cluster.tick()
     active = cluster.condition("SpeculationActive")
     assert (active["status"], active["reason"]) == ("False", "Fixed")
-    assert cluster.status["speculation"]["state"] == "SoftOff"
+    assert cluster.status["speculation"]["state"] == "Off"
 
 
 # -- events
@@ -319,7 +319,7 @@ def test_the_newest_decision_alone_has_its_figures(monkeypatch: pytest.MonkeyPat
     tuner = Tuner()
     monkeypatch.setattr("speculative_operator.reconcile.deciding.decide", tuner)
     cluster = settled()
-    for k in (1, 2):
+    for k in (1, 3):
         wish = {"table": KTable.constant(k, 256), "reason": Reason.FASTER, "changed": True, "estimate": FIGURES}
         tuner.wishes.append(wish)
         cluster.tick(observed(cluster))

@@ -160,7 +160,7 @@ def test_off_shows_what_is_measured() -> None:
     cluster = settled(spec=OFF)
     cluster.tick(observed(cluster, k=0))
     block = cluster.status["speculation"]
-    assert block["state"] == "HardOff"
+    assert block["state"] == "Removed"
     assert block["concurrency"] == "8.0"
     assert block["tpot"] == "8.8ms"
     assert "table" not in block

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.reconcile.releases import give_payload
-from tests.unit.reconcile.scripted import HARD, Tuner, active_table
+from tests.unit.reconcile.scripted import REMOVABLE, Tuner, active_table
 from tests.unit.reconcile.worlds import Cluster, applies, observed, settled
 
 from speculative_operator.domain.actions import PokePod
@@ -25,8 +25,8 @@ from speculative_operator.render.values import table_text
 from speculative_operator.tuner.allowed import MOST_SHARE, fit_trials
 
 BASE = KTable.constant(3, 256)
-TRIALS = (Trial(5, 6, (1, 4), 0.05), Trial(8, 8, (1,), 0.02))
-WRITTEN = {"steps": 8, "rows": [[5, 6, [1, 4], 0.05], [8, 8, [1], 0.02]]}
+TRIALS = (Trial(5, 6, (1, 7), 0.05), Trial(8, 8, (1,), 0.02))
+WRITTEN = {"steps": 8, "rows": [[5, 6, [1, 7], 0.05], [8, 8, [1], 0.02]]}
 
 
 @pytest.fixture(autouse=True)
@@ -53,15 +53,15 @@ def test_other_tries_are_a_version_of_the_file_and_no_news(tuner: Tuner) -> None
     assert cluster.table == {"version": 2, "rows": rows, "try": WRITTEN}
     block = cluster.status["speculation"]
     assert (block["tableVersion"], block["rowsVersion"]) == (2, 1)
-    assert block["tries"] == "5-6: 1 4 (5 %), 8-8: 1 (2 %)"
+    assert block["tries"] == "5-6: 1 7 (5 %), 8-8: 1 (2 %)"
     assert (cluster.status["conditions"], cluster.status["decisions"]) == (conditions, [])
 
 
 def test_neighbours_that_try_the_same_are_shown_as_one(tuner: Tuner) -> None:
     cluster = trying(
-        tuner, (Trial(1, 4, (1,), 0.3), Trial(5, 8, (1,), 0.05), Trial(9, 9, (4,), 0.05), Trial(12, 16, (4,), 0.1))
+        tuner, (Trial(1, 4, (1,), 0.3), Trial(5, 8, (1,), 0.05), Trial(9, 9, (7,), 0.05), Trial(12, 16, (7,), 0.1))
     )
-    assert cluster.status["speculation"]["tries"] == "1-8: 1 (30 %), 9-9: 4 (5 %), 12-16: 4 (10 %)"
+    assert cluster.status["speculation"]["tries"] == "1-8: 1 (30 %), 9-9: 7 (5 %), 12-16: 7 (10 %)"
     assert len(cluster.table["try"]["rows"]) == 4
 
 
@@ -107,11 +107,11 @@ def test_a_new_table_comes_with_its_own_tries(tuner: Tuner) -> None:
         "table": KTable.constant(1, 256),
         "reason": Reason.FASTER,
         "changed": True,
-        "trials": (Trial(5, 6, (4,), 0.1),),
+        "trials": (Trial(5, 6, (7,), 0.1),),
     }
     tuner.wishes.append(wish)
     cluster.tick(observed(cluster))
-    assert cluster.table["try"]["rows"] == [[5, 6, [4], 0.1]]
+    assert cluster.table["try"]["rows"] == [[5, 6, [7], 0.1]]
     block = cluster.status["speculation"]
     assert (block["tableVersion"], block.get("rowsVersion")) == (3, None)
     assert len(cluster.status["decisions"]) == 1
@@ -135,7 +135,7 @@ def test_nothing_is_tried_where_the_tuner_may_change_nothing(tuner: Tuner) -> No
 
 
 def test_pods_without_a_drafter_return_to_a_table_without_tries(tuner: Tuner) -> None:
-    cluster = trying(tuner, spec=HARD)
+    cluster = trying(tuner, spec=REMOVABLE)
     tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     assert "tries" not in cluster.status["speculation"]

@@ -23,7 +23,6 @@ from speculative_operator.domain.spec import (
     Goal,
     Mode,
     Objective,
-    OffPolicy,
     Speculation,
     Verifier,
     Weights,
@@ -100,7 +99,6 @@ def test_an_edit_that_makes_other_pods_brings_it_along(release: Callable[[str], 
 
 
 QUIET: list[dict[str, Any]] = [
-    {"speculation": replace(SPEC.speculation, off_policy=OffPolicy.HARD)},
     {"speculation": replace(SPEC.speculation, objective=Objective(Goal.THROUGHPUT))},
     {"speculation": replace(SPEC.speculation, num_speculative_tokens=1)},
     {"accelerator": replace(SPEC.accelerator, hourly_cost=3.0)},

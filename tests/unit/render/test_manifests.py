@@ -126,17 +126,6 @@ def test_a_live_table_leaves_the_deployment_alone() -> None:
     assert by_kind(other)["ConfigMap", TABLE]["data"] == {"table.json": '{"version":9,"rows":[[1,16,5],[17,256,0]]}'}
 
 
-def test_caps_by_request_are_part_of_the_table_alone() -> None:
-    capped = replace(INPUT, per_request=True)
-    assert deployment(capped) == deployment()
-    assert by_kind(capped)["ConfigMap", TABLE]["data"] == {
-        "table.json": '{"version":1,"rows":[[1,256,3]],"perRequest":true}'
-    }
-    assert (
-        table_config(SPEC, TABLE, KTable.constant(3, 256), 1, per_request=True) == by_kind(capped)["ConfigMap", TABLE]
-    )
-
-
 def test_a_table_in_the_template_is_noted_on_the_deployment() -> None:
     annotations = deployment(STATIC)["metadata"]["annotations"]
     content = json.loads(annotations[names.ANNOTATION_TABLE])

@@ -166,7 +166,7 @@ def test_one_bad_scrape_of_one_pod_holds_all_and_is_skipped(looks: Looks, text: 
     assert looks[-1].windows["b"].end == START + 35
 
 
-def test_metrics_of_the_drafter_vanish_with_hard_off(looks: Looks) -> None:
+def test_metrics_of_the_drafter_vanish_with_removal(looks: Looks) -> None:
     """A pod without speculator has none of its series; until the last pod is rolled, windows do not mix."""
     session, pods = Session(ENGINE, policy()), {"a": Pod(), "b": Pod()}
     fed(session, pods, 5, 5)

@@ -35,22 +35,22 @@ def test_a_row_compares_with_oracle_best_constant_and_off() -> None:
     assert found.over_best_static == pytest.approx(100 * (1 - 95 / 90))
     assert (found.best_static, found.unsafe, found.writes_per_hour) == ("static_1", 0, 3.0)
     assert found.worst_window == pytest.approx(90.0)
-    assert (found.hard_off_right, found.dead_minutes, found.wrong_hard_off) == (False, None, False)
+    assert (found.removal_right, found.dead_minutes, found.wrong_removal) == (False, None, False)
     assert found.decide_ms_p99 == 3.0
 
 
-def test_a_hard_off_is_wrong_unless_the_drafter_is_dead_weight() -> None:
-    assert row(case(95.0, hard_offs=(900.0,))).wrong_hard_off
-    right = row(case(95.0, "dead_drafter", never=120.0, hard_offs=(900.0,)))
-    assert not right.wrong_hard_off
+def test_a_removal_is_wrong_unless_the_drafter_is_dead_weight() -> None:
+    assert row(case(95.0, removals=(900.0,))).wrong_removal
+    right = row(case(95.0, "dead_drafter", never=120.0, removals=(900.0,)))
+    assert not right.wrong_removal
     assert right.dead_minutes == pytest.approx((900.0 - 0.2 * 2400.0) / 60.0)
 
 
-def test_windows_in_the_restart_of_a_right_hard_off_are_counted_apart() -> None:
-    slow = row(case(40.0, "dead_drafter", never=120.0, hard_offs=(900.0,)))
+def test_windows_in_the_restart_of_a_right_removal_are_counted_apart() -> None:
+    slow = row(case(40.0, "dead_drafter", never=120.0, removals=(900.0,)))
     assert slow.unsafe == slow.windows
     assert slow.unsafe_in_restarts > 0
-    wrong = row(case(40.0, hard_offs=(900.0,)))
+    wrong = row(case(40.0, removals=(900.0,)))
     assert wrong.unsafe_in_restarts == 0
 
 
@@ -68,7 +68,7 @@ def test_the_summary_takes_medians_of_seeds_then_means_and_the_worst() -> None:
     assert found["policies"]["best_static"] == 10.0
     assert found["policies"]["off"] == 50.0
     assert "oracle" not in found["policies"]
-    assert found["wrong_hard_offs"] == 0
+    assert found["wrong_removals"] == 0
 
 
 def test_a_policy_that_some_scenario_lacks_has_no_mean() -> None:

@@ -117,7 +117,7 @@ def test_without_drafter_a_step_takes_the_verifiers_time() -> None:
     run.advance(20.0)
     steps = run.steps(0)
     assert not steps.draft_tokens.any()
-    expected = own.hard_off_seconds(steps.batch, steps.context / np.maximum(steps.batch, 1), steps.prefill)
+    expected = own.plain_seconds(steps.batch, steps.context / np.maximum(steps.batch, 1), steps.prefill)
     assert steps.seconds == pytest.approx(expected, rel=1e-9)
 
 

@@ -23,7 +23,7 @@ from speculative_lab.sim.oracle import (
 )
 from speculative_lab.sim.pairs import PAIRS
 from speculative_lab.sim.policies.base import Journal
-from speculative_lab.sim.policies.fixed import HardOff, constant
+from speculative_lab.sim.policies.fixed import Removed, constant
 from speculative_lab.sim.policies.registry import RIVALS, references
 from speculative_lab.sim.profiles import MIXED, classes
 from speculative_lab.sim.scenarios import SHORT
@@ -45,7 +45,7 @@ class Watcher:
     interval = 7.0
 
     def __init__(self) -> None:
-        self.journal = Journal(writes=[30.0], hard_offs=[40.0], shares={1: 2.0})
+        self.journal = Journal(writes=[30.0], removals=[40.0], shares={1: 2.0})
         self.times: list[float] = []
 
     def act(self, deployment: Deployment) -> None:
@@ -58,7 +58,7 @@ def test_a_controller_is_called_at_zero_and_then_in_its_pace() -> None:
     assert watcher.times == [0.0, 7.0, 14.0, 21.0, 28.0]
     assert found.ends.tolist() == [5.0, 10.0, 15.0, 20.0, 25.0, 30.0]
     assert found.request_seconds == pytest.approx([80.0] * 6)
-    assert (found.writes, found.hard_offs, found.shares) == ((30.0,), (40.0,), {1: 2.0})
+    assert (found.writes, found.removals, found.shares) == ((30.0,), (40.0,), {1: 2.0})
 
 
 @pytest.mark.parametrize("name", ["oracle", "off", "static_3", *RIVALS])
@@ -83,7 +83,7 @@ def test_a_crash_costs_its_time() -> None:
 
 def test_pods_that_never_had_a_drafter_beat_those_that_unload_it() -> None:
     never = run(PLANT, load(), constant(0, PLANT.knobs), 300.0, 1, off=True)
-    unloaded = run(PLANT, load(), HardOff(), 300.0, 1)
+    unloaded = run(PLANT, load(), Removed(), 300.0, 1)
     kept = run(PLANT, load(), constant(0, PLANT.knobs), 300.0, 1)
     assert score.speed(never) > 1.05 * score.speed(kept)
     assert score.speed(unloaded) < score.speed(never)

@@ -76,7 +76,7 @@ def test_a_window_is_read_and_tells_the_truth() -> None:
     assert found.requests_finished > 10
 
 
-def test_soft_off_freezes_the_counters_and_hard_off_takes_the_series_away() -> None:
+def test_k_0_freezes_the_counters_and_removal_takes_the_series_away() -> None:
     soft = Deployment(plant(), steady(8), table=KTable.constant(0, 64))
     soft.advance(5.0)
     found = window(soft, [5.0, 10.0])

@@ -15,7 +15,7 @@ from speculative_lab.sim.plant import perturbed, plant_for
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.table import KnobSpace, KTable
 from speculative_operator.physics.catalog import find_accelerator, find_model
-from speculative_operator.physics.step_time import hard_off_seconds, step_seconds
+from speculative_operator.physics.step_time import plain_seconds, step_seconds
 
 B = np.array([1.0, 2.0, 7.0, 33.0, 64.0])[:, None]
 K = np.array([0, 1, 3, 5])
@@ -37,7 +37,7 @@ def test_a_plain_plant_costs_what_physics_says(space: KnobSpace, experts: float)
     for context, prefill in ((0.0, 0.0), (900.0, 0.0), (900.0, 250.0)):
         expected = step_seconds(costs, space, B, K, context, prefill)
         assert own.step_seconds(B, K, context, prefill) == pytest.approx(expected, rel=1e-9)
-        assert own.hard_off_seconds(B, context, prefill) == pytest.approx(hard_off_seconds(costs, B, context, prefill))
+        assert own.plain_seconds(B, context, prefill) == pytest.approx(plain_seconds(costs, B, context, prefill))
 
 
 def extra(**changes: Any) -> Any:
@@ -57,18 +57,18 @@ def extra(**changes: Any) -> Any:
         ({"eager_seconds": 4e-3, "knobs": knobs(capture_ceiling_tokens=31)}, 4e-3),
         ({"eager_seconds": 4e-3, "knobs": knobs(capture_ceiling_tokens=32)}, 0.0),
         ({"k_factor": (1.0, 1.0, 1.1)}, 0.0),
-        ({"soft_off_factor": 1.2}, 0.0),
+        ({"zero_factor": 1.2}, 0.0),
     ],
 )
 def test_each_shape_adds_its_own_seconds(changes: dict[str, Any], seconds: float) -> None:
     assert extra(**changes) == pytest.approx(seconds, abs=1e-12)
 
 
-def test_a_bad_k_and_a_slow_soft_off_scale_the_whole_step() -> None:
-    odd, plain = plant(k_factor=(1.0, 1.0, 1.0, 1.1), soft_off_factor=1.2), plant()
+def test_a_bad_k_and_a_slow_k_0_scale_the_whole_step() -> None:
+    odd, plain = plant(k_factor=(1.0, 1.0, 1.0, 1.1), zero_factor=1.2), plant()
     ratio = odd.step_seconds(8, K, 500, 40) / plain.step_seconds(8, K, 500, 40)
     assert ratio == pytest.approx([1.2, 1.0, 1.1, 1.0])
-    assert odd.hard_off_seconds(8, 500, 40) == plain.hard_off_seconds(8, 500, 40)
+    assert odd.plain_seconds(8, 500, 40) == plain.plain_seconds(8, 500, 40)
 
 
 @given(st.floats(0, 64), st.floats(0, 5000), st.floats(0, 4000), st.integers(0, 5))
@@ -88,7 +88,7 @@ def test_the_table_is_stretched_and_cut_to_what_the_engine_takes() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_perturbation_stays_within_its_bounds_and_repeats(seed: int) -> None:
-    before = plant(eager_seconds=2e-3, soft_off_factor=1.5)
+    before = plant(eager_seconds=2e-3, zero_factor=1.5)
     after = perturbed(before, np.random.default_rng(seed))
     for field in fields(before.costs):
         old, new = getattr(before.costs, field.name), getattr(after.costs, field.name)

@@ -1,4 +1,4 @@
-"""Several replicas: routing, crashes, rolling restarts into and out of hard off, tables that need a rollout."""
+"""Several replicas: routing, crashes, rolling restarts into and out of removal, tables that need a rollout."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ def test_requests_wait_while_no_replica_is_there() -> None:
     assert run.totals().ttft.max() > 15.0, "clients from when they asked"
 
 
-def test_hard_off_rolls_one_replica_at_a_time() -> None:
+def test_removal_rolls_one_replica_at_a_time() -> None:
     run = Deployment(QUICK, steady(24), replicas=3, table=KTable.constant(3, 64))
     run.advance(10.0)
-    run.hard_off(True)
+    run.removed(True)
     seen = []
     for time in np.arange(11.0, 80.0, 10.0):
         run.advance(float(time))
@@ -88,7 +88,7 @@ def test_hard_off_rolls_one_replica_at_a_time() -> None:
     assert run.totals().alive == 24
     pool = 'kv_cache_size_tokens="120000"'
     assert all(pool in text and "spec_decode" not in text for text in run.exposition().values())
-    run.hard_off(False)
+    run.removed(False)
     run.advance(200.0)
     assert list(run.pods()) == ["sim-2-0", "sim-2-1", "sim-2-2"]
     assert all('tokens="100000"' in text and "spec_decode" in text for text in run.exposition().values())
@@ -98,23 +98,23 @@ def test_hard_off_rolls_one_replica_at_a_time() -> None:
 def test_a_change_of_mind_takes_back_only_what_was_rolled() -> None:
     run = Deployment(QUICK, steady(24), replicas=3)
     run.advance(10.0)
-    run.hard_off(True)
+    run.removed(True)
     run.advance(15.0)
-    run.hard_off(False)
+    run.removed(False)
     run.advance(200.0)
     assert list(run.pods()) == ["sim-2-0", "sim-0-1", "sim-0-2"]
     assert not any(run.is_off(replica) for replica in range(3))
-    run.hard_off(False)
+    run.removed(False)
     run.advance(201.0)
     assert len(run.pods()) == 3
 
 
-def test_hard_off_gives_the_drafters_memory_to_requests() -> None:
+def test_removal_gives_the_drafters_memory_to_requests() -> None:
     tight = plant(kv_tokens=8_000, kv_tokens_without=24_000, restart_seconds=5.0)
     run = Deployment(tight, steady(60), off=False)
     run.advance(60.0)
     before = run.load(0)
-    run.hard_off(True)
+    run.removed(True)
     run.advance(120.0)
     assert run.load(0)[0] > 1.5 * before[0]
 
@@ -148,7 +148,7 @@ def test_a_live_table_reaches_replicas_that_come_back() -> None:
 def test_a_crash_while_rolling_delays_but_does_not_stop_it() -> None:
     run = Deployment(QUICK, steady(24), replicas=2)
     run.advance(10.0)
-    run.hard_off(True)
+    run.removed(True)
     run.advance(15.0)
     run.restart(1)
     assert run.pods() == {}

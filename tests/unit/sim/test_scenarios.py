@@ -69,7 +69,7 @@ def test_the_tuner_is_told_what_a_user_knows(pair: object) -> None:
     case = next(build_case(one.name) for one in ALL if PAIRS[one.pair] is pair)
     assert case.policy.facts.accelerator is not None
     assert case.policy.facts.verifier is not None
-    assert case.policy.off_policy is OffPolicy.HARD
+    assert case.policy.off_policy is OffPolicy.REMOVE
     assert case.policy.knobs.ks == case.plant.knobs.ks
     assert case.policy == build_case(case.scenario.name, shaken=True).policy
 

@@ -70,7 +70,7 @@ def test_writes_are_counted_per_hour() -> None:
 
 
 def test_dead_drafter_minutes() -> None:
-    run = course([1.0] * 360, hard_offs=(100.0, 900.0))
+    run = course([1.0] * 360, removals=(100.0, 900.0))
     assert score.dead_drafter_minutes(run, 300.0) == 10.0
     assert score.dead_drafter_minutes(course([1.0] * 360), 300.0) == 25.0
 

@@ -145,7 +145,7 @@ def test_what_exploring_costs_is_the_speed_of_the_same_tables_without_it() -> No
 def test_tries_cost_what_their_k_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three blocks in ten at K = 0 on top of K = 3, whose steps are little shorter: a part of the speed is gone."""
     _, tuner = tuned(monkeypatch, lambda _: answer(trials=(Trial(1, 64, (0,), 0.3),)))
-    own = plant(noise=0.05, soft_off_factor=1.0)
+    own = plant(noise=0.05, zero_factor=1.0)
     tried = run(own, steady(8), tuner, 120.0, 1, telemetry=True)
     untried = run(own, steady(8), Untried(tuner.acts), 120.0, 1, telemetry=True)
     assert tuner.tried

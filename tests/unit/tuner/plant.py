@@ -15,7 +15,7 @@ from speculative_operator.domain.spec import Mode, Workload
 from speculative_operator.domain.table import Actuator, KnobSpace, KTable, Trial
 from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.physics.step_costs import StepCosts, calibrated_costs
-from speculative_operator.physics.step_time import hard_off_seconds, step_seconds
+from speculative_operator.physics.step_time import plain_seconds, step_seconds
 from speculative_operator.tuner import Memory, decide
 
 KNOBS = KnobSpace(actuator=Actuator.LIVE, ks=(0, 1, 2, 3, 4, 5), max_batch=256)
@@ -74,14 +74,14 @@ class Plant:
         return self.length(k) / self.seconds(batch, k)
 
     def off_speed(self, batch: float) -> float:
-        return 1.0 / float(hard_off_seconds(self.costs, batch, self.context, batch * self.prompt_ratio))
+        return 1.0 / float(plain_seconds(self.costs, batch, self.context, batch * self.prompt_ratio))
 
     def best_speed(self, batch: float) -> float:
         return max(self.speed(batch, k) for k in self.knobs.ks)
 
     def bare(self, batch: float, end: float, seconds: float = TICK) -> PodWindow:
         """What counters show of a pod without speculator."""
-        period = float(hard_off_seconds(self.costs, batch, self.context, batch * self.prompt_ratio))
+        period = float(plain_seconds(self.costs, batch, self.context, batch * self.prompt_ratio))
         steps = seconds / period
         requests = steps * batch
         first = requests / (self.output - 1)
@@ -214,7 +214,7 @@ class Run:
 
     def window(self, batch: float) -> PodWindow:
         """What the tick that ends now shows."""
-        if self.memory.hard_off:
+        if self.memory.removed:
             return self.plant.bare(batch, self.now)
         return self.plant.window(self.memory.table, batch, self.now, trials=self.memory.trials)
 

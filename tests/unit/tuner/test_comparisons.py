@@ -166,8 +166,8 @@ class TestOff:
     """K = 1 was faster than K = 0, and K = 3 slower."""
 
     @staticmethod
-    def told(cells: tuple[Cell, ...], off: OffPolicy = OffPolicy.LIVE, load: int = LOAD) -> Off | None:
-        ours = policy(off_policy=off, knobs=replace(KNOBS, rests=True))
+    def told(cells: tuple[Cell, ...], off: OffPolicy = OffPolicy.SKIP, load: int = LOAD) -> Off | None:
+        ours = policy(off_policy=off, knobs=replace(KNOBS, can_skip=True))
         return off_beside_best(outlook(ours, cells=cells, compares=True), load)
 
     def test_it_is_over_the_best_other_k(self) -> None:
@@ -183,7 +183,7 @@ class TestOff:
         assert both.percent == pytest.approx(100 * math.expm1(0.3))
 
     @pytest.mark.parametrize(
-        "change", [{"off": OffPolicy.SOFT}, {"load": 100}, {"cells": learned(compared(3, 1, 0, 0))}]
+        "change", [{"off": OffPolicy.KEEP_RUNNING}, {"load": 100}, {"cells": learned(compared(3, 1, 0, 0))}]
     )
     def test_nothing_is_told_of_what_was_not_off_not_near_or_not_compared(self, change: dict[str, Any]) -> None:
         assert self.told(**{"cells": self.CELLS, **change}) is None

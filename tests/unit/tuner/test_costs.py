@@ -16,7 +16,7 @@ from tests.unit.tuner.plant import FACTS, KNOBS, policy
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.table import KTable
 from speculative_operator.physics.catalog import find_accelerator
-from speculative_operator.physics.step_time import hard_off_seconds, step_seconds
+from speculative_operator.physics.step_time import plain_seconds, step_seconds
 from speculative_operator.tuner import Memory
 from speculative_operator.tuner.costs import (
     CostEvidence,
@@ -81,7 +81,7 @@ def test_terms_add_up_to_the_step(batch: int, k: int, context: float, prefill: f
     assert terms.sum() == pytest.approx(float(step_seconds(PRIOR.costs, KNOBS, b, ks, c, p * prefill_overlap(b))))
     assert np.all(terms >= -1e-12)
     off = off_terms(PRIOR.costs, b, c, p)
-    assert off.sum() == pytest.approx(float(hard_off_seconds(PRIOR.costs, b, c, p * prefill_overlap(b))))
+    assert off.sum() == pytest.approx(float(plain_seconds(PRIOR.costs, b, c, p * prefill_overlap(b))))
 
 
 def test_a_prompt_that_meets_nobody_delays_nobody() -> None:

@@ -268,14 +268,14 @@ class TestModes:
     def test_off_has_nothing_to_turn(self) -> None:
         asked = policy(mode=Mode.DISABLED)
         memory, decision = decide(Memory.fresh(KTable.constant(0, 256), 0.0), self.gap, asked, 0.0)
-        assert (decision.state, decision.reason, decision.valid) == (State.HARD_OFF, Reason.DISABLED, True)
+        assert (decision.state, decision.reason, decision.valid) == (State.REMOVED, Reason.DISABLED, True)
         assert decision.estimate == Estimate()
         assert memory.table == KTable.constant(0, 256)
 
     def test_no_speculator_has_nothing_to_turn(self) -> None:
         asked = policy(knobs=replace(KNOBS, actuator=Actuator.NONE, ks=(0,)))
         _, decision = decide(Memory.fresh(KTable.constant(0, 256), 0.0), self.gap, asked, 0.0)
-        assert (decision.state, decision.reason) == (State.HARD_OFF, Reason.NO_SPECULATOR)
+        assert (decision.state, decision.reason) == (State.REMOVED, Reason.NO_SPECULATOR)
 
     def test_static_holds_the_schedule_even_when_nothing_is_seen(self) -> None:
         schedule = KTable.from_rows([[1, 64, 3], [65, 256, 0]])

@@ -87,7 +87,7 @@ def test_what_cannot_be_told_is_none(targets: Targets) -> None:
 
 def test_pods_without_a_speculator_and_k_that_nobody_knows_are_none() -> None:
     loop = aimed(Lucky(), tpot=0.03)
-    loop.memory = replace(loop.memory, hard_off=True, hard_off_at=loop.now)
+    loop.memory = replace(loop.memory, removed=True, removed_at=loop.now)
     loop.play(*[LOAD] * 3)
     assert loop.decisions[-1].estimate.load_within_target is None
     assert headroom(VIEW, look(), KTable.constant(77, 256), aimed_at(0.02, LOOSE)) is None

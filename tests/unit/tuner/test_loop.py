@@ -120,7 +120,7 @@ def test_a_useless_speculator_is_turned_off(batch: int) -> None:
     loop = run(Plant(telemetry=True, conditional=USELESS))
     loop.play(*[batch] * 12)
     assert loop.memory.table.k_at(batch) == 0
-    assert loop.decisions[-1].state is State.SOFT_OFF
+    assert loop.decisions[-1].state is State.OFF
 
 
 def test_never_off_keeps_the_smallest_k() -> None:
@@ -301,8 +301,8 @@ def test_recommend_proposes_once_and_keeps_the_table() -> None:
 
 @pytest.mark.parametrize("live", [True, False])
 def test_sentences_call_k_0_off_where_nothing_of_the_speculator_runs(live: bool) -> None:
-    off = OffPolicy.LIVE if live else OffPolicy.SOFT
-    loop = run(Plant(conditional=USELESS), policy(off_policy=off, knobs=replace(KNOBS, rests=True)))
+    off = OffPolicy.SKIP if live else OffPolicy.KEEP_RUNNING
+    loop = run(Plant(conditional=USELESS), policy(off_policy=off, knobs=replace(KNOBS, can_skip=True)))
     loop.play(*[60] * 40)
     messages = [decision.message for decision in loop.decisions if decision.table.k_at(60) == 0]
     changed = next(one for one in messages if " -> 0" in one)

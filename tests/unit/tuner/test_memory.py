@@ -133,9 +133,9 @@ def test_whatever_is_odd_leaves_a_fresh_memory_with_the_table(damage: dict[str, 
 @pytest.mark.parametrize("damage", [{}, {"mean": "x"}, {"format": 0}])
 def test_pods_without_speculator_stay_so_whatever_is_odd(damage: dict[str, Any]) -> None:
     loop = used()
-    stored = replace(loop.memory, hard_off=True).to_status() | damage
-    assert Memory.from_status(stored, loop.policy).hard_off
-    assert not Memory.from_status(stored | {"hardOff": "yes"}, loop.policy).hard_off
+    stored = replace(loop.memory, removed=True).to_status() | damage
+    assert Memory.from_status(stored, loop.policy).removed
+    assert not Memory.from_status(stored | {"speculatorRemoved": "yes"}, loop.policy).removed
 
 
 @pytest.mark.parametrize("rows", [None, [], "x", [[1, 2]], [[2, 9, 1]], [["1", 256, 3]], [[1, 256, -1]], 5])

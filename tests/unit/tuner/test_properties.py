@@ -181,7 +181,7 @@ FAULTS: dict[str, Fault] = {
 )
 def test_a_faulty_scrape_holds_or_stays_within_the_knobs(seed: int, course: list[tuple[str, float, float]]) -> None:
     """Duplicates and reordered windows are those of steps of time of 0 and below."""
-    loop = run(Plant(seed=seed), policy(off_policy=OffPolicy.HARD))
+    loop = run(Plant(seed=seed), policy(off_policy=OffPolicy.REMOVE))
     loop.play(*[20] * 5)
     for fault, batch, step in course:
         before = loop.memory
@@ -191,10 +191,10 @@ def test_a_faulty_scrape_holds_or_stays_within_the_knobs(seed: int, course: list
         assert legal(decision.table, loop.policy)
         assert legal(loop.memory.table, loop.policy)
         assert decision.valid or not decision.changed
-        assert decision.hard_off == loop.memory.hard_off
+        assert decision.removed == loop.memory.removed
         if not decision.valid:
             assert decision.table == loop.memory.table == before.table
-            assert loop.memory.hard_off == before.hard_off
+            assert loop.memory.removed == before.removed
         assert all(math.isfinite(value) for value in loop.memory.costs.mean)
 
 

@@ -23,10 +23,10 @@ from speculative_operator.tuner.rollout import (
     track_dead_weight,
 )
 
-HARD = policy(off_policy=OffPolicy.HARD)
+REMOVABLE = policy(off_policy=OffPolicy.REMOVE)
 MINUTES_30 = int(1800 / TICK)
 WORSE = Comparison(0.3, 0.02)
-COST = rollout.cost(HARD)
+COST = rollout.cost(REMOVABLE)
 
 
 @cache
@@ -36,7 +36,7 @@ def _useless(asked: Policy) -> Run:
     return loop
 
 
-def useless(asked: Policy = HARD) -> Run:
+def useless(asked: Policy = REMOVABLE) -> Run:
     """Half an hour with a speculator of which nothing is accepted."""
     played = _useless(asked)
     return replace(played, decisions=list(played.decisions))
@@ -58,44 +58,48 @@ class TestDoom:
         assert track_dead_weight(self.memory, found, COST, 10.0).doomed_since is None
 
     def test_a_dear_rollout_asks_for_more(self) -> None:
-        slow = rollout.cost(replace(HARD, start_seconds=1200.0))
+        slow = rollout.cost(replace(REMOVABLE, start_seconds=1200.0))
         assert track_dead_weight(self.memory, Comparison(0.1, 0.01), COST, 10.0).doomed_since == 10.0
         assert track_dead_weight(self.memory, Comparison(0.1, 0.01), slow, 10.0).doomed_since is None
 
     def test_a_quick_start_makes_no_rollout_cheap(self) -> None:
-        assert rollout.cost(replace(HARD, start_seconds=5.0)) == rollout.cost(HARD) == rollout.RESTART_SECONDS / 3600
+        assert (
+            rollout.cost(replace(REMOVABLE, start_seconds=5.0))
+            == rollout.cost(REMOVABLE)
+            == rollout.RESTART_SECONDS / 3600
+        )
 
     def test_only_hard_and_auto_remove_and_only_what_has_lasted(self) -> None:
         now = 10 * (FIRST_SECONDS + LASTING_SECONDS)
         bad = replace(self.memory, doomed_since=now - LASTING_SECONDS)
-        assert to_remove(bad, outlook(HARD), now)
-        assert not to_remove(replace(bad, doomed_since=now - LASTING_SECONDS + 1), outlook(HARD), now)
-        assert not to_remove(replace(bad, since=now - FIRST_SECONDS + 1), outlook(HARD), now)
-        assert not to_remove(replace(bad, hard_off=True), outlook(HARD), now)
-        for asked in (policy(), policy(off_policy=OffPolicy.NEVER), replace(HARD, mode=Mode.RECOMMEND)):
+        assert to_remove(bad, outlook(REMOVABLE), now)
+        assert not to_remove(replace(bad, doomed_since=now - LASTING_SECONDS + 1), outlook(REMOVABLE), now)
+        assert not to_remove(replace(bad, since=now - FIRST_SECONDS + 1), outlook(REMOVABLE), now)
+        assert not to_remove(replace(bad, removed=True), outlook(REMOVABLE), now)
+        for asked in (policy(), policy(off_policy=OffPolicy.NEVER), replace(REMOVABLE, mode=Mode.RECOMMEND)):
             assert not to_remove(bad, outlook(asked), now)
 
 
 def test_a_useless_speculator_is_removed_within_half_an_hour_and_not_at_once() -> None:
     loop = useless()
-    first = next(n for n, decision in enumerate(loop.decisions) if decision.hard_off)
+    first = next(n for n, decision in enumerate(loop.decisions) if decision.removed)
     assert first * TICK >= LASTING_SECONDS
     decision = loop.decisions[first]
-    assert (decision.state, decision.reason, decision.changed) == (State.HARD_OFF, Reason.DEAD_WEIGHT, True)
+    assert (decision.state, decision.reason, decision.changed) == (State.REMOVED, Reason.DEAD_WEIGHT, True)
     assert "without the speculator are expected to serve +" in decision.message
     later = loop.decisions[first + 1 :]
-    assert all(d.hard_off and not d.changed and d.state is State.HARD_OFF for d in later)
+    assert all(d.removed and not d.changed and d.state is State.REMOVED for d in later)
 
 
 def test_soft_policy_never_removes() -> None:
-    assert not any(decision.hard_off for decision in useless(policy()).decisions)
+    assert not any(decision.removed for decision in useless(policy()).decisions)
 
 
 @pytest.mark.parametrize(("level", "seed"), [(0.5, 0), (0.5, 1), (0.7, 2)])
 def test_one_that_helps_at_some_load_is_never_removed(level: float, seed: int) -> None:
-    loop = run(Plant(conditional=(level,) * 5, noise=0.05, seed=seed), HARD)
+    loop = run(Plant(conditional=(level,) * 5, noise=0.05, seed=seed), REMOVABLE)
     loop.play(*[2] * 30, *[20] * 70, *[60] * 30)
-    assert not any(decision.hard_off for decision in loop.decisions)
+    assert not any(decision.removed for decision in loop.decisions)
 
 
 def test_memory_that_the_drafter_holds_is_a_reason_where_requests_wait_for_it() -> None:
@@ -103,12 +107,12 @@ def test_memory_that_the_drafter_holds_is_a_reason_where_requests_wait_for_it() 
 
     def removed(waiting: float) -> bool:
         facts = replace(FACTS, kv_capacity_tokens=100_000, kv_capacity_tokens_without_speculator=250_000)
-        loop = run(Plant(conditional=(0.35,) * 5, noise=0.02), replace(HARD, facts=facts))
+        loop = run(Plant(conditional=(0.35,) * 5, noise=0.02), replace(REMOVABLE, facts=facts))
         for _ in range(2 * MINUTES_30):
             loop.now += TICK
             full = replace(loop.window(30), waiting=waiting, kv_usage=0.99)
             loop.see(Observation(loop.now, {"pod": full}))
-            if loop.memory.hard_off:
+            if loop.memory.removed:
                 return True
         return False
 
@@ -122,47 +126,47 @@ class TestWithout:
     def test_a_gap_keeps_the_flag(self) -> None:
         loop = useless()
         decision = loop.see(Observation(loop.now, {}, Gap(Reason.PROMETHEUS_ERROR, "down")))
-        assert (decision.valid, decision.changed, decision.hard_off) == (False, False, True)
-        assert loop.memory.hard_off
+        assert (decision.valid, decision.changed, decision.removed) == (False, False, True)
+        assert loop.memory.removed
 
     def test_it_survives_a_restart_of_the_operator(self) -> None:
         loop = useless()
         loop.memory = Memory.from_status(loop.memory.to_status(), loop.policy)
-        assert loop.memory.hard_off
-        assert loop.play(30).hard_off
+        assert loop.memory.removed
+        assert loop.play(30).removed
 
     @pytest.mark.parametrize(
         "asked",
         [
             policy(),
             policy(off_policy=OffPolicy.NEVER),
-            replace(HARD, mode=Mode.STATIC),
-            replace(HARD, mode=Mode.RECOMMEND),
+            replace(REMOVABLE, mode=Mode.STATIC),
+            replace(REMOVABLE, mode=Mode.RECOMMEND),
         ],
     )
     def test_another_policy_brings_it_back(self, asked: Policy) -> None:
         loop = useless()
         loop.policy = asked
         decision = loop.see(Observation(loop.now, {}, Gap(Reason.PROMETHEUS_ERROR, "down")))
-        assert not decision.hard_off
-        assert not loop.memory.hard_off
+        assert not decision.removed
+        assert not loop.memory.removed
 
     def test_no_speculator_where_it_would_not_pay_stays_away(self) -> None:
         loop = useless()
-        loop.memory = replace(loop.memory, hard_off_at=loop.now - RETURN_SECONDS)
+        loop.memory = replace(loop.memory, removed_at=loop.now - RETURN_SECONDS)
         loop.play(*[30] * MINUTES_30)
-        assert loop.memory.hard_off
+        assert loop.memory.removed
 
     def test_it_returns_when_the_load_is_one_at_which_it_paid(self) -> None:
         """Removed for a load that is far too high; an hour at one request brings it back."""
-        slow = policy(off_policy=OffPolicy.HARD, facts=FACTS)
+        slow = policy(off_policy=OffPolicy.REMOVE, facts=FACTS)
         loop = run(Plant(conditional=(0.75,) * 5), slow)
         loop.play(*[2] * 30)
-        loop.memory = replace(loop.memory, hard_off=True, hard_off_at=loop.now - RETURN_SECONDS + 10 * TICK)
+        loop.memory = replace(loop.memory, removed=True, removed_at=loop.now - RETURN_SECONDS + 10 * TICK)
         loop.play(*[2] * 8)
-        assert loop.memory.hard_off
+        assert loop.memory.removed
         loop.play(*[2] * 10)
         returned = next(decision for decision in loop.decisions if decision.reason is Reason.RESUMED)
         assert returned.changed
-        assert not returned.hard_off
-        assert not loop.memory.hard_off
+        assert not returned.removed
+        assert not loop.memory.removed

@@ -97,10 +97,10 @@ class TestLoop:
 
     def test_what_pods_without_a_speculator_show_says_nothing_of_a_k(self) -> None:
         loop = aimed(Lucky(), tpot=0.0165)
-        loop.policy = policy(objective=Objective(Goal.GOODPUT, 0.0165), off_policy=OffPolicy.HARD)
-        loop.memory = replace(loop.memory, hard_off=True, hard_off_at=loop.now)
+        loop.policy = policy(objective=Objective(Goal.GOODPUT, 0.0165), off_policy=OffPolicy.REMOVE)
+        loop.memory = replace(loop.memory, removed=True, removed_at=loop.now)
         loop.play(*[LOAD] * 30)
-        assert loop.memory.hard_off
+        assert loop.memory.removed
         assert loop.memory.targets.histograms == ((), ())
 
     @pytest.mark.parametrize(

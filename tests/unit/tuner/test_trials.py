@@ -109,9 +109,9 @@ def test_where_nothing_is_drafted_the_least_k_is_always_asked_for(load: float) -
 def test_a_drafter_that_rests_is_seldom_asked() -> None:
     """Before each block of drafts it must catch up with all requests."""
     table = KTable.from_rows([[1, 11, 4], [12, 256, 0]])
-    knobs = replace(KNOBS, rests=True)
-    resting = worth_trying(outlook(policy(knobs=knobs, off_policy=OffPolicy.LIVE), compares=True), table)
-    awake = worth_trying(outlook(policy(knobs=knobs), compares=True), table)
+    knobs = replace(KNOBS, can_skip=True)
+    resting = worth_trying(outlook(policy(knobs=knobs, off_policy=OffPolicy.SKIP), compares=True), table)
+    awake = worth_trying(outlook(policy(knobs=KNOBS), compares=True), table)
     assert all(row.share <= RESTING_SHARE for row in resting if row.first >= 12)
     assert max(row.share for row in resting if row.first < 12) > RESTING_SHARE
     assert max(row.share for row in awake if row.first >= 12) > RESTING_SHARE

@@ -86,7 +86,7 @@ def test_a_bucket_holds_what_is_at_most_its_bound() -> None:
 def _at_zero(off: bool, tail: int | None = None) -> tuple[State, World]:
     """Two minutes at K = 0, or one and then one at `tail`."""
     drawn = world(3, 1, SECONDS)
-    drawn = drawn.with_live_off() if off else drawn
+    drawn = drawn.with_skip() if off else drawn
     replica = replace(drawn.replicas[0], restart=None)
     state = fresh(replica, drawn.top_k, SECONDS)
     until(state, replica, constant(drawn, 0), SECONDS / 2)
@@ -117,7 +117,7 @@ def test_drafts_of_requests_with_gaps_are_worse_until_they_end() -> None:
 def _catching_up() -> tuple[Pod, list[bool]]:
     """A pod that was off for a minute with drafts that catch up, and what its blocks are told of each step after it."""
     numbers = (world(3, number, SECONDS) for number in range(40))
-    drawn = next(one for one in numbers if one.traits["method"] == "draft_model").with_live_off()
+    drawn = next(one for one in numbers if one.traits["method"] == "draft_model").with_skip()
     pod, told = law._pod(drawn, 0, KTable.constant(0, drawn.policy.knobs.max_batch), law.PLUG_IN), list[bool]()
     law._serve_on(pod, SECONDS / 2)
     count = pod.blocks.count
@@ -150,7 +150,7 @@ def request_at(request: Floats, made: int) -> Floats:
 
 def test_no_drafter_has_nothing_to_leave_out() -> None:
     drawn = next(one for one in (world(3, n, 60.0) for n in range(40)) if one.policy.knobs.draft_free)
-    assert drawn.with_live_off() is drawn
+    assert drawn.with_skip() is drawn
 
 
 def test_the_same_seed_gives_the_same_world() -> None:

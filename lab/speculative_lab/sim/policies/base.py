@@ -22,7 +22,7 @@ class Journal:
 
     writes: list[float] = field(default_factory=list)
     """Changes of the table, or of what is tried, after the first table."""
-    hard_offs: list[float] = field(default_factory=list)
+    removals: list[float] = field(default_factory=list)
     """When pods were told to run without the drafter."""
     shares: dict[int, float] = field(default_factory=dict)
     """Request-steps by the K that they verified."""

@@ -39,11 +39,11 @@ class Fixed:
             deployment.set_table(self._table, delay=0.0)
 
 
-class HardOff:
+class Removed:
     """Pods without any drafter from the first second on. As a rival it pays the restart that this takes."""
 
     interval = SELDOM
-    name = "hard_off"
+    name = "removed"
 
     def __init__(self) -> None:
         self.journal = Journal()
@@ -52,7 +52,7 @@ class HardOff:
     def act(self, deployment: Deployment) -> None:
         if not self._done:
             self._done = True
-            deployment.hard_off(True)
+            deployment.removed(True)
 
 
 def constant(k: int, knobs: KnobSpace) -> Fixed:

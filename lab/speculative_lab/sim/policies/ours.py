@@ -74,12 +74,12 @@ class Ours:
             self._set_table(deployment, self._delivery)
         elif now == 0.0:
             self._set_table(deployment, 0.0)
-        if decision.valid and decision.hard_off != self._off:
-            self._off = decision.hard_off
-            deployment.hard_off(self._off)
+        if decision.valid and decision.removed != self._off:
+            self._off = decision.removed
+            deployment.removed(self._off)
             self.acts.append(Act(now, self._off))
             if self._off:
-                self.journal.hard_offs.append(now)
+                self.journal.removals.append(now)
         count_shares(self.journal, deployment)
 
     @property
@@ -117,7 +117,7 @@ class Untried:
             if isinstance(what, KTable):
                 deployment.set_table(what, delay)
             else:
-                deployment.hard_off(what)
+                deployment.removed(what)
 
 
 def count_shares(journal: Journal, deployment: Deployment) -> None:

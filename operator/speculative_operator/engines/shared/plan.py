@@ -111,6 +111,6 @@ def choose_ks(
     every = set(range(1, speculation.max_speculative_tokens + 1))
     ks = every if in_table is None else every.intersection(in_table)
     ks |= {start} & every if start is not None else set()
-    if policy is OffPolicy.HARD if in_table is None else zero_in_table and policy is not OffPolicy.NEVER:
+    if policy is OffPolicy.REMOVE if in_table is None else zero_in_table and policy is not OffPolicy.NEVER:
         ks.add(0)
     return tuple(sorted(ks))

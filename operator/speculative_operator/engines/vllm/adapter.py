@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import resources
+from typing import Any, TypeVar
 
+from speculative_operator.domain.reading import items, mappings, text
 from speculative_operator.domain.resolved import ResolvedSpec
-from speculative_operator.domain.spec import DeploymentSpec, Target
+from speculative_operator.domain.spec import DeploymentSpec, OffPolicy, Target
 from speculative_operator.domain.table import Actuator, KnobSpace, KTable
 from speculative_operator.engines import images
 from speculative_operator.engines.base import Engine, EngineContainer
@@ -15,7 +19,9 @@ from speculative_operator.engines.shared.container import serving_container, sta
 from speculative_operator.engines.vllm import checks, reading
 from speculative_operator.engines.vllm.arguments import (
     COMPILED,
+    OFF_VARIABLE,
     SHUTDOWN_SECONDS,
+    WORKER_EXTENSION,
     arguments,
     environment,
     has_own_weights,
@@ -23,8 +29,9 @@ from speculative_operator.engines.vllm.arguments import (
 from speculative_operator.engines.vllm.capability import BLOCK_METHODS
 from speculative_operator.engines.vllm.forms import SHUTDOWN_TIMEOUT_SINCE
 from speculative_operator.engines.vllm.graphs import capture_sizes, raised_ceiling
-from speculative_operator.engines.vllm.plan import Plan, holds_drafts, leaves_out, plan, rests, rests_with
+from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, Plan, can_skip, follows_k, plan, skips, user_runner
 
+_Spec = TypeVar("_Spec", bound=DeploymentSpec)
 _START_SECONDS_RAISED = 120
 """Seconds added to the startup budget for graphs above the engine's own ceiling."""
 
@@ -35,22 +42,19 @@ def knobs(spec: DeploymentSpec) -> KnobSpace:
     if speculator is None or not planned.speculates:
         return KnobSpace(actuator=Actuator.NONE, ks=(0,), max_batch=planned.max_batch, passes_at_zero=0.0)
     sizes = capture_sizes(spec, planned)
-    cell = planned.cell if planned.has_schedule else None
+    cell, follows = planned.cell if planned.has_schedule else None, follows_k(spec, planned)
+    at_zero = 0.0 if cell is None or skips(spec, planned) else cell.passes_at_zero
     return KnobSpace(
         actuator=planned.actuator,
         ks=planned.ks,
         max_batch=planned.max_batch,
         capture_ceiling_tokens=sizes[-1] if sizes else None,
         capture_sizes=sizes,
-        draft_passes_follow_k=cell is None or cell.follows_k,
-        passes_at_zero=0.0
-        if cell is None or leaves_out(spec, planned)
-        else min(cell.passes_at_zero, float(planned.max_k)),
+        draft_passes_follow_k=follows,
+        passes_at_zero=at_zero if follows or speculator.method in BLOCK_METHODS else float(planned.max_k),
         drafts_blocks=speculator.method in BLOCK_METHODS or planned.variant is Variant.PARALLEL,
         draft_free=speculator.method.draft_free,
-        rests=rests(spec, planned),
-        rests_with=rests_with(spec, planned),
-        per_request=planned.actuator is Actuator.LIVE and holds_drafts(spec, planned),
+        can_skip=can_skip(spec, planned),
     )
 
 
@@ -76,6 +80,33 @@ def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
     )
 
 
+def as_made(running: Mapping[str, Any]) -> Engine:
+    """The adapter that makes pods like one with the container `running`.
+
+    Earlier releases of the operator chose the V1 model runner, and started no worker unless steps were to skip the
+    speculator: such pods have other K, and run the speculator at K = 0.
+    """
+    found = {text(one, "name"): text(one, "value") for one in mappings(running, "env")}
+    on_v1, worker = found.get(RUNNER_VARIABLE) == "0", WORKER_EXTENSION in items(running, "args")
+    told = worker and OFF_VARIABLE in found
+
+    def like(spec: _Spec) -> _Spec:
+        if on_v1 and user_runner(spec) is None:
+            env = (*spec.engine.env, {"name": RUNNER_VARIABLE, "value": "0"})
+            spec = replace(spec, engine=replace(spec.engine, env=env))
+        policy = spec.speculation.off_policy
+        policy = OffPolicy.KEEP_RUNNING if policy is OffPolicy.SKIP and not worker else policy
+        return replace(spec, speculation=replace(spec.speculation, off_policy=policy))
+
+    def its_knobs(spec: DeploymentSpec) -> KnobSpace:
+        space = knobs(like(spec))
+        skipping = told and spec.speculation.off_policy is OffPolicy.SKIP
+        at_zero = 0.0 if skipping else space.passes_at_zero
+        return replace(space, can_skip=told or (worker and space.can_skip), passes_at_zero=at_zero)
+
+    return replace(ENGINE, knobs=its_knobs, container=lambda spec, table: container(like(spec), table))
+
+
 def _startup_seconds(spec: DeploymentSpec, planned: Plan) -> int:
     """Startup budget in seconds: the common one, and more for raised graphs and a vendor's compiler."""
     more = _START_SECONDS_RAISED if raised_ceiling(spec, planned) is not None else 0
@@ -91,4 +122,4 @@ def _payload() -> dict[str, str]:
     return {name: folder.joinpath(name).read_text(encoding="utf-8") for name in files if name != "__init__.py"}
 
 
-ENGINE = Engine(reading.METRIC_NAMES, checks.refusals, checks.notices, knobs, container, reading.read)
+ENGINE = Engine(reading.METRIC_NAMES, checks.refusals, checks.notices, knobs, container, reading.read, as_made)

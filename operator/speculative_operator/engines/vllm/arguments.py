@@ -26,8 +26,8 @@ from speculative_operator.engines.images import API_SERVER, command_of, environm
 from speculative_operator.engines.shared.arguments import ALL_INTERFACES, above_one, flag_arguments, locate, share
 from speculative_operator.engines.shared.container import hub, variables, with_users
 from speculative_operator.engines.vllm.forms import SHUTDOWN_TIMEOUT_SINCE, Runner
-from speculative_operator.engines.vllm.graphs import budget_flag, raised_ceiling
-from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, Plan, boot_schedule, leaves_out
+from speculative_operator.engines.vllm.graphs import boot, budget_flag, raised_ceiling
+from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, Plan, has_worker, skips
 
 OWN_NAME = (Method.EAGLE3, Method.DFLASH, Method.DSPARK)
 """Methods that speculators-format checkpoints have (vLLM 0.32 transformers_utils/configs/speculators/algos.py)."""
@@ -76,10 +76,10 @@ def weights_refusals(spec: DeploymentSpec) -> Iterator[Refusal]:
             f"{remedy}"
         )
         yield Refusal("spec.verifier.model", Reason.SPEC_INVALID, message)
-    elif speculation.off_policy is OffPolicy.HARD and speculation.mode is not Mode.STATIC:
+    elif speculation.off_policy is OffPolicy.REMOVE and speculation.mode is not Mode.STATIC:
         message = (
-            f"speculation.offPolicy Hard needs a verifier that is served without drafts, which {source.uri} is not; "
-            f"{remedy}, or set speculation.offPolicy: Soft"
+            f"speculation.offPolicy Remove needs a verifier that is served without drafts, which {source.uri} is not; "
+            f"{remedy}, or set speculation.offPolicy: Skip"
         )
         yield Refusal("spec.speculation.offPolicy", Reason.SPEC_INVALID, message)
 
@@ -91,7 +91,7 @@ def _names_one_checkpoint(spec: DeploymentSpec) -> bool:
 
 TABLE_VARIABLE = "SPECULATIVE_TABLE_FILE"
 OFF_VARIABLE, OFF_STEPS = "SPECULATIVE_OFF_STEPS", 64
-"""Steps at K = 0 after which pods leave the speculator out: some seconds, so that loads at a threshold do not flap."""
+"""Steps at K = 0 after which pods skip the speculator: some seconds, so that loads at a threshold do not flap."""
 _PATH = "PYTHONPATH"
 _CACHE = names.CACHE_MOUNT
 
@@ -125,7 +125,7 @@ def environment(spec: DeploymentSpec, plan: Plan, startup_seconds: int) -> tuple
         ours[RUNNER_VARIABLE] = "0" if plan.required_runner is Runner.V1 else "1"
     if live:
         ours |= {TABLE_VARIABLE: f"{names.TABLE_MOUNT}/{names.TABLE_KEY}", _PATH: names.PAYLOAD_MOUNT}
-    if leaves_out(spec, plan):
+    if skips(spec, plan):
         ours[OFF_VARIABLE] = str(OFF_STEPS)
     users = map(_with_payload, spec.engine.env) if live else spec.engine.env
     # A checkpoint that names its own verifier names it on the hub, wherever it lies itself.
@@ -201,7 +201,7 @@ def _speculation(spec: DeploymentSpec, plan: Plan, table: KTable) -> Iterator[st
     yield from ("--speculative-config", config)
     if plan.actuator is Actuator.LIVE:
         yield from ("--scheduler-cls", SCHEDULER_CLASS)
-    if leaves_out(spec, plan):
+    if has_worker(plan):
         yield from ("--worker-extension-cls", WORKER_EXTENSION)
     yield from flag_arguments(("--max-cudagraph-capture-size", raised_ceiling(spec, plan)))
 
@@ -214,7 +214,7 @@ def speculative_config(spec: DeploymentSpec, speculator: Speculator, plan: Plan,
     config = {"method": str(speculator.method), **_weights(spec, speculator), **_options(speculator)}
     if plan.actuator is Actuator.LIVE:
         config["num_speculative_tokens"] = plan.max_k
-        config["num_speculative_tokens_per_batch_size"] = boot_schedule(plan.ks, plan.max_batch)
+        config["num_speculative_tokens_per_batch_size"] = boot(spec, plan)
         return config
     config["num_speculative_tokens"] = max(1, table.max_k)
     if plan.actuator is Actuator.TABLE:

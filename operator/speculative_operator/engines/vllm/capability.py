@@ -34,35 +34,29 @@ from speculative_operator.engines.vllm.forms import (
     Runner,
 )
 
-
-def _lines(*proofs: Proven) -> tuple[tuple[int, int], ...]:
-    """Release lines on which the V1 runner's K is live, where the plug-in was shown to run by one of `proofs`."""
-    return tuple(
-        (0, minor)
-        for one in RELEASES
-        if one.actuator is Actuator.LIVE and one.runner is Runner.V1 and one.proven in proofs
-        for minor in range(one.since[1], (one.before or one.since)[1])
-    )
-
-
-LIVE_PROVEN = _lines(*Proven)
-"""Release lines on which the mounted scheduler was proven. The payload holds the same list and is inert elsewhere."""
-OFF_PROVEN = _lines(Proven.REAL_ENGINE)
-"""Release lines on which workers left the speculator out. The payload's worker holds the same list."""
-RESTS = frozenset({Method.DRAFT_MODEL, Method.EAGLE, Method.EAGLE3, Method.MTP})
-"""Methods whose speculator a worker of the V1 runner leaves out; the payload holds the same list."""
+LIVE_PROVEN = tuple(
+    (0, minor)
+    for one in RELEASES
+    if one.actuator is Actuator.LIVE and one.runner is Runner.V1 and one.before is not None
+    for minor in range(one.since[1], one.before[1])
+)
+"""Release lines on which the plug-in was run. The payload holds the same list, for its label `proven`."""
+SKIPPED = frozenset(
+    {Method.DRAFT_MODEL, Method.NGRAM, Method.EAGLE, Method.EAGLE3, Method.MTP, Method.DFLASH, Method.DSPARK}
+)
+"""Methods whose speculator the plug-in's worker on the V2 runner can skip, and makes follow K where vLLM does not. The
+payload holds the same list."""
 EMULATED: Version = (0, 32, 0)
 """The release that the emulator imitates; a test holds the rows of this release to it."""
 
 _TRUSTED = frozenset({Figure.ACCEPTED, Figure.PER_POSITION, Figure.DRAFTED, Figure.STEP_TIME})
 _REAL = frozenset({Method.DRAFT_MODEL, Method.NGRAM, Method.EAGLE3})
-"""Methods whose live changes of K the end-to-end run on the real engine asserts: CPU, V1 runner, one process."""
+"""Methods whose live changes of K the end-to-end run on the real engine asserts (CPU, V1 runner, one process), and
+whose K changes and is skipped in tests/vllm on the V2 runner of each release that it has been run with."""
 _MATRIX = frozenset({Method.DRAFT_MODEL, Method.EAGLE3})
-"""Methods whose K changed and whose speculator workers skipped in the real engine of every release that has a build."""
+"""Methods whose K changed in the real engine of every release that has a build."""
 _RAN_ONCE = frozenset({Method.MTP})
-"""Methods that tests/vllm run with live K and with workers that skip them, on 0.32 alone."""
-_RAN_ON_V2 = frozenset({Method.EAGLE3})
-"""Methods that tests/vllm run with live K on the V2 runner of 0.32, which needs an accelerator."""
+"""Methods that tests/vllm run with live K, on 0.32 alone."""
 _IN_CLASSES = frozenset({Method.DRAFT_MODEL})
 _REAL_SOURCE = "make e2e-vllm: vLLM 0.32.0 on a CPU, V1 runner, one process"
 _DEADLOCK = "Under data parallelism the engine drops a schedule; 0.24 to 0.27 take it and may deadlock."
@@ -80,6 +74,7 @@ def _of_form(form: Form) -> Iterator[Cell]:
         method=form.method,
         since=form.since,
         actuator=Actuator.NONE if form.refused else Actuator.RESTART,
+        before=form.before,
         source=form.source,
         runner=form.runner,
         variant=form.variant,
@@ -119,18 +114,17 @@ def _of_release(cell: Cell, form: Form, release: Release) -> Iterator[Cell]:
 
 def _live(cell: Cell, release: Release) -> Proven:
     """How live changes of K were shown to work for the row in the release."""
-    ran = _IN_CLASSES if release.proven is Proven.CLASSES else _MATRIX
+    ran = _IN_CLASSES if release.proven is Proven.CLASSES else _REAL if release.runner is Runner.V2 else _MATRIX
     if release.since == EMULATED:
-        ran = _RAN_ON_V2 if release.runner is Runner.V2 else _REAL | _RAN_ONCE
+        ran = _REAL | _RAN_ONCE
     return release.proven if cell.method in ran and cell.variant is Variant.PLAIN else Proven.SOURCE
 
 
 def _off(cell: Cell, release: Release) -> Proven | None:
     """How it was shown that workers skip the speculator at K = 0; None where they run it."""
-    if cell.method not in RESTS or release.runner is Runner.V2 or release.proven is not Proven.REAL_ENGINE:
+    if cell.method not in SKIPPED or release.runner is Runner.V1 or cell.variant is not Variant.PLAIN:
         return None
-    ran = _MATRIX | _RAN_ONCE if release.since == EMULATED else _MATRIX
-    return Proven.REAL_ENGINE if cell.method in ran and cell.variant is Variant.PLAIN else Proven.SOURCE
+    return _live(cell, release)  # one run asserts both
 
 
 def _split_by_proof(cell: Cell) -> tuple[Cell, ...]:

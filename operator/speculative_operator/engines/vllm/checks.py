@@ -19,7 +19,7 @@ from speculative_operator.engines.shared.arguments import source_refusals
 from speculative_operator.engines.vllm import arguments, capability, graphs
 from speculative_operator.engines.vllm.arguments import TABLE_VARIABLE
 from speculative_operator.engines.vllm.capability import LIVE_PROVEN
-from speculative_operator.engines.vllm.forms import OLDEST
+from speculative_operator.engines.vllm.forms import OLDEST, UNPROVEN
 from speculative_operator.engines.vllm.graphs import FLAGS
 from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, plan, user_runner
 
@@ -161,11 +161,11 @@ def _notices(spec: DeploymentSpec) -> Iterator[Notice]:
     planned = plan(spec)
     release = show_version(planned.version)
     row = platform_of(EngineType.VLLM, spec.accelerator.vendor, planned.version)
-    if planned.actuator is Actuator.TABLE and planned.version[:2] not in LIVE_PROVEN:
+    if planned.actuator is Actuator.LIVE and planned.version >= UNPROVEN:
         proven = " to ".join(f"{major}.{minor}" for major, minor in (LIVE_PROVEN[0], LIVE_PROVEN[-1]))
         message = (
-            f"engine.version {release}: live changes of K are tested with {proven} only, so K changes by rollouts; "
-            f"set engine.version {proven.rpartition(' ')[2]}.0 to change K without rollouts"
+            f"engine.version {release}: live changes of K were tested with {proven}, not with this release; the "
+            "plug-in checks itself when a pod starts, and leaves the engine alone if it lacks something"
         )
         yield Notice(Reason.LIVE_UNPROVEN, message)
     elif planned.actuator is Actuator.RESTART and row is not None and row.actuator is Actuator.RESTART:

@@ -6,7 +6,6 @@ releases 0.18 to 0.32.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -22,9 +21,11 @@ SHUTDOWN_TIMEOUT_SINCE: Version = (0, 18, 0)
 SCHEDULE_SINCE: Version = (0, 24, 0)
 """First release with `num_speculative_tokens_per_batch_size`."""
 UNPROVEN: Version = (0, 34, 0)
-"""First release on which the mounted scheduler was not run."""
+"""First release on which the plug-in was not run. It checks itself at its start, and says there what it lacks."""
 V2_SCHEDULE_SINCE: Version = (0, 32, 0)
 """First release whose V2 runner drafts what the schedule says; before, only V1 does."""
+IN_FULL_ALONE = frozenset({Method.DRAFT_MODEL})
+"""Methods whose speculator the V2 runner by itself runs in full at every K; with the plug-in's worker it follows K."""
 
 
 class Runner(StrEnum):
@@ -50,6 +51,8 @@ class Form:
     diluted: bool = False
     """True when vLLM counts drafts that the verifier cannot accept."""
     refused: str = ""
+    before: Version | None = None
+    """First release that the form no longer speaks of."""
     source: str = "vLLM 0.32.0 v1/spec_decode and v1/worker/gpu/spec_decode"
     note: str = ""
 
@@ -65,10 +68,7 @@ _PARALLEL_V1 = "vLLM 0.32.0 v1/spec_decode/llm_base_proposer.py: inputs laid out
 _MISPLACED = "With another K than the largest, drafts would land at other requests, so K is fixed at start."
 _MODULES = "With several modules in the checkpoint the V2 runner drafts in full at every K."
 _FILLER = "Requests without a match verify filler drafts, which dilutes the acceptance rate."
-_NOTHING_TO_SKIP = (
-    "At K = 0 it makes no pass that `offPolicy: Live` could skip, but vLLM still samples as if drafts were verified "
-    "(about 2 % of a step on a CPU)."
-)
+_NO_GRAPHS = "The speculator has no CUDA graphs of its own, so it pays at low load only."
 
 FORMS: tuple[Form, ...] = (
     Form(Method.EAGLE, _V1, _FIRST),
@@ -93,14 +93,7 @@ FORMS: tuple[Form, ...] = (
     Form(Method.MTP, _V1, _FIRST),
     Form(Method.MTP, _V2, _FIRST, note=_MODULES),
     Form(Method.DRAFT_MODEL, _V1, (0, 14, 0)),
-    Form(
-        Method.DRAFT_MODEL,
-        _V2,
-        (0, 31, 0),
-        follows=False,
-        passes_at_zero=math.inf,
-        note="The speculator has no CUDA graphs.",
-    ),
+    Form(Method.DRAFT_MODEL, _V2, (0, 31, 0), note=_NO_GRAPHS),
     Form(
         Method.DRAFT_MODEL,
         _V1,
@@ -118,14 +111,15 @@ FORMS: tuple[Form, ...] = (
     Form(Method.DFLASH, _V2, (0, 23, 0), follows=False, block=True),
     Form(Method.DSPARK, _V1, (0, 25, 1), refused=_ONLY_V2, source=_NOT_ON_V1),
     Form(Method.DSPARK, _V2, (0, 25, 1), follows=False, block=True),
-    Form(Method.NGRAM, _V1, _FIRST, passes_at_zero=0.0, note=_NOTHING_TO_SKIP),
-    Form(Method.NGRAM, _V2, (0, 32, 0), follows=False, passes_at_zero=0.0, diluted=True, note=_FILLER),
+    Form(Method.NGRAM, _V1, _FIRST, passes_at_zero=0.0),
+    Form(Method.NGRAM, _V2, (0, 32, 0), passes_at_zero=0.0, diluted=True, note=_FILLER),
     Form(Method.NGRAM_GPU, _V1, (0, 18, 0), False, source=_ASSERTED),
     Form(Method.NGRAM_GPU, _V2, (0, 32, 0), False, diluted=True, note=_FILLER),
     Form(Method.SUFFIX, _V1, (0, 12, 0), False, source=_ASSERTED, note="The image must hold arctic-inference 0.1.1."),
     Form(Method.SUFFIX, _V2, (0, 12, 0), refused=_ONLY_V1, source=_NOT_ON_V2),
     Form(Method.MEDUSA, _V1, _FIRST, False, source=_ASSERTED),
-    Form(Method.MEDUSA, _V2, _FIRST, refused=_ONLY_V1, source=_NOT_ON_V2),
+    Form(Method.MEDUSA, _V2, _FIRST, refused=_ONLY_V1, before=(0, 33, 0), source=_NOT_ON_V2),
+    Form(Method.MEDUSA, _V2, (0, 33, 0), False, source="vLLM 0.33.0 config/vllm.py"),
 )
 """How each method drafts on each runner."""
 
@@ -150,12 +144,12 @@ RELEASES: tuple[Release, ...] = (
     Release(_V1, (0, 31, 0), (0, 32, 0), Actuator.LIVE, Proven.REAL_ENGINE),
     Release(_V1, (0, 32, 0), (0, 33, 0), Actuator.LIVE, Proven.REAL_ENGINE),
     Release(_V1, (0, 33, 0), UNPROVEN, Actuator.LIVE, Proven.REAL_ENGINE),
-    Release(_V1, UNPROVEN, None, Actuator.TABLE),
+    Release(_V1, UNPROVEN, None, Actuator.LIVE),
     Release(_V2, OLDEST, V2_SCHEDULE_SINCE, Actuator.RESTART),
     Release(_V2, V2_SCHEDULE_SINCE, (0, 33, 0), Actuator.LIVE, Proven.REAL_ENGINE),
-    Release(_V2, (0, 33, 0), UNPROVEN, Actuator.LIVE),
-    Release(_V2, UNPROVEN, None, Actuator.TABLE),
+    Release(_V2, (0, 33, 0), UNPROVEN, Actuator.LIVE, Proven.REAL_ENGINE),
+    Release(_V2, UNPROVEN, None, Actuator.LIVE),
 )
 """Rows by range of releases: 0.32, which the end-to-end run serves, apart from others, which `realengine.matrix` ran:
 0.24 and 0.30 by their scheduler classes alone, for their builds for CPUs cannot verify drafts; 0.33 is its Python over
-the kernels of 0.32. Newer releases are held to what the newest known one does without the mounted scheduler."""
+the kernels of 0.32. Newer releases are held to what the newest known one does, where the plug-in finds its hooks."""

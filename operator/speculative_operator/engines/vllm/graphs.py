@@ -30,7 +30,7 @@ FLAGS = Flags(
     owned={
         **{flag: ALWAYS if field == ALWAYS_SET else f"set {field} instead" for flag, field in FIELDS_OF_FLAGS.items()},
         "--scheduler-cls": "K is changed through it",
-        "--worker-extension-cls": "the speculator is left out through it",
+        "--worker-extension-cls": "the speculator follows K through it",
         **dict.fromkeys(("--spec-method", "--spec-model", "--spec-tokens"), SPECULATION),
     },
     aliases=ALIASES,
@@ -184,14 +184,24 @@ def capture_sizes(spec: DeploymentSpec, plan: Plan) -> tuple[int, ...]:
 def raised_ceiling(spec: DeploymentSpec, plan: Plan) -> int | None:
     """Value of `--max-cudagraph-capture-size`; None leaves the engine's.
 
-    Given where a full batch with the largest K exceeds the engine's own ceiling, up to 1024 tokens, on whole NVIDIA
-    accelerators known to hold 70 GiB or more, from 0.32 on, unless the user's flags decide about graphs. The price is
-    30 to 50 % more graphs than at 512, hence start-up time and memory (docs/engines.md has the figures).
+    Given where a full batch exceeds the engine's own ceiling, up to 1024 tokens, from 0.32 on, unless the user's flags
+    decide about graphs: a batch with the largest K on whole NVIDIA accelerators known to hold 70 GiB or more, a batch
+    without drafts elsewhere. The price is 30 to 50 % more graphs than at 512, hence start-up time and memory
+    (docs/engines.md has the figures).
     """
-    if not plan.speculates or plan.version < _RAISE_SINCE or not _roomy(spec) or _decides_graphs(spec.engine.args):
+    if not plan.speculates or plan.version < _RAISE_SINCE or spec.accelerator.vendor not in _CAPTURING:
         return None
-    wanted = min(plan.max_batch * (plan.max_k + 1), RAISED, budget(spec, plan)) // _COARSE * _COARSE
-    return wanted if wanted > _limit(spec) else None
+    tokens = plan.max_batch * (plan.max_k + 1) if _roomy(spec) else -(-plan.max_batch // _COARSE) * _COARSE
+    wanted = min(tokens, RAISED, budget(spec, plan)) // _COARSE * _COARSE
+    return wanted if wanted > _limit(spec) and not _decides_graphs(spec.engine.args) else None
+
+
+def boot(spec: DeploymentSpec, plan: Plan) -> list[list[int]]:
+    """The boot schedule of `spec`, within the graphs that the engine captures."""
+    flags = _flags(spec.engine.args)
+    captures = not flags.eager and flags.ceiling != 0 and spec.accelerator.vendor in _CAPTURING
+    ceiling = flags.ceiling or raised_ceiling(spec, plan) or _limit(spec) if captures else None
+    return boot_schedule(plan.ks, plan.max_batch, ceiling)
 
 
 def _roomy(spec: DeploymentSpec) -> bool:
@@ -214,17 +224,17 @@ def _own(spec: DeploymentSpec, plan: Plan, ceiling: int | None, most: int) -> It
     if most <= largest:
         yield most
     if ceiling is None and plan.version >= _TIERS_SINCE:
-        yield from (size for size in _decoding_steps(plan, k, limit) if size <= min(largest, most))
+        yield from (size for size in _decoding_steps(spec, plan, k, limit) if size <= min(largest, most))
 
 
-def _decoding_steps(plan: Plan, k: int, limit: int) -> Iterator[int]:
+def _decoding_steps(spec: DeploymentSpec, plan: Plan, k: int, limit: int) -> Iterator[int]:
     """Tokens of decoding steps: requests on the same grid, times K + 1, up to the widest batch with that K."""
     if k == 0:
         yield plan.max_batch
         return
     widest = {k: plan.max_batch}
     if plan.has_schedule:
-        widest = {row[2]: row[1] for row in boot_schedule(plan.ks, plan.max_batch)}
+        widest = {row[2]: row[1] for row in boot(spec, plan)}
     for each, requests in widest.items():
         most = min(requests, limit)
         yield from (count * (each + 1) for count in (*_grid(most), most))

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPolicy
+from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
 from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.matrix.cell import Cell, Question, Variant, find, parse_version
 from speculative_operator.engines.matrix.refusing import question_of
 from speculative_operator.engines.matrix.vendors import best_actuator, platform_of
 from speculative_operator.engines.shared import plan as shared
 from speculative_operator.engines.vllm.capability import CELLS, runner_under_schedule
-from speculative_operator.engines.vllm.forms import OLDEST, Runner
+from speculative_operator.engines.vllm.forms import IN_FULL_ALONE, OLDEST, V2_SCHEDULE_SINCE, Runner
 
 DEFAULT_MAX_NUM_SEQS = 256
 """vLLM's own default depends on the accelerator; a table and a capture ceiling need a number that is known."""
 RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
 _SCHEDULED = (Actuator.LIVE, Actuator.TABLE)
+_COMMON = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,46 +54,38 @@ def plan(spec: DeploymentSpec) -> Plan:
     runner = chosen or best
     cell = find(CELLS, replace(asked, runner=runner))
     actuator = _actuator(spec, asked, cell)
-    own = Runner.V1 if actuator in _SCHEDULED and chosen is None and best is Runner.V1 else None
+    # From 0.32 on the engine takes V2 by itself, and V1 where V2 lacks the method.
+    asks = actuator in _SCHEDULED and chosen is None and version < V2_SCHEDULE_SINCE
+    own = Runner.V1 if asks and best is Runner.V1 else None
     return Plan(actuator, version, batch, _ks(spec, actuator, runner, batch), cell, runner, own, asked.variant)
 
 
-def holds_drafts(spec: DeploymentSpec, planned: Plan) -> bool:
-    """True when the scheduler holds each request's drafts between two steps, where the payload can take some away.
-
-    That is the synchronous one: vLLM 0.32 allows no other for ngram (config/vllm.py). With several pipeline stages a
-    step is drafted while others run, which was not tried. docs/decisions/0007 tells of the other methods.
-    """
-    method = spec.speculator.method if spec.speculator is not None else None
-    return method is Method.NGRAM and planned.runner is Runner.V1 and spec.verifier.pipeline_parallel_size == 1
+def has_worker(planned: Plan) -> bool:
+    """True when pods are started with the plug-in's worker: their K is live on the V2 runner, and the method is one
+    whose speculator the worker makes follow K."""
+    live_on_v2 = planned.actuator is Actuator.LIVE and planned.runner is Runner.V2
+    return live_on_v2 and planned.cell is not None and planned.cell.off is not None
 
 
-def rests(spec: DeploymentSpec, planned: Plan) -> bool:
-    """True when pods can skip the speculator at K = 0: the actuator is Live, 0 is one K, the row has live off, and
-    replicas have no ranks but tensor parallel ones of one node, since agreements between nodes never ran."""
+def can_skip(spec: DeploymentSpec, planned: Plan) -> bool:
+    """True when pods can skip the speculator at K = 0: they have the worker, 0 is one K, and replicas have no ranks
+    but tensor parallel ones of one node, since agreements between nodes never ran."""
     verifier = spec.verifier
     others = verifier.pipeline_parallel_size * verifier.data_parallel_size * spec.nodes
-    if spec.speculator is None or others > 1 or planned.actuator is not Actuator.LIVE or 0 not in planned.ks:
-        return False
-    return planned.cell is not None and planned.cell.off is not None
+    return has_worker(planned) and others == 1 and 0 in planned.ks
 
 
-def rests_with(spec: DeploymentSpec, planned: Plan) -> str:
-    """The entry of `spec.engine.env` that would let pods skip the speculator; empty where they can, or none helps.
-
-    The user decides: on the V1 runner every K of a schedule has piecewise graphs alone, which on one accelerator cost
-    more than the speculator's pass (docs/decisions/0027, 0049).
-    """
-    if rests(spec, planned):
-        return ""
-    others = (one for one in spec.engine.env if one.get("name") != RUNNER_VARIABLE)
-    chosen = replace(spec, engine=replace(spec.engine, env=(*others, {"name": RUNNER_VARIABLE, "value": "0"})))
-    return f'{{name: {RUNNER_VARIABLE}, value: "0"}}' if rests(chosen, plan(chosen)) else ""
+def skips(spec: DeploymentSpec, planned: Plan) -> bool:
+    """True when pods can skip the speculator at K = 0 and the spec asks for it (`offPolicy: Skip`)."""
+    return spec.speculation.off_policy is OffPolicy.SKIP and can_skip(spec, planned)
 
 
-def leaves_out(spec: DeploymentSpec, planned: Plan) -> bool:
-    """True when pods can skip the speculator at K = 0 and the spec asks for it (`offPolicy: Live`)."""
-    return spec.speculation.off_policy is OffPolicy.LIVE and rests(spec, planned)
+def follows_k(spec: DeploymentSpec, planned: Plan) -> bool:
+    """True when the speculator drafts less at a smaller K."""
+    if spec.speculator is None or planned.cell is None or not planned.has_schedule:
+        return True
+    alone = planned.runner is Runner.V2 and not has_worker(planned)
+    return planned.cell.follows_k and not (alone and spec.speculator.method in IN_FULL_ALONE)
 
 
 def user_runner(spec: DeploymentSpec) -> Runner | None:
@@ -103,17 +96,25 @@ def user_runner(spec: DeploymentSpec) -> Runner | None:
     return None
 
 
-def boot_schedule(ks: tuple[int, ...], max_num_seqs: int) -> list[list[int]]:
-    """A schedule that holds every K of `ks` at the wide end: `[[1, N-m, floor], [N-m+1, N-m+1, K2], ..., [N, N, 0]]`.
+def boot_schedule(ks: tuple[int, ...], max_num_seqs: int, ceiling: int | None = None) -> list[list[int]]:
+    """A schedule that holds every K of `ks` at the wide end: `[[1, E, floor], [E+1, E+1, K2], ..., [E+m, N, 0]]`.
 
     The engine captures graphs for a K up to the widest batch at which it occurs (docs/engines.md). Nearly all batch
-    sizes get the smallest K above 0, the mildest one, in case that the file with the real table is never read.
+    sizes get the smallest K above 0, the mildest one, in case that the file with the real table is never read; those
+    whose tokens exceed the largest graph of `ceiling` tokens get 0, where it is one of `ks`. E is a multiple of 4: its
+    tokens are then a captured size of every other K, too.
     """
     floor = min((k for k in ks if k > 0), default=0)
     others = sorted((k for k in ks if k != floor), reverse=True)
-    start = max_num_seqs - len(others)
-    rows = [[1, start, floor]] if start >= 1 else []
-    return rows + [[start + place, start + place, k] for place, k in enumerate(others, 1)]
+    within = max_num_seqs if ceiling is None else min(max_num_seqs, max(ceiling // (floor + 1), len(others) + 1))
+    end = within - len(others)
+    end -= end % _COMMON if end > _COMMON else 0
+    rows = [[1, end, floor]] if end >= 1 else []
+    rows += [[end + place, end + place, k] for place, k in enumerate(others, 1)]
+    if rows[-1][2] > floor and rows[-1][1] < max_num_seqs:
+        rows.append([rows[-1][1] + 1, max_num_seqs, floor])
+    rows[-1][1] = max_num_seqs
+    return rows
 
 
 def _actuator(spec: DeploymentSpec, asked: Question, cell: Cell | None) -> Actuator:

@@ -29,14 +29,16 @@ ACCEPTED = f"{PREFIX}accepted_tokens_total"
 
 _CELL = (STEPS, SECONDS, REQUESTS, TOKENS, PREFILL)
 GAPPED = f"{PREFIX}requests_with_gaps"
-NAMES: tuple[str, ...] = (INFO, TABLE_VERSION, GAPPED, *_CELL, DRAFTED, ACCEPTED, *pieces.TRIED_NAMES)
+OFF = f"{PREFIX}off"
+"""Parts that turned themselves off, and why; the part `Hooks` names what of the engine the payload lacks."""
+NAMES: tuple[str, ...] = (INFO, TABLE_VERSION, GAPPED, OFF, *_CELL, DRAFTED, ACCEPTED, *pieces.TRIED_NAMES)
 """Series that a query asks for. TABLE_SINCE is for people: the operator needs only the version of the active table."""
 
 _TRIED = frozenset(pieces.TRIED_NAMES)
-_NEED = Need((INFO,), gauges=frozenset({TABLE_VERSION, GAPPED}), infos=frozenset({INFO}))
+_NEED = Need((INFO,), gauges=frozenset({TABLE_VERSION, GAPPED}), infos=frozenset({INFO, OFF}))
 _SLACK_SECONDS = 5.0
 """By this much steps may have taken longer than passed between scrapes: one that began before ends within."""
-_VERSION_LENGTH = 64
+_VERSION_LENGTH, _REASON_LENGTH = 64, 200
 
 
 def extend(window: PodWindow, series: Sequence[Series], stale_after: float) -> PodWindow:
@@ -55,6 +57,7 @@ def extend(window: PodWindow, series: Sequence[Series], stale_after: float) -> P
     counted = replace(
         window,
         live=live,
+        inert="" if live else _why_inert(info, own),
         table_version=_table_version(own, _last(info)),
         engine_version=info.labels.get("engine_version", "")[:_VERSION_LENGTH],
         gapped=_requests_with_gaps(own, _last(info)),
@@ -64,6 +67,12 @@ def extend(window: PodWindow, series: Sequence[Series], stale_after: float) -> P
         return counted
     beside = Piece(of_the_same_target(own, of_tries), piece.start, piece.end)
     return _add_counts(_add_comparisons(counted, beside), piece)
+
+
+def _why_inert(info: Series, tracks: Iterable[Series]) -> str:
+    hooks = (one.labels.get("reason", "") for one in tracks if one.name == OFF and one.labels.get("part") == "Hooks")
+    told = (info.labels.get("reason", ""), next(hooks, ""))
+    return " ".join(": ".join(filter(None, told)).split())[:_REASON_LENGTH]
 
 
 def _add_comparisons(window: PodWindow, piece: Piece) -> PodWindow:

@@ -180,9 +180,9 @@ def test_what_takes_the_table_away() -> None:
 
 def test_zero_is_in_the_table_where_the_policy_allows_it_and_by_restart_only_for_hard() -> None:
     assert 0 not in ENGINE.knobs(sglang(off_policy=OffPolicy.NEVER)).ks
-    assert 0 in ENGINE.knobs(sglang(off_policy=OffPolicy.SOFT)).ks
-    assert 0 not in ENGINE.knobs(sglang(Method.NGRAM, off_policy=OffPolicy.SOFT)).ks
-    assert 0 in ENGINE.knobs(sglang(Method.NGRAM, off_policy=OffPolicy.HARD)).ks
+    assert 0 in ENGINE.knobs(sglang(off_policy=OffPolicy.KEEP_RUNNING)).ks
+    assert 0 not in ENGINE.knobs(sglang(Method.NGRAM, off_policy=OffPolicy.KEEP_RUNNING)).ks
+    assert 0 in ENGINE.knobs(sglang(Method.NGRAM, off_policy=OffPolicy.REMOVE)).ks
     assert "--speculative-algorithm" not in arguments(sglang(Method.NGRAM), KTable.constant(0, 256))
     assert "--speculative-algorithm" in arguments(sglang(), KTable.constant(0, 256))
     assert ENGINE.knobs(sglang(mode=Mode.DISABLED)).actuator is Actuator.NONE

@@ -149,7 +149,7 @@ def test_names_by_release() -> None:
 def test_one_k_and_none() -> None:
     static = trt(mode=Mode.STATIC, num_speculative_tokens=4)
     assert "draft_len_schedule" not in file_of(static, KTable.constant(4, 256))["speculative_config"]
-    old = trt(version="1.2.0", off_policy=OffPolicy.HARD)
+    old = trt(version="1.2.0", off_policy=OffPolicy.REMOVE)
     assert 0 in ENGINE.knobs(old).ks
     assert "speculative_config" not in file_of(old, KTable.constant(0, 256))
     assert "speculative_config" not in file_of(trt(None))

@@ -38,7 +38,7 @@ def test_k_is_one_flag(method: Method) -> None:
 
 
 def test_without_a_drafter() -> None:
-    hard = tgi(off_policy=OffPolicy.HARD)
+    hard = tgi(off_policy=OffPolicy.REMOVE)
     assert 0 in ENGINE.knobs(hard).ks
     for subject, table in ((hard, KTable.constant(0, 128)), (tgi(None), FOUR), (tgi(mode=Mode.DISABLED), FOUR)):
         assert "--speculate" not in ENGINE.container(subject, table).args

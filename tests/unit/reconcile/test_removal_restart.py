@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.scripted import HARD, Tuner, active_table, drafts, removed, without_series
+from tests.unit.reconcile.scripted import REMOVABLE, Tuner, active_table, drafts, removed, without_series
 from tests.unit.reconcile.worlds import (
     applies,
     observed,
@@ -30,12 +30,14 @@ def test_it_survives_a_restart_of_the_operator(tuner: Tuner) -> None:
     outcome = cluster.tick()
     assert outcome.actions == ()
     assert outcome.memory is not None
-    assert outcome.memory.hard_off
+    assert outcome.memory.removed
     assert outcome.memory.table == KTable.from_rows(before["speculation"]["table"])
     assert not should_write(before, cluster.status, 0.0, cluster.now)
 
 
-@pytest.mark.parametrize("spec", [HARD, replace(restart(), speculation=HARD.speculation)], ids=["live", "restart"])
+@pytest.mark.parametrize(
+    "spec", [REMOVABLE, replace(restart(), speculation=REMOVABLE.speculation)], ids=["live", "restart"]
+)
 def test_killed_between_the_rollout_and_status_it_is_not_rolled_back(tuner: Tuner, spec: Any) -> None:
     cluster = settled(spec=spec)
     table = active_table(cluster)
@@ -49,9 +51,9 @@ def test_killed_between_the_rollout_and_status_it_is_not_rolled_back(tuner: Tune
     assert cluster.templates == 2
     assert not drafts(cluster)
     block = cluster.status["speculation"]
-    assert (block["hardOff"], block["tableVersion"], active_table(cluster)) == (True, 2, table)
+    assert (block["speculatorRemoved"], block["tableVersion"], active_table(cluster)) == (True, 2, table)
     assert cluster.memory is not None
-    assert cluster.memory.hard_off
+    assert cluster.memory.removed
 
 
 @pytest.mark.parametrize("wiped", [True, False])
@@ -67,10 +69,12 @@ def test_killed_on_the_way_back_no_pod_is_replaced_twice(tuner: Tuner, done: int
     cluster.settle()
     assert drafts(cluster) is (done > 0)
     assert cluster.templates == (3 if done else 2)
-    assert cluster.status["speculation"].get("hardOff", False) is (done == 0)
+    assert cluster.status["speculation"].get("speculatorRemoved", False) is (done == 0)
 
 
-@pytest.mark.parametrize("spec", [HARD, replace(restart(), speculation=HARD.speculation)], ids=["live", "restart"])
+@pytest.mark.parametrize(
+    "spec", [REMOVABLE, replace(restart(), speculation=REMOVABLE.speculation)], ids=["live", "restart"]
+)
 def test_a_wiped_status_is_rebuilt_from_the_cluster(tuner: Tuner, spec: Any) -> None:
     cluster = removed(tuner, spec)
     table = active_table(cluster)
@@ -80,19 +84,21 @@ def test_a_wiped_status_is_rebuilt_from_the_cluster(tuner: Tuner, spec: Any) -> 
     assert cluster.templates == 2
     assert not drafts(cluster)
     assert active_table(cluster) == table
-    assert cluster.status["speculation"]["hardOff"]
+    assert cluster.status["speculation"]["speculatorRemoved"]
     assert cluster.condition("SpeculationActive")["reason"] == "DrafterDeadWeight"
 
 
 def test_a_claim_to_be_off_counts_only_where_the_spec_allows_it(tuner: Tuner) -> None:
     cluster = settled()
     deployment = cluster.children["Deployment", "demo"]
-    deployment["metadata"]["annotations"][names.ANNOTATION_TABLE] = '{"version":9,"rows":[[1,256,3]],"hardOff":true}'
-    cluster.status["speculation"]["hardOff"] = True
+    deployment["metadata"]["annotations"][names.ANNOTATION_TABLE] = (
+        '{"version":9,"rows":[[1,256,3]],"speculatorRemoved":true}'
+    )
+    cluster.status["speculation"]["speculatorRemoved"] = True
     cluster.forget()
     cluster.settle()
     assert drafts(cluster)
-    assert "hardOff" not in cluster.status["speculation"]
+    assert "speculatorRemoved" not in cluster.status["speculation"]
 
 
 def test_a_deleted_deployment_comes_back_without_drafter(tuner: Tuner) -> None:

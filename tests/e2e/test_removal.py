@@ -36,7 +36,7 @@ def manifest(policy: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def heavy(stage: Stage) -> Iterator[Stage]:
     """An object whose drafter may be removed, served."""
-    stage.apply(manifest("Hard"))
+    stage.apply(manifest("Remove"))
     scene.wait_ready(stage.cluster, NAME, 180)
     yield stage
     stage.cluster.kubectl("delete", "specdep", NAME, "-n", NAMESPACE)
@@ -60,15 +60,15 @@ def test_pods_lose_their_drafter_and_serve_on(heavy: Stage) -> None:
     before = speculation(heavy)
     version, table = before["tableVersion"] + 1, KTable.from_rows(before["table"])
     uid = heavy.get("specdep", NAME)["metadata"]["uid"]
-    mark = table_digest(uid, table, version, per_request=False, hard_off=True)
-    claim = {"version": version, "rows": before["table"], "hardOff": True, "digest": mark}
+    mark = table_digest(uid, table, version, removed=True)
+    claim = {"version": version, "rows": before["table"], "speculatorRemoved": True, "digest": mark}
     change = {"metadata": {"annotations": {names.ANNOTATION_TABLE: json.dumps(claim)}}}
     heavy.cluster.kubectl("patch", "deployment", NAME, "-n", NAMESPACE, "--type=merge", "-p", json.dumps(change))
     until(lambda: drafts(heavy) == [False] and ready(heavy), 180)
     # The tuner says so once it has seen figures of the new pods.
-    until(lambda: speculation(heavy).get("state") == "HardOff", 180)
+    until(lambda: speculation(heavy).get("state") == "Removed", 180)
     block = speculation(heavy)
-    assert (block["state"], block["hardOff"], block["tableText"]) == ("HardOff", True, "none")
+    assert (block["state"], block["speculatorRemoved"], block["tableText"]) == ("Removed", True, "none")
     assert (block["table"], block["tableVersion"]) == (before["table"], claim["version"])
     until(lambda: heavy.condition(NAME, "SpeculationActive").get("reason") == "DrafterDeadWeight", 180)
     until(lambda: not heavy.table_config(NAME), 180)
@@ -78,16 +78,16 @@ def test_pods_lose_their_drafter_and_serve_on(heavy: Stage) -> None:
     assert not [record for record in read_records(out) if record["failed"]]
     assert "acceptanceRate" not in speculation(heavy)
     shown = heavy.cluster.kubectl("get", "specdep", NAME, "-n", NAMESPACE, "-o", "wide").stdout
-    assert "HardOff" in shown
+    assert "Removed" in shown
     assert drafts(heavy) == [False]
 
 
 def test_an_edit_brings_it_back(heavy: Stage) -> None:
     waiting = speculation(heavy)
-    heavy.apply(manifest("Soft"))
+    heavy.apply(manifest("KeepRunning"))
     scene.wait_ready(heavy.cluster, NAME, 180)
     until(lambda: drafts(heavy) == [True], 180)
-    until(lambda: "hardOff" not in speculation(heavy) and speculation(heavy)["state"] != "HardOff", 180)
+    until(lambda: "speculatorRemoved" not in speculation(heavy) and speculation(heavy)["state"] != "Removed", 180)
     table = json.loads(heavy.get("configmap", heavy.table_config(NAME))["data"]["table.json"])
     assert (table["rows"], table["version"]) == (waiting["table"], waiting["tableVersion"] + 1)
     deployment = heavy.get("deployment", NAME)

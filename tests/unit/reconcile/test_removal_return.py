@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.scripted import HARD, Tuner, active_table, drafts, removed, without_series
+from tests.unit.reconcile.scripted import REMOVABLE, Tuner, active_table, drafts, removed, without_series
 from tests.unit.reconcile.worlds import (
     remade,
     settled,
@@ -46,17 +46,17 @@ def test_a_fallen_load_brings_it_back(tuner: Tuner) -> None:
     assert drafts(cluster)
     assert cluster.templates == 3
     assert template(cluster.children["Deployment", "demo"]) == template(
-        settled(spec=HARD).children["Deployment", "demo"]
+        settled(spec=REMOVABLE).children["Deployment", "demo"]
     )
     assert names.ANNOTATION_TABLE not in cluster.children["Deployment", "demo"]["metadata"]["annotations"]
     assert cluster.table == {"version": 3, "rows": new.rows()}
     block, entry = cluster.status["speculation"], cluster.status["decisions"][0]
-    assert "hardOff" not in block
+    assert "speculatorRemoved" not in block
     assert (entry["from"], entry["to"], entry["reason"]) == ("none", str(new), "SpeculationResumed")
     active = cluster.condition("SpeculationActive")
     assert (active["status"], active["reason"]) == ("True", "SpeculationResumed")
     assert cluster.memory is not None
-    assert not cluster.memory.hard_off
+    assert not cluster.memory.removed
 
 
 def test_a_table_that_waits_is_not_worth_a_write(tuner: Tuner) -> None:
@@ -72,9 +72,9 @@ def test_a_table_that_waits_is_not_worth_a_write(tuner: Tuner) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"speculation": Speculation(off_policy=OffPolicy.SOFT)},
-        {"speculation": Speculation(mode=Mode.RECOMMEND, off_policy=OffPolicy.HARD)},
-        {"speculation": Speculation(mode=Mode.STATIC, num_speculative_tokens=3, off_policy=OffPolicy.HARD)},
+        {"speculation": Speculation(off_policy=OffPolicy.KEEP_RUNNING)},
+        {"speculation": Speculation(mode=Mode.RECOMMEND, off_policy=OffPolicy.REMOVE)},
+        {"speculation": Speculation(mode=Mode.STATIC, num_speculative_tokens=3, off_policy=OffPolicy.REMOVE)},
         {"speculator": Speculator(Method.DRAFT_MODEL, ModelSource(Scheme.HF, "Qwen/Qwen3-0.6B", "other"))},
     ],
     ids=["policy", "recommend", "static", "pair"],
@@ -83,15 +83,15 @@ def test_an_edit_that_takes_it_out_of_the_tuners_hands_brings_it_back(tuner: Tun
     cluster = removed(tuner)
     cluster.edit(**change)
     cluster.tick(without_series(cluster))
-    assert cluster.status["speculation"]["state"] != "HardOff"
+    assert cluster.status["speculation"]["state"] != "Removed"
     cluster.settle()
     assert drafts(cluster)
     assert cluster.templates == 3
-    assert "hardOff" not in cluster.status["speculation"]
+    assert "speculatorRemoved" not in cluster.status["speculation"]
     assert (cluster.status["decisions"][0]["from"], cluster.status["decisions"][0]["reason"]) == ("none", "SpecChanged")
     assert cluster.status["speculation"]["tableVersion"] == 3
     assert cluster.memory is not None
-    assert not cluster.memory.hard_off
+    assert not cluster.memory.removed
     Status.model_validate(cluster.status)
 
 
@@ -101,8 +101,8 @@ def test_mode_off_finds_its_pods_there_already(tuner: Tuner) -> None:
     cluster.settle()
     assert cluster.templates == 2, "no pod is replaced"
     assert cluster.condition("SpeculationActive")["reason"] == "Disabled"
-    assert "hardOff" not in cluster.status["speculation"]
-    cluster.edit(speculation=Speculation(off_policy=OffPolicy.HARD))
+    assert "speculatorRemoved" not in cluster.status["speculation"]
+    cluster.edit(speculation=Speculation(off_policy=OffPolicy.REMOVE))
     cluster.settle()
     assert drafts(cluster), "the user's word counts, not what the tuner once found"
 
@@ -112,11 +112,11 @@ def test_other_edits_leave_it_off(tuner: Tuner) -> None:
     entries = cluster.status["decisions"]
     cluster.edit(
         engine=EngineSettings(args=("--seed=1",)),
-        verifier=replace(HARD.verifier, max_num_seqs=64),
-        speculation=Speculation(off_policy=OffPolicy.HARD, max_speculative_tokens=1),
+        verifier=replace(REMOVABLE.verifier, max_num_seqs=64),
+        speculation=Speculation(off_policy=OffPolicy.REMOVE, max_speculative_tokens=1),
     )
     cluster.settle()
     assert not drafts(cluster)
-    assert cluster.status["speculation"]["hardOff"]
+    assert cluster.status["speculation"]["speculatorRemoved"]
     assert active_table(cluster) == KTable.constant(1, 64), "the table that waits fits"
     assert cluster.status["decisions"] == entries

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.scripted import HARD, Tuner, active_table, drafts, removed, without_series
+from tests.unit.reconcile.scripted import REMOVABLE, Tuner, active_table, drafts, removed, without_series
 from tests.unit.reconcile.worlds import (
     OFF,
     SPEC,
@@ -35,7 +35,7 @@ from speculative_operator.reconcile.status import should_write
 
 
 def test_pods_roll_to_what_mode_off_makes_of_them(tuner: Tuner) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     table = active_table(cluster)
     tuner.remove(table)
     outcome = cluster.tick(observed(cluster))
@@ -49,17 +49,22 @@ def test_pods_roll_to_what_mode_off_makes_of_them(tuner: Tuner) -> None:
 
 
 def test_it_is_told_with_reason_and_figures(tuner: Tuner) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     table = active_table(cluster)
     tuner.remove(table)
     outcome = cluster.tick(observed(cluster))
     block, (entry,) = cluster.status["speculation"], cluster.status["decisions"]
-    assert (block["state"], block["hardOff"], block["k"], block["tableText"]) == ("HardOff", True, "0", "none")
+    assert (block["state"], block["speculatorRemoved"], block["k"], block["tableText"]) == (
+        "Removed",
+        True,
+        "0",
+        "none",
+    )
     assert KTable.from_rows(block["table"]) == table, "the table waits"
     assert block["tableVersion"] == entry["tableVersion"] == 2
-    assert block["hardOffGain"] == entry["numbers"]["hardOffGain"] == "+9.0%"
-    assert block["hardOffGainRange"] == entry["numbers"]["hardOffGainRange"] == "+6% to +12%"
-    assert block["hardOffGainPercent"] == {"low": 6, "mid": 9, "high": 12}
+    assert block["removalGain"] == entry["numbers"]["removalGain"] == "+9.0%"
+    assert block["removalGainRange"] == entry["numbers"]["removalGainRange"] == "+6% to +12%"
+    assert block["removalGainPercent"] == {"low": 6, "mid": 9, "high": 12}
     assert (entry["from"], entry["to"], entry["reason"]) == (str(table), "none", "DrafterDeadWeight")
     assert entry["numbers"]["acceptanceLength"] == "1.02"
     assert entry["numbers"]["concurrency"] == "41.0"
@@ -69,12 +74,12 @@ def test_it_is_told_with_reason_and_figures(tuner: Tuner) -> None:
     (event,) = [one for one in outcome.events if one.reason is Reason.DEAD_WEIGHT]
     assert event.message == f"table 2: {table} -> none: the drafter loses at 12 to 60 requests"
     assert outcome.memory is not None
-    assert outcome.memory.hard_off
+    assert outcome.memory.removed
     Status.model_validate(cluster.status)
 
 
 def test_ready_waits_for_the_pods_and_their_config_goes_last(tuner: Tuner) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     assert cluster.condition("Ready")["reason"] == "RollingOut"
@@ -103,7 +108,7 @@ def test_at_rest_it_stays_as_it_is_and_quiet(tuner: Tuner) -> None:
         one for one in before["conditions"] if one["type"] == "SpeculationActive"
     )
     assert cluster.condition("TuningConverged")["reason"] == "DrafterDeadWeight"
-    assert (cluster.status["speculation"]["state"], cluster.status["speculation"]["k"]) == ("HardOff", "0")
+    assert (cluster.status["speculation"]["state"], cluster.status["speculation"]["k"]) == ("Removed", "0")
     assert not should_write(before, cluster.status, 0.0, cluster.now)
     assert cluster.templates == 2
 
@@ -111,10 +116,10 @@ def test_at_rest_it_stays_as_it_is_and_quiet(tuner: Tuner) -> None:
 @pytest.mark.parametrize(
     "speculation",
     [
-        Speculation(off_policy=OffPolicy.SOFT),
+        Speculation(off_policy=OffPolicy.KEEP_RUNNING),
         Speculation(off_policy=OffPolicy.NEVER),
-        Speculation(mode=Mode.RECOMMEND, off_policy=OffPolicy.HARD),
-        Speculation(mode=Mode.STATIC, num_speculative_tokens=3, off_policy=OffPolicy.HARD),
+        Speculation(mode=Mode.RECOMMEND, off_policy=OffPolicy.REMOVE),
+        Speculation(mode=Mode.STATIC, num_speculative_tokens=3, off_policy=OffPolicy.REMOVE),
     ],
 )
 def test_only_auto_with_hard_allows_it(tuner: Tuner, speculation: Speculation) -> None:
@@ -122,10 +127,10 @@ def test_only_auto_with_hard_allows_it(tuner: Tuner, speculation: Speculation) -
     tuner.remove(active_table(cluster))
     outcome = cluster.tick(observed(cluster))
     assert outcome.actions == ()
-    assert "hardOff" not in cluster.status["speculation"]
-    assert cluster.status["speculation"]["state"] != "HardOff"
+    assert "speculatorRemoved" not in cluster.status["speculation"]
+    assert cluster.status["speculation"]["state"] != "Removed"
     assert outcome.memory is not None
-    assert not outcome.memory.hard_off
+    assert not outcome.memory.removed
 
 
 @pytest.mark.parametrize(
@@ -137,7 +142,7 @@ def test_only_auto_with_hard_allows_it(tuner: Tuner, speculation: Speculation) -
     ],
 )
 def test_never_without_a_look_at_the_pods(tuner: Tuner, look: Callable[[Cluster], Observation | None]) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     tuner.remove(active_table(cluster))
     assert cluster.tick(look(cluster)).actions == ()
     assert drafts(cluster)
@@ -145,14 +150,14 @@ def test_never_without_a_look_at_the_pods(tuner: Tuner, look: Callable[[Cluster]
 
 @pytest.mark.parametrize("change", [{"valid": False}, {"changed": False}])
 def test_never_on_a_decision_that_is_none(tuner: Tuner, change: dict[str, Any]) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     tuner.remove(active_table(cluster), **change)
     assert cluster.tick(observed(cluster)).actions == ()
-    assert "hardOff" not in cluster.status["speculation"]
+    assert "speculatorRemoved" not in cluster.status["speculation"]
 
 
 def test_never_into_another_rollout(tuner: Tuner) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     cluster.children["Deployment", "demo"]["status"]["updatedReplicas"] = 1
     tuner.remove(active_table(cluster))
     before = cluster.memory
@@ -161,21 +166,21 @@ def test_never_into_another_rollout(tuner: Tuner) -> None:
     assert outcome.actions == ()
     assert outcome.memory is not None
     assert before is not None
-    assert (outcome.memory.hard_off, outcome.memory.changed_at) == (False, before.changed_at)
+    assert (outcome.memory.removed, outcome.memory.changed_at) == (False, before.changed_at)
     tuner.remove(active_table(cluster))
     cluster.roll()
     assert remade(cluster.tick(observed(cluster))) == [("Deployment", "demo", Reason.DEAD_WEIGHT)]
 
 
 def test_never_while_paused(tuner: Tuner) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     tuner.remove(active_table(cluster))
-    cluster.spec = replace(HARD, paused=True)
+    cluster.spec = replace(REMOVABLE, paused=True)
     assert cluster.tick(observed(cluster)).actions == ()
     assert tuner.asked == 0
 
 
-def test_paused_in_hard_off_it_stays_so(tuner: Tuner) -> None:
+def test_paused_while_removed_it_stays_so(tuner: Tuner) -> None:
     cluster = removed(tuner)
     block = deepcopy(cluster.status["speculation"])
     cluster.edit(paused=True, speculation=Speculation())
@@ -184,14 +189,14 @@ def test_paused_in_hard_off_it_stays_so(tuner: Tuner) -> None:
         assert cluster.tick(without_series(cluster)).actions == ()
     assert cluster.status["speculation"] == block
     assert cluster.memory is not None
-    assert cluster.memory.hard_off
+    assert cluster.memory.removed
     cluster.spec = replace(cluster.spec, paused=False)
     cluster.settle()
     assert drafts(cluster), "what the spec asked for meanwhile"
 
 
 def test_the_tuner_is_not_asked_about_pods_of_two_kinds(tuner: Tuner) -> None:
-    cluster = settled(spec=HARD)
+    cluster = settled(spec=REMOVABLE)
     tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     asked = tuner.asked
