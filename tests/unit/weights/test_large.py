@@ -50,7 +50,7 @@ def shared(config: dict[str, Any]) -> dict[str, Any]:
     [({"hidden": 5120}, "HiddenSizeDiffers"), ({"vocabulary": 128_256}, "VocabularySizeDiffers")],
 )
 def test_a_head_of_another_shape_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, int], code: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], code: str
 ) -> None:
     found = checked(tmp_path, capsys, replace(large.QWEN3_8B, **change))
     assert code in {one["code"] for one in found["findings"] if one["level"] == "Error"}
