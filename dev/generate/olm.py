@@ -93,7 +93,7 @@ def _admitting(item: dict[str, Any]) -> dict[str, Any]:
 
 def _version(objects: Sequence[Mapping[str, Any]], definition: Mapping[str, Any], root: Path) -> dict[str, Any]:
     """The ClusterServiceVersion. OperatorHub asks for an e-mail address of maintainers, which a publisher adds."""
-    example = yaml.safe_load((root / "examples" / "minimal.yaml").read_text(encoding="utf-8"))
+    example = yaml.safe_load((root / "examples" / "speculative-deployment.yaml").read_text(encoding="utf-8"))
     deployment = find_object(objects, "Deployment", PACKAGE)
     image = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
     return {

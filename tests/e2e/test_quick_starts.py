@@ -3,8 +3,8 @@
 Put in the place of what this machine lacks, beside docker and port-forward:
 
 - vLLM's image runs the emulator;
-- the hub is one in the cluster that has tiny models under the pages' names; the operator's image has its address as
-  HF_ENDPOINT, and Jobs do read them;
+- the hub is one in the cluster that has the pages' models without their weights (`modelservers.large`: configuration,
+  tokenizer and headers of their tensors); the operator's image has its address as HF_ENDPOINT, and Jobs do read them;
 - Prometheus is real and scrapes what a stand-in for prometheus-operator makes of PodMonitors (`monitored`).
 
 So what is not tested is that images build, and that the hub has the models.
@@ -25,6 +25,7 @@ from tests.e2e.pages import REGISTRY, ROOT, answered, blocks, typed
 
 from demo import hub, scene
 from devcluster import Cluster, Image
+from modelservers import large
 
 pytestmark = [
     pytest.mark.e2e,
@@ -33,7 +34,7 @@ pytestmark = [
 ]
 
 README, HELM, KUBECTL = "README.md", "docs/quick-start-helm.md", "docs/quick-start-kubectl.md"
-NAME = "qwen3-8b"
+NAME, VERIFIER, HEAD = "qwen3-8b", "Qwen/Qwen3-8B", "RedHatAI/Qwen3-8B-speculator.eagle3"
 
 
 def _images() -> dict[str, Image]:
@@ -54,8 +55,8 @@ def cluster(enclosures: None) -> Iterator[Cluster]:
         started.kubectl("create", "namespace", scene.NAMESPACE)
         try:
             hub.serve(started, folder)
-            for name, model in (("Qwen3-8B", hub.TARGET), ("Qwen3-0.6B", hub.DRAFT)):
-                shutil.copytree(folder / "tiny" / model, folder / "Qwen" / name)
+            large.lay_out(folder / VERIFIER, large.QWEN3_8B, tokens=1000)
+            large.lay_out_head(folder / HEAD, VERIFIER, large.QWEN3_8B)
             with monitored.stack(started):
                 yield started
         finally:
@@ -69,7 +70,8 @@ def test_the_readme_leads_to_a_tuned_object(cluster: Cluster, tmp_path: Path) ->
         found = json.loads(cluster.kubectl("get", "specdep", NAME, "-n", "default", "-o", "json").stdout)["status"]
         assert found["speculation"]["tableVersion"] > 1, found["speculation"]
         seen = {one["type"]: one for one in found["conditions"]}
-        assert (seen["MetricsAvailable"]["status"], seen["PairCompatible"]["status"]) == ("True", "True"), seen
+        assert (seen["PairCompatible"]["reason"], seen["MemoryFits"]["status"]) == ("PairMatches", "True"), seen
+        assert seen["MetricsAvailable"]["status"] == "True", seen
         assert "reads them from the pods" not in seen["MetricsAvailable"]["message"]
     finally:
         typed(cluster, blocks(HELM)[-1:], tmp_path)

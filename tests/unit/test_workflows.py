@@ -211,7 +211,7 @@ def test_the_published_chart_has_what_artifact_hub_shows() -> None:
     assert {one["kind"] for one in annotations["artifacthub.io/changes"]} <= kinds
     assert all(one["description"] for one in annotations["artifacthub.io/changes"])
     (shown,) = annotations["artifacthub.io/crdsExamples"]
-    assert shown == yaml.safe_load((ROOT / "examples" / "minimal.yaml").read_text())
+    assert shown == yaml.safe_load((ROOT / "examples" / "speculative-deployment.yaml").read_text())
     assert chart["version"] == __version__
 
 
