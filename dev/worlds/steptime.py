@@ -144,15 +144,21 @@ def noise(machine: Machine, now: Floats) -> float:
 
 
 @compiled
-def step_seconds(machine: Machine, work: Floats, now: Floats) -> float:
-    """Wall seconds of one step."""
+def quiet_seconds(machine: Machine, work: Floats) -> float:
+    """Seconds of one step on a machine without noise."""
     par = machine.par
     device = linear_seconds(machine, work) + attention_seconds(par, work)
     device *= machine.k_quirk[int(work[W_K])]
     device += draft_seconds(par, work)
     host = par[HOST_SECONDS] + par[HOST_REQUEST] * (work[W_EMIT] + work[W_PROMPTS])
-    both = max(device, host) + (1.0 - par[HOST_HIDDEN]) * min(device, host)
-    seconds = both * noise(machine, now)
+    return float(max(device, host) + (1.0 - par[HOST_HIDDEN]) * min(device, host))
+
+
+@compiled
+def step_seconds(machine: Machine, work: Floats, now: Floats) -> float:
+    """Wall seconds of one step."""
+    par = machine.par
+    seconds = quiet_seconds(machine, work) * noise(machine, now)
     if uniform(par[NOISE_SEED] + 3.0, int(now[STEP])) < par[STALL_SHARE]:
         seconds += par[STALL_SECONDS]
     return float(seconds)
