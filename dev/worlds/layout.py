@@ -110,7 +110,9 @@ GAP_COST = 47
 CATCHES_UP = 48
 """1 where the drafter is left out of steps with prompts too, and computes what it has missed before its next drafts."""
 SHIFT_END = 49
-PARAMETERS = 50
+SKIPS_PROMPTS = 50
+"""1 where the drafter is left out of steps with prompts too, and never computes what it has missed."""
+PARAMETERS = 51
 CATCHING_TOKENS = 2048.0
 """The most that it computes of them in a step."""
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 
 from worlds import layout as at
 from worlds.law import Pod
-from worlds.steptime import OFF, W_DECODING, W_DRAFT, W_EMIT, W_K, W_PROMPT, W_VERIFIED, catching_seconds, quiet_seconds
+from worlds.steptime import W_DECODING, W_DRAFT, W_EMIT, W_K, W_PROMPT, W_VERIFIED, catching_seconds, quiet_seconds
 from worlds.types import Floats
 from worlds.unguessable_draw import Pair
 
@@ -37,7 +37,7 @@ class Ledger:
         """What plain steps would have taken, by window."""
         self._before: dict[str, str] = {}
         """Cause of each pod's step before, which made the drafts of this one."""
-        self._off: dict[str, float] = {}
+        self.off: dict[str, float] = {}
         """When K = 0 was first in force in each pod while texts could not be guessed."""
 
     def __call__(self, pod: Pod, k: int) -> None:
@@ -71,8 +71,8 @@ class Ledger:
             return GUESSABLE
         in_force = pod.blocks.k_in_force
         if in_force == 0:
-            self._off.setdefault(pod.name, now)
+            self.off.setdefault(pod.name, now)
             return TRIALS if k > 0 else WAITING if k == 0 else PROMPTS
-        if pod.name in self._off:
+        if pod.name in self.off:
             return AGAIN
         return CHANGE if began > 0.0 else START

@@ -38,6 +38,7 @@ from worlds.layout import (
     PERSISTENCE,
     PROMPT_CONTEXT,
     REQUEST_SECONDS,
+    SKIPS_PROMPTS,
     SOFT,
     SPELL_SECONDS,
     STALL_SECONDS,
@@ -102,7 +103,8 @@ def attention_seconds(par: Floats, work: Floats) -> float:
 @compiled
 def rests(par: Floats, work: Floats) -> bool:
     """Whether the drafter is left out: it was asked for, and no prompt needs it and no draft is verified."""
-    return bool(work[W_DRAFT] < 0 and (work[W_PROMPT] == 0 or par[CATCHES_UP] > 0) and work[W_K] == 0)
+    needed = work[W_PROMPT] > 0 and par[CATCHES_UP] == 0 and par[SKIPS_PROMPTS] == 0
+    return bool(work[W_DRAFT] < 0 and not needed and work[W_K] == 0)
 
 
 @compiled

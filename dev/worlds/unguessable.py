@@ -26,7 +26,7 @@ from worlds import law as laws
 from worlds import layout as at
 from worlds.ledger import CAUSES, WINDOW, Ledger
 from worlds.serving import Outcome, constant, with_table
-from worlds.unguessable_draw import Pair, drawn
+from worlds.unguessable_draw import drawn
 
 ROOT = Path(__file__).parents[2]
 SLOWER = 2.0
@@ -62,9 +62,9 @@ def kind_of(number: int, dead: tuple[float, float]) -> str:
     return "change" if begin < dead[0] < end else "guessable"
 
 
-def judge(seed: int, number: int, seconds: float) -> list[Row]:
+def judge(seed: int, number: int, seconds: float, skips_prompts: bool) -> list[Row]:
     """A row for each window of one world."""
-    pair = drawn(seed, number, seconds)
+    pair = drawn(seed, number, seconds, skips_prompts)
     ledger = Ledger(pair)
     tuned = laws.run(pair.tuned, pair.tuned.policy, laws.PLUG_IN, ledger)
     plain, copy = (with_table(world, constant(world, 0)) for world in (pair.plain, pair.copy))
@@ -81,6 +81,7 @@ def judge(seed: int, number: int, seconds: float) -> list[Row]:
             "chance": chance[window][0],
             "causes": {cause: 100.0 * ledger.lost[window][cause] / whole for cause in CAUSES},
             "traits": pair.tuned.traits,
+            "reaction": min(ledger.off.values(), default=pair.dead[1]) - pair.dead[0],
             "dead": pair.dead,
             "table": str(tuned.outcome.table),
         })  # fmt: skip
@@ -99,7 +100,9 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     quiet = [{"quiet": sum(row["causes"].values())} for row in rows]
     causes = {cause: round(float(np.mean([row["causes"][cause] for row in rows])), 3) for cause in CAUSES}
     figures = {"tuned": over(rows, "slower"), "chance": over(rows, "chance"), "quiet": over(quiet, "quiet")}
-    return {"windows": len(rows), **figures, "causes": causes}
+    waits = [row["reaction"] for row in rows if row["kind"] in ("start", "change")]
+    reaction = [round(float(np.quantile(waits, q))) for q in (0.5, 0.9)] if waits else []
+    return {"windows": len(rows), **figures, "causes": causes, "reaction": reaction}
 
 
 def page(rows: Sequence[Row], worst: int) -> str:
@@ -117,7 +120,7 @@ def page(rows: Sequence[Row], worst: int) -> str:
             lines.append(
                 f"{name:<14}{len(some):>7}{tuned['over']:>9}{tuned['worst']:>8}{tuned['median']:>8}{tuned['mean']:>7}"
                 f"{chance['over']:>8}{chance['worst']:>8}   quiet over {told['quiet']['over']}, "
-                f"worst {told['quiet']['worst']}: {causes}"
+                f"worst {told['quiet']['worst']}: {causes}; K = 0 after {told['reaction']} s (median, 90th percentile)"
             )
     lines += ["", f"{worst} worst windows of such text, with what chance made of two plain pods and the causes:"]
     lines += [_line(row) for row in sorted(dead, key=lambda row: -row["slower"])[:worst]]
@@ -128,14 +131,15 @@ def _line(row: Row) -> str:
     causes = ", ".join(f"{cause} {value:.1f}" for cause, value in row["causes"].items() if abs(value) >= 0.05)
     told = row["traits"]
     return (
-        f"  {row['world']} window {row['window']} ({row['kind']}): {row['slower']:+.1f} %, chance {row['chance']:+.1f}: "
-        f"{causes}; {told['method']} {told['model']} {told['accelerator']} {told['concurrent']} requests, open "
+        f"  {row['world']} window {row['window']} ({row['kind']}): {row['slower']:+.1f} %, chance "
+        f"{row['chance']:+.1f}: {causes}; K = 0 after {row['reaction']:.0f} s; {told['method']} {told['model']} {told['accelerator']} {told['concurrent']} requests, open "
         f"{told['open']}, {told['shape']}, {told['prompt']}/{told['answer']}, facts {told['facts']}, S1 {told['first']}"
     )
 
 
-def _all(seed: int, numbers: range, seconds: float, jobs: int) -> Iterator[list[Row]]:
-    one = partial(judge, seed, seconds=seconds)
+def _all(given: argparse.Namespace, seed: int) -> Iterator[list[Row]]:
+    numbers, jobs = range(given.count), given.jobs
+    one = partial(judge, seed, seconds=60.0 * given.minutes, skips_prompts=given.skips_prompts)
     if jobs <= 1:
         yield from map(one, numbers)
         return
@@ -151,10 +155,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=25.0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--worst", type=int, default=12, help="windows that are listed")
+    parser.add_argument(
+        "--skips-prompts", action="store_true", help="heads that are left out see no prompts either, so that off is free"
+    )
     given = parser.parse_args(arguments)
     seed = given.seed if given.seed is not None else secrets.randbelow(1_000_000)
     rows: list[Row] = []
-    for some in _all(seed, range(given.count), 60.0 * given.minutes, given.jobs):
+    for some in _all(given, seed):
         rows += some
         print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)

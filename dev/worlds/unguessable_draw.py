@@ -44,8 +44,8 @@ class Pair:
         return replace(self.plain, replicas=tuple(_other_noise(one, 2) for one in self.plain.replicas))
 
 
-def drawn(seed: int, number: int, seconds: float) -> Pair:
-    """World `number` of `seed`, of that length."""
+def drawn(seed: int, number: int, seconds: float, skips_prompts: bool = False) -> Pair:
+    """World `number` of `seed`, of that length; `skips_prompts`: heads that are left out see no prompts either."""
     rng = np.random.default_rng([seed, number, 28])
     method = METHODS[number % len(METHODS)]
     rig = draw_rig(rng, method)
@@ -54,6 +54,7 @@ def drawn(seed: int, number: int, seconds: float) -> Pair:
     if method is Method.DRAFT_MODEL:
         layers = rig.drafter.layers if rig.drafter is not None else 1
         rig.par[at.DRAFT_PASS] += layers * math.exp(rng.uniform(*np.log(LAUNCHES)))
+    rig.par[at.SKIPS_PROMPTS] = float(skips_prompts)
     plan = draw_plan(rng, rig)
     first = float(rng.uniform(0.0, MOST_FIRST)) if rng.random() < 0.75 else 1e-5
     skill = math.log(first / (1.0 - first))
