@@ -17,12 +17,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from payloadbench.load import loop, prompts
+from payloadbench.paired import Ratio, Verdict, ratio_of, until_resolved
 from payloadbench.server import PAYLOAD, Server, write_table
 from realengine import paths
 
@@ -43,6 +45,9 @@ for folder, seed, changes in json.loads(sys.argv[1]):
     LlamaForCausalLM(config).save_pretrained(folder)
 """
 KINDS = ("no drafter", "K = 0", "off")
+OFF = KINDS[-1]
+SECONDS = 600.0
+"""The longest that rounds are run; the engines' starts come on top."""
 
 
 def make_models(python: Path, folder: Path) -> None:
@@ -80,50 +85,73 @@ def engines(python: Path, home: Path) -> Iterator[dict[str, Server]]:
         yield started
 
 
-def measure(python: Path, rounds: int) -> dict[str, Any]:
-    """Milliseconds of a step by width and kind, median of rounds in which each has its turn, and what K = 0 costs."""
+def measure(
+    python: Path,
+    widths: Sequence[int] = WIDTHS,
+    seconds: float = SECONDS,
+    report: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """What K = 0 and off cost: `same_texts`, median `milliseconds` of a step by width and kind, and `ratios` of the
+    steps per second to those of the engine without a drafter, as `paired.Ratio` by width and kind. Rounds in which
+    each engine has its turn follow one another until off is known at every width, for `seconds` at most."""
     with tempfile.TemporaryDirectory(prefix="payloadbench-") as temporary:
         home = Path(temporary)
         make_models(python, home / "models")
         os.environ[paths.MODELS_VARIABLE] = str(home / "models")
-        found: dict[int, dict[str, list[float]]] = {width: {kind: [] for kind in KINDS} for width in WIDTHS}
-        texts: dict[tuple[int, int], set[tuple[str, ...]]] = {}
+        found: dict[int, dict[str, list[float]]] = {width: {kind: [] for kind in KINDS} for width in widths}
+        same = True
         with engines(python, home) as serving:
-            for number in range(-1, rounds):  # one that does not count: what is compiled or cached is, then
-                for width in WIDTHS:
+            report(f"three engines are up: rounds of {', '.join(map(str, widths))} requests")
+
+            def turn(number: int) -> dict[str, float]:
+                nonlocal same
+                for width in widths:
+                    texts = set()
                     for kind in KINDS if number % 2 else reversed(KINDS):
                         asked = prompts(width, number + 2)
                         answers = asyncio.run(loop(serving[kind].url, asked, width, TOKENS))
-                        texts.setdefault((number, width), set()).add(answers.texts)
-                        if number >= 0:
-                            found[width][kind].append(1000.0 * answers.seconds * width / answers.tokens)
+                        texts.add(answers.texts)
+                        found[width][kind].append(1000.0 * answers.seconds * width / max(answers.tokens, 1))
+                    same = same and len(texts) == 1
+                    report(f"round {number + 1}, {width} requests: {_told(found[width])} ms a step")
+                return {str(width): of[KINDS[0]][-1] / of[OFF][-1] for width, of in found.items()}
+
+            turn(-1)  # does not count: what is compiled or cached is, then
+            for of in found.values():
+                for each in of.values():
+                    each.clear()
+            until_resolved(turn, seconds, time.monotonic)
     return {
-        "same_texts": all(len(kinds) == 1 for kinds in texts.values()),
+        "same_texts": same,
         "milliseconds": {
             w: {kind: round(statistics.median(ms), 2) for kind, ms in of.items()} for w, of in found.items()
         },
-        "percent_over_no_drafter": {w: {kind: over(of, kind) for kind in KINDS[1:]} for w, of in found.items()},
+        "ratios": {w: {kind: over(of, kind) for kind in KINDS[1:]} for w, of in found.items()},
     }  # fmt: skip
 
 
-def over(of: dict[str, list[float]], kind: str) -> float:
-    """Per cent, median over rounds: those that are neighbours are compared."""
-    ratios = [one / none for one, none in zip(of[kind], of[KINDS[0]], strict=True)]
-    return round(100.0 * (statistics.median(ratios) - 1.0), 1)
+def _told(of: dict[str, list[float]]) -> str:
+    return ", ".join(f"{kind} {each[-1]:.1f}" for kind, each in of.items())
+
+
+def over(of: dict[str, list[float]], kind: str) -> Ratio:
+    """Steps per second of a kind over those without a drafter: turns that are neighbours are compared."""
+    return ratio_of([none / one for one, none in zip(of[kind], of[KINDS[0]], strict=True)])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="payloadbench.off", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="the longest that rounds are run (600)")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # engines end with it
     options = parser.parse_args(arguments)
     python = paths.python()
     if python is None:
         print(paths.MISSING, file=sys.stderr)
         return 2
-    found = measure(python, options.rounds)
-    print(json.dumps(found))
-    return 0 if found["same_texts"] else 1
+    found = measure(python, seconds=options.seconds, report=lambda line: print(line, file=sys.stderr, flush=True))
+    verdicts = {width: of[OFF].verdict() for width, of in found["ratios"].items()}
+    print(json.dumps({**found, "verdicts": verdicts}, default=str))
+    return 0 if found["same_texts"] and set(verdicts.values()) == {Verdict.EQUAL} else 1
 
 
 if __name__ == "__main__":

@@ -132,8 +132,9 @@ def _line(row: Row) -> str:
     told = row["traits"]
     return (
         f"  {row['world']} window {row['window']} ({row['kind']}): {row['slower']:+.1f} %, chance "
-        f"{row['chance']:+.1f}: {causes}; K = 0 after {row['reaction']:.0f} s; {told['method']} {told['model']} {told['accelerator']} {told['concurrent']} requests, open "
-        f"{told['open']}, {told['shape']}, {told['prompt']}/{told['answer']}, facts {told['facts']}, S1 {told['first']}"
+        f"{row['chance']:+.1f}: {causes}; K = 0 after {row['reaction']:.0f} s; {told['method']} {told['model']} "
+        f"{told['accelerator']} {told['concurrent']} requests, open {told['open']}, {told['shape']}, "
+        f"{told['prompt']}/{told['answer']}, facts {told['facts']}, S1 {told['first']}"
     )
 
 
@@ -156,7 +157,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--worst", type=int, default=12, help="windows that are listed")
     parser.add_argument(
-        "--skips-prompts", action="store_true", help="heads that are left out see no prompts either, so that off is free"
+        "--skips-prompts",
+        action="store_true",
+        help="heads that are left out see no prompts either",
     )
     given = parser.parse_args(arguments)
     seed = given.seed if given.seed is not None else secrets.randbelow(1_000_000)
