@@ -186,7 +186,8 @@ def _cut_on_change(evidence: AcceptanceEvidence, sample: DraftSample, prior: Arr
     reached, accepted = _pad(sample.reached, len(prior)), _pad(sample.accepted, len(prior))
     expected = float(reached @ mean)
     noise = float(reached @ (mean * (1.0 - mean))) * DEFLATION + (MODEL_SHARE * expected) ** 2 + 1.0
-    score = min(max((float(accepted.sum()) - expected) / math.sqrt(noise), -ALARM), ALARM)
+    most = ALARM + DRIFT  # one window that cannot be chance is enough
+    score = min(max((float(accepted.sum()) - expected) / math.sqrt(noise), -most), most)
     rising = max(0.0, evidence.rising + score - DRIFT)
     falling = max(0.0, evidence.falling - score - DRIFT)
     if max(rising, falling) < ALARM:
@@ -196,7 +197,8 @@ def _cut_on_change(evidence: AcceptanceEvidence, sample: DraftSample, prior: Arr
     ):
         # the prior errs, not the earlier evidence: to forget the evidence would only bring the prior back
         return replace(evidence, rising=0.0, falling=0.0)
-    return replace(_scale(evidence, KEPT_AFTER_CHANGE), rising=0.0, falling=0.0)
+    kept = KEPT_AFTER_CHANGE * min(sample.drafts / DEFLATION / max(evidence.reached[0], 1e-9), 1.0)
+    return replace(_scale(evidence, kept), rising=0.0, falling=0.0)
 
 
 def _expected_drafts(evidence: AcceptanceEvidence, reached: Array, mean: Array) -> float:
