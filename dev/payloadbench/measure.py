@@ -18,7 +18,7 @@ from typing import Any
 
 from payloadbench.load import Answers, loop, prompts
 from payloadbench.paired import ratio_of, until_resolved
-from payloadbench.server import PAYLOAD, Server, schedule, write_table
+from payloadbench.server import PAYLOAD, STEADY, Server, schedule, write_table
 from realengine import paths
 
 MAX_K = 4
@@ -68,7 +68,7 @@ def measure(
         costs = place / "costs.json"
         timed = ["--scheduler-cls", "timed_scheduler.scheduler"]
         with (
-            Server(engine, place / "without", flags, {}) as without,
+            Server(engine, place / "without", flags, STEADY) as without,
             Server(engine, place / "with", [*flags, *timed], _variables(place, costs)) as beside,
         ):
             report(f"two engines are up: pairs of {REQUESTS} requests at concurrency {CONCURRENCY}")
@@ -82,6 +82,7 @@ def _variables(place: Path, costs: Path) -> dict[str, str]:
     table = place / "table.json"
     write_table(table, 1, TABLE)
     return {
+        **STEADY,
         "PYTHONPATH": f"{PAYLOAD}:{Path(__file__).parent}",
         "SPECULATIVE_TABLE_FILE": str(table),
         "SPECULATIVE_TELEMETRY_PORT": "0",

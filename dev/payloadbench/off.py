@@ -1,8 +1,10 @@
-"""What K = 0 costs on the real engine: without a drafter, as vLLM has it, and off; three engines, turn about.
+"""What K = 0 costs on the real engine: without a drafter, as vLLM has it, and off; four engines, turn about.
 
 `python -m payloadbench.off`. Models are random (16 layers of 512 and a drafter of 4 layers of 256): their texts mean
 nothing, their steps are some ten milliseconds, of which a drafter's pass is a part as it is on accelerators. Every
-request generates the same number of tokens, so that tokens per second are steps per second. The last line is JSON.
+request generates the same number of tokens, so that tokens per second are steps per second. The fourth engine is a copy
+of the first and tells what two processes differ by: 3 to 5 % where their weights lie on small pages, 1 % on large ones,
+which is why these are asked for. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -18,19 +20,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from payloadbench.load import loop, prompts
-from payloadbench.paired import Ratio, Verdict, ratio_of, until_resolved
-from payloadbench.server import PAYLOAD, Server, write_table
+from payloadbench.paired import Ratio, Verdict, beside_twin, ratio_of, until_resolved
+from payloadbench.server import PAYLOAD, STEADY, Server, write_table
 from realengine import paths
 
 WIDTHS = (4, 16, 48)
 SEATS = 64
-TOKENS = 96
+TOKENS = 32
+"""Of an answer: the shorter the turns, the less a machine that drifts matters."""
 OFF_STEPS = 4
 TARGET = {"hidden_size": 512, "num_hidden_layers": 16, "num_attention_heads": 8, "intermediate_size": 1408}
 DRAFT = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 704}
@@ -44,8 +47,7 @@ for folder, seed, changes in json.loads(sys.argv[1]):
     torch.manual_seed(seed)
     LlamaForCausalLM(config).save_pretrained(folder)
 """
-KINDS = ("no drafter", "K = 0", "off")
-OFF = KINDS[-1]
+KINDS = PLAIN, SOFT, OFF, TWIN = ("no drafter", "K = 0", "off", "no drafter again")
 SECONDS = 600.0
 """The longest that rounds are run; the engines' starts come on top."""
 
@@ -62,8 +64,8 @@ def make_models(python: Path, folder: Path) -> None:
 
 
 @contextmanager
-def engines(python: Path, home: Path) -> Iterator[dict[str, Server]]:
-    """The three of them, serving."""
+def engines(python: Path, home: Path, kinds: Collection[str]) -> Iterator[dict[str, Server]]:
+    """Those of `kinds`, serving."""
     table = home / "table.json"
     write_table(table, 1, [(1, SEATS, 0)])
     drafts = {
@@ -79,8 +81,10 @@ def engines(python: Path, home: Path) -> Iterator[dict[str, Server]]:
     rests = {**ours, "SPECULATIVE_OFF_STEPS": str(OFF_STEPS)}
     with ExitStack() as stack:
         started = {}
-        for kind, flags, variables in zip(KINDS, (seats, soft, off), ({}, ours, rests), strict=True):
-            server = Server(python, home / kind.replace(" ", "-"), flags, variables)
+        for kind, flags, variables in zip(KINDS, (seats, soft, off, seats), ({}, ours, rests, {}), strict=True):
+            if kind not in kinds:
+                continue
+            server = Server(python, home / kind.replace(" ", "-"), flags, STEADY | variables)
             started[kind] = stack.enter_context(server)
         yield started
 
@@ -89,6 +93,7 @@ def measure(
     python: Path,
     widths: Sequence[int] = WIDTHS,
     seconds: float = SECONDS,
+    kinds: Sequence[str] = KINDS,
     report: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """What K = 0 and off cost: `same_texts`, median `milliseconds` of a step by width and kind, and `ratios` of the
@@ -98,23 +103,27 @@ def measure(
         home = Path(temporary)
         make_models(python, home / "models")
         os.environ[paths.MODELS_VARIABLE] = str(home / "models")
-        found: dict[int, dict[str, list[float]]] = {width: {kind: [] for kind in KINDS} for width in widths}
+        found: dict[int, dict[str, list[float]]] = {width: {kind: [] for kind in kinds} for width in widths}
         same = True
-        with engines(python, home) as serving:
-            report(f"three engines are up: rounds of {', '.join(map(str, widths))} requests")
+        with engines(python, home, kinds) as serving:
+            report(f"{len(kinds)} engines are up: rounds of {', '.join(map(str, widths))} requests")
 
             def turn(number: int) -> dict[str, float]:
                 nonlocal same
                 for width in widths:
                     texts = set()
-                    for kind in KINDS if number % 2 else reversed(KINDS):
+                    for kind in kinds if number % 2 else reversed(kinds):
                         asked = prompts(width, number + 2)
                         answers = asyncio.run(loop(serving[kind].url, asked, width, TOKENS))
                         texts.add(answers.texts)
                         found[width][kind].append(1000.0 * answers.seconds * width / max(answers.tokens, 1))
                     same = same and len(texts) == 1
                     report(f"round {number + 1}, {width} requests: {_told(found[width])} ms a step")
-                return {str(width): of[KINDS[0]][-1] / of[OFF][-1] for width, of in found.items()}
+                return {
+                    f"{kind} {width}": of[PLAIN][-1] / of[kind][-1]
+                    for width, of in found.items()
+                    for kind in (OFF, TWIN)
+                }
 
             turn(-1)  # does not count: what is compiled or cached is, then
             for of in found.values():
@@ -126,7 +135,7 @@ def measure(
         "milliseconds": {
             w: {kind: round(statistics.median(ms), 2) for kind, ms in of.items()} for w, of in found.items()
         },
-        "ratios": {w: {kind: over(of, kind) for kind in KINDS[1:]} for w, of in found.items()},
+        "ratios": {w: {kind: over(of, kind) for kind in kinds if kind != PLAIN} for w, of in found.items()},
     }  # fmt: skip
 
 
@@ -136,7 +145,7 @@ def _told(of: dict[str, list[float]]) -> str:
 
 def over(of: dict[str, list[float]], kind: str) -> Ratio:
     """Steps per second of a kind over those without a drafter: turns that are neighbours are compared."""
-    return ratio_of([none / one for one, none in zip(of[kind], of[KINDS[0]], strict=True)])
+    return ratio_of([none / one for one, none in zip(of[kind], of[PLAIN], strict=True)])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -149,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(paths.MISSING, file=sys.stderr)
         return 2
     found = measure(python, seconds=options.seconds, report=lambda line: print(line, file=sys.stderr, flush=True))
-    verdicts = {width: of[OFF].verdict() for width, of in found["ratios"].items()}
+    verdicts = {width: beside_twin(of[OFF], of[TWIN]) for width, of in found["ratios"].items()}
     print(json.dumps({**found, "verdicts": verdicts}, default=str))
     return 0 if found["same_texts"] and set(verdicts.values()) == {Verdict.EQUAL} else 1
 

@@ -62,6 +62,13 @@ class Ratio:
         return f"{self.value:.4f} +- {self.error:.4f} of {self.pairs} pairs"
 
 
+def beside_twin(ratio: Ratio, twin: Ratio, margin: float = MARGIN) -> Verdict:
+    """The verdict of `ratio` beside that of an engine to its own copy: no number of pairs shows what differs from one
+    process to the next. Where the copy is not within `margin` on both sides, nothing is decided."""
+    alike = twin.resolved and 1.0 - margin <= twin.low and twin.high <= 1.0 + margin
+    return ratio.verdict(margin) if alike else Verdict.UNDECIDED
+
+
 def ratio_of(ratios: Sequence[float]) -> Ratio:
     """The ratio of pairs; its error is infinite where there are fewer than two."""
     if not ratios:

@@ -8,7 +8,9 @@ from itertools import count
 
 import pytest
 
-from payloadbench.paired import FEWEST, MARGIN, MOST_ERROR, Ratio, Verdict, ratio_of, until_resolved
+from payloadbench.paired import FEWEST, MARGIN, MOST_ERROR, Ratio, Verdict, beside_twin, ratio_of, until_resolved
+from realengine.e2e.__main__ import check_equal
+from realengine.e2e.report import Report
 
 NOISES = (0.0, 0.005, 0.02, 0.05, 0.15, 0.4, 1.0)
 """Standard deviation of the logarithm of one pair."""
@@ -89,3 +91,25 @@ def test_the_error_is_that_of_the_mean() -> None:
     assert ratio.value == pytest.approx(1.0, abs=1e-3)
     assert ratio.error == pytest.approx(0.001, rel=0.02)
     assert ratio.error < MOST_ERROR
+
+
+@pytest.mark.parametrize(
+    ("twin", "verdict"),
+    [
+        (Ratio(1.003, 0.003, 100), Verdict.EQUAL),
+        (Ratio(1.048, 0.004, 100), Verdict.UNDECIDED),
+        (Ratio(0.965, 0.004, 100), Verdict.UNDECIDED),
+        (Ratio(1.0, 0.02, 100), Verdict.UNDECIDED),
+    ],
+)
+def test_processes_that_differ_by_themselves_decide_nothing(twin: Ratio, verdict: Verdict) -> None:
+    assert beside_twin(Ratio(1.0, 0.003, 100), twin) is verdict
+    assert beside_twin(Ratio(0.78, 0.003, 100), twin) is not Verdict.EQUAL
+
+
+@pytest.mark.parametrize("ratio", [Ratio(0.9613, 0.1161, 24), Ratio(0.998, 0.001, 100), Ratio(0.78, 0.001, 100)])
+def test_the_report_is_ok_only_where_the_ratio_is_resolved_and_within_the_margin(ratio: Ratio) -> None:
+    report = Report()
+    check_equal(report, "throughput with", "without", ratio)
+    assert report.ok is (ratio.value == 0.998)
+    assert str(ratio.verdict()) in report.checks[0].numbers
