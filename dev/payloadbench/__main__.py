@@ -7,18 +7,22 @@ import json
 import signal
 import sys
 
-from payloadbench.measure import measure
+from payloadbench.measure import SECONDS, measure
+from payloadbench.paired import Verdict
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="payloadbench", description=__doc__)
-    parser.add_argument("--pairs", type=int, default=12, help="pairs of runs (about 15 s each)")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="the longest that pairs are run (600)")
     parser.add_argument("--seed", type=int, default=1)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # engines end with it
     options = parser.parse_args()
-    told = measure(pairs=options.pairs, seed=options.seed, report=lambda line: print(line, file=sys.stderr, flush=True))
-    print(json.dumps(told))
-    return 0 if told["failed"] == 0 and told["identical"] else 1
+    told = measure(
+        seconds=options.seconds, seed=options.seed, report=lambda line: print(line, file=sys.stderr, flush=True)
+    )
+    verdict = told["ratio"].verdict()
+    print(json.dumps({**told, "ratio": str(told["ratio"]), "processor": str(told["processor"]), "verdict": verdict}))
+    return 0 if told["failed"] == 0 and told["identical"] and verdict is Verdict.EQUAL else 1
 
 
 if __name__ == "__main__":

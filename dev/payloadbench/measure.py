@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
-import statistics
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from payloadbench.load import Answers, loop, prompts
-from payloadbench.server import PAYLOAD, Server, schedule, write_table
+from payloadbench.paired import ratio_of, until_resolved
+from payloadbench.server import PAYLOAD, STEADY, Server, schedule, write_table
 from realengine import paths
 
 MAX_K = 4
@@ -26,9 +26,11 @@ BOOT = ((1, 12, 4), (13, 13, 3), (14, 14, 2), (15, 15, 1), (16, 16, 0))
 """Every K is prepared; a batch of up to 12 never sees another one than 4, with and without the payload."""
 TABLE = ((1, 12, 4), (13, 16, 0))
 CONCURRENCY = 8
-REQUESTS = 24
+REQUESTS = 16
 MAX_TOKENS = 96
 WARM_UP = 2
+SECONDS = 600.0
+"""The longest that pairs are run; the engines' starts come on top."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +44,19 @@ class Run:
 def measure(
     python: Path | None = None,
     home: Path | None = None,
-    pairs: int = 12,
+    seconds: float = SECONDS,
     seed: int = 1,
     report: Callable[[str], None] = lambda _: None,
     go: Callable[[], object] = lambda: None,
 ) -> dict[str, Any]:
-    """Starts two engines, calls `go`, which may wait for a quiet machine, measures, stops them.
+    """Starts two engines, calls `go`, which may wait for a quiet machine, measures for `seconds` at most, stops them.
 
-    Returns `ratio` (geometric mean over pairs of throughput with / without), `standard_error` of it, `processor_ratio`
-    (the same of tokens per second of processor time, which other programs on the machine hardly touch), `pairs` and
-    `processor_pairs` (all ratios), `microseconds_per_step` (processor time of the payload's own code),
-    `median_microseconds` (the same by the clock), `share` (of the processor time of the engine's thread that is the
-    payload's own: 1 - share is the ratio that a quiet machine would show, and hardly scatters), `steps`, `identical`
-    (every text the same with and without), `failed` requests. Raises RuntimeError where no engine is installed,
-    ServerError where one does not start.
+    Returns `ratio` (throughput with / without, as `paired.Ratio`), `processor` (the same of tokens per second of
+    processor time, which other programs on the machine hardly touch), `microseconds_per_step` (processor time of the
+    payload's own code), `median_microseconds` (the same by the clock), `share` (of the processor time of the engine's
+    thread that is the payload's own: 1 - share is the ratio that a quiet machine would show, and hardly scatters),
+    `steps`, `identical` (every text the same with and without), `failed` requests. Raises RuntimeError where no engine
+    is installed, ServerError where one does not start.
     """
     engine = python or paths.python()
     if engine is None:
@@ -67,12 +68,12 @@ def measure(
         costs = place / "costs.json"
         timed = ["--scheduler-cls", "timed_scheduler.scheduler"]
         with (
-            Server(engine, place / "without", flags, {}) as without,
+            Server(engine, place / "without", flags, STEADY) as without,
             Server(engine, place / "with", [*flags, *timed], _variables(place, costs)) as beside,
         ):
-            report(f"two engines are up; {pairs} pairs of {REQUESTS} requests at concurrency {CONCURRENCY}")
+            report(f"two engines are up: pairs of {REQUESTS} requests at concurrency {CONCURRENCY}")
             go()
-            runs = _runs(without, beside, pairs, seed, report)
+            runs = _runs(without, beside, seconds, seed, report)
         told = json.loads(costs.read_text())
     return _summary(runs, told)
 
@@ -81,6 +82,7 @@ def _variables(place: Path, costs: Path) -> dict[str, str]:
     table = place / "table.json"
     write_table(table, 1, TABLE)
     return {
+        **STEADY,
         "PYTHONPATH": f"{PAYLOAD}:{Path(__file__).parent}",
         "SPECULATIVE_TABLE_FILE": str(table),
         "SPECULATIVE_TELEMETRY_PORT": "0",
@@ -90,18 +92,24 @@ def _variables(place: Path, costs: Path) -> dict[str, str]:
 
 
 def _runs(
-    without: Server, beside: Server, pairs: int, seed: int, report: Callable[[str], None]
+    without: Server, beside: Server, seconds: float, seed: int, report: Callable[[str], None]
 ) -> list[tuple[Run, Run]]:
-    """(without, with) for each pair; the order within pairs alternates."""
+    """(without, with) for each pair, until their ratio is known; the order within pairs alternates."""
     found: list[tuple[Run, Run]] = []
-    for number in range(-WARM_UP, pairs):
+
+    def pair(number: int) -> dict[str, float]:
         asked = prompts(REQUESTS, seed + max(0, number))
         order = (without, beside) if number % 2 == 0 else (beside, without)
         runs = {server.port: _run(server, asked) for server in order}
-        pair = runs[without.port], runs[beside.port]
-        if number >= 0:
-            found.append(pair)
-            report(f"pair {number + 1}: " + " -> ".join(f"{run.answers.throughput:.0f} tokens/s" for run in pair))
+        found.append((runs[without.port], runs[beside.port]))
+        one, other = (run.answers.throughput for run in found[-1])
+        report(f"pair {number + 1}: {one:.0f} tokens/s -> {other:.0f} tokens/s")
+        return {"throughput": other / one}
+
+    for number in range(-WARM_UP, 0):
+        pair(number)
+    found.clear()
+    until_resolved(pair, seconds, time.monotonic)
     return found
 
 
@@ -112,17 +120,11 @@ def _run(server: Server, asked: Sequence[str]) -> Run:
 
 
 def _summary(runs: Sequence[tuple[Run, Run]], told: dict[str, float]) -> dict[str, Any]:
-    ratios = [beside.answers.throughput / without.answers.throughput for without, beside in runs]
-    processor = [_per_processor_second(beside) / _per_processor_second(without) for without, beside in runs]
-    ratio, error = geometric(ratios)
-    processor_ratio, processor_error = geometric(processor)
     return {
-        "ratio": round(ratio, 4),
-        "standard_error": round(error, 4),
-        "processor_ratio": round(processor_ratio, 4),
-        "processor_standard_error": round(processor_error, 4),
-        "pairs": [round(value, 4) for value in ratios],
-        "processor_pairs": [round(value, 4) for value in processor],
+        "ratio": ratio_of([beside.answers.throughput / without.answers.throughput for without, beside in runs]),
+        "processor": ratio_of(
+            [_per_processor_second(beside) / _per_processor_second(without) for without, beside in runs]
+        ),
         "microseconds_per_step": round(told["mean"], 1),
         "median_microseconds": round(told["median"], 1),
         "share": round(told["share"], 5),
@@ -134,11 +136,3 @@ def _summary(runs: Sequence[tuple[Run, Run]], told: dict[str, float]) -> dict[st
 
 def _per_processor_second(run: Run) -> float:
     return run.answers.tokens / run.processor_seconds
-
-
-def geometric(ratios: Sequence[float]) -> tuple[float, float]:
-    """Geometric mean of ratios and its standard error (0 for one ratio)."""
-    logarithms = [math.log(ratio) for ratio in ratios]
-    mean = math.exp(statistics.fmean(logarithms))
-    spread = statistics.stdev(logarithms) / math.sqrt(len(logarithms)) if len(logarithms) > 1 else 0.0
-    return mean, mean * spread

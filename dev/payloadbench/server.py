@@ -26,6 +26,8 @@ PAYLOAD = Path(
     os.environ.get("SPECULATIVE_PAYLOAD") or paths.ROOT / "operator" / "speculative_operator" / "payload"
 ).resolve()
 """What pods are given; another folder where a release is proven that it does not name."""
+STEADY = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "PYTHONHASHSEED": "0"}
+"""Variables of engines that are compared: large pages, and no luck in hashes."""
 START_SECONDS = 900.0
 STOP_SECONDS = 30.0
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -42,7 +42,7 @@ def world(seed: int, number: int, seconds: float) -> World:
     """Random world `number` of `seed`, of that length."""
     rng = np.random.default_rng([seed, number])
     rig = draw_rig(rng)
-    plan = _draw_plan(rng, rig)
+    plan = draw_plan(rng, rig)
     goal = list(Goal)[int(rng.integers(len(Goal)))]
     kinds = [kind for kind, _ in WISHES]
     wish = Wish(str(rng.choice(kinds, p=[share for _, share in WISHES])), str(rng.choice(["tpot", "tpot", "ttft"])))
@@ -112,7 +112,9 @@ def unequal(rng: np.random.Generator) -> tuple[float, ...]:
     return tuple(float(share) for share in np.clip(shares, 0.25, None))
 
 
-def _draw_plan(rng: np.random.Generator, rig: Rig) -> Plan:
+def draw_plan(rng: np.random.Generator, rig: Rig) -> Plan:
+    """Traffic that suits a rig."""
+    """Traffic that suits a rig."""
     answer = float(np.exp(rng.uniform(math.log(20), math.log(600))))
     ratio = float(np.exp(rng.uniform(math.log(0.2), math.log(60))))
     prompt = min(max(answer * ratio, 20.0), 8000.0)

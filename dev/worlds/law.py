@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -64,6 +65,8 @@ class Pod:
     generation: int = 0
     done: list[Comparison] = field(default_factory=list)
     """Comparisons of processes that are gone."""
+    watch: Callable[[Pod, int], None] | None = None
+    """Told of each step that ended, and of the K that was asked of its drafter (OFF: the drafter is left out)."""
 
 
 def dense(table: KTable) -> Ints:
@@ -94,12 +97,14 @@ class Run:
     """Of the replicas at the end."""
 
 
-def run(world: World, policy: Policy, form: str) -> Run:
-    """The whole world under the tuner."""
+def run(world: World, policy: Policy, form: str, watch: Callable[[Pod, int], None] | None = None) -> Run:
+    """The whole world under the tuner; with the plug-in, `watch` is told of each step of each pod."""
     policy = replace(policy, trials=form == PLUG_IN)
     table = initial_table(policy)
     memory = Memory(table=table, since=EPOCH)
     pods = [_pod(world, number, table, form) for number in range(len(world.replicas))]
+    for pod in pods:
+        pod.watch = watch
     version, writes, changes, spent = 1, 0, 0, []
     trials: tuple[Trial, ...] = ()
     log: list[tuple[float, KTable, Decision]] = []
@@ -211,6 +216,8 @@ def _steps(pod: Pod, moment: float) -> None:
             k = OFF if pod.latch.step(k, blocks.k_in_force, (), ()) else k
             blocks.resting = pod.latch.lasted
         code = advance(machine, state, opened, k, moment)
+        if pod.watch is not None:
+            pod.watch(pod, k)
         k, decoding, requests, seconds, tokens, prompt, _, behind = step.tolist()
         if tokens > 0:
             blocks.count(int(k), int(decoding), int(requests), seconds, int(tokens), int(prompt), behind > 0)

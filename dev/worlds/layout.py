@@ -68,6 +68,7 @@ REGIME = 12
 """Log-odds between the easy and the hard stretches of a text."""
 SHIFT_AT = 13
 SHIFT_BY = 14
+"""Log-odds by which drafts are easier from SHIFT_AT until SHIFT_END, in seconds."""
 CONTEXT_SLOPE = 15
 DENSE_SECONDS = 16
 EXPERT_SECONDS = 17
@@ -108,7 +109,10 @@ GAP_COST = 47
 """Log-odds of a draft that it costs where the drafter has seen nothing of a request, a part of it in proportion."""
 CATCHES_UP = 48
 """1 where the drafter is left out of steps with prompts too, and computes what it has missed before its next drafts."""
-PARAMETERS = 49
+SHIFT_END = 49
+SKIPS_PROMPTS = 50
+"""1 where the drafter is left out of steps with prompts too, and never computes what it has missed."""
+PARAMETERS = 51
 CATCHING_TOKENS = 2048.0
 """The most that it computes of them in a step."""
 
@@ -190,7 +194,7 @@ S_TOKENS = 4
 S_PROMPT = 5
 S_PERIODS = 6
 S_BEHIND = 7
-"""1 where the drafter caught up in it."""
+"""Tokens that the drafter caught up with in it."""
 STEP_FIELDS = 8
 
 # Of a minute.
@@ -198,4 +202,7 @@ M_TOKENS = 0
 M_RESIDENCE = 1
 M_STEPS = 2
 M_BATCH = 3
-MINUTE_FIELDS = 4
+M_PERIODS = 4
+"""Seconds between tokens of a request, over all of them; `M_FURTHER`: tokens after the first."""
+M_FURTHER = 5
+MINUTE_FIELDS = 6

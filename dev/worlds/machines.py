@@ -203,7 +203,7 @@ def _text_part(rng: np.random.Generator, par: Floats, method: Method) -> bool:
     par[at.SEGMENT_SD] = float(rng.uniform(0.0, 0.7))
     par[at.REGIME] = float(rng.choice([0.0, 1.0, 2.5]))
     par[at.CONTEXT_SLOPE] = float(rng.choice([0.0, 0.0, 0.1, 0.25]))
-    par[at.SHIFT_AT] = math.inf
+    par[[at.SHIFT_AT, at.SHIFT_END]] = math.inf
     par[at.RESTS_AFTER] = math.inf
     return bool(rng.random() < 0.04)
 

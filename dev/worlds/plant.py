@@ -103,6 +103,10 @@ def emit(machine: Machine, state: State, row: int) -> float:
     counters[at.R] += 1
     counters[at.I] += moment - request[at.LATEST]
     counters[at.G] += tokens
+    if moment >= machine.par[at.WARM]:
+        minute = state.minutes[min(int(moment / 60.0), len(state.minutes) - 1)]
+        minute[at.M_PERIODS] += moment - request[at.LATEST]
+        minute[at.M_FURTHER] += tokens
     request[at.LATEST] = moment
     request[at.MADE] += tokens
     request[at.CONTEXT] += tokens
@@ -233,7 +237,7 @@ def carry_out(machine: Machine, state: State, k: int) -> None:
     seconds = st.step_seconds(machine, work, now)
     missed = catch_up(machine, state) if k > 0 and machine.par[at.CATCHES_UP] > 0 else 0.0
     seconds += st.catching_seconds(machine.par, missed)
-    state.step[at.S_BEHIND] = 1.0 if missed > 0 else 0.0
+    state.step[at.S_BEHIND] = missed
     present = now[at.RUNNING] + now[at.TAIL] - now[at.HEAD]
     now[at.NOW] += seconds
     if now[at.NOW] >= machine.par[at.WARM]:

@@ -38,6 +38,7 @@ from worlds.layout import (
     PERSISTENCE,
     PROMPT_CONTEXT,
     REQUEST_SECONDS,
+    SKIPS_PROMPTS,
     SOFT,
     SPELL_SECONDS,
     STALL_SECONDS,
@@ -102,7 +103,8 @@ def attention_seconds(par: Floats, work: Floats) -> float:
 @compiled
 def rests(par: Floats, work: Floats) -> bool:
     """Whether the drafter is left out: it was asked for, and no prompt needs it and no draft is verified."""
-    return bool(work[W_DRAFT] < 0 and (work[W_PROMPT] == 0 or par[CATCHES_UP] > 0) and work[W_K] == 0)
+    needed = work[W_PROMPT] > 0 and par[CATCHES_UP] == 0 and par[SKIPS_PROMPTS] == 0
+    return bool(work[W_DRAFT] < 0 and not needed and work[W_K] == 0)
 
 
 @compiled
@@ -144,15 +146,21 @@ def noise(machine: Machine, now: Floats) -> float:
 
 
 @compiled
-def step_seconds(machine: Machine, work: Floats, now: Floats) -> float:
-    """Wall seconds of one step."""
+def quiet_seconds(machine: Machine, work: Floats) -> float:
+    """Seconds of one step on a machine without noise."""
     par = machine.par
     device = linear_seconds(machine, work) + attention_seconds(par, work)
     device *= machine.k_quirk[int(work[W_K])]
     device += draft_seconds(par, work)
     host = par[HOST_SECONDS] + par[HOST_REQUEST] * (work[W_EMIT] + work[W_PROMPTS])
-    both = max(device, host) + (1.0 - par[HOST_HIDDEN]) * min(device, host)
-    seconds = both * noise(machine, now)
+    return float(max(device, host) + (1.0 - par[HOST_HIDDEN]) * min(device, host))
+
+
+@compiled
+def step_seconds(machine: Machine, work: Floats, now: Floats) -> float:
+    """Wall seconds of one step."""
+    par = machine.par
+    seconds = quiet_seconds(machine, work) * noise(machine, now)
     if uniform(par[NOISE_SEED] + 3.0, int(now[STEP])) < par[STALL_SHARE]:
         seconds += par[STALL_SECONDS]
     return float(seconds)

@@ -24,6 +24,7 @@ from worlds.layout import (
     SEGMENT_SD,
     SHIFT_AT,
     SHIFT_BY,
+    SHIFT_END,
     SKILL,
 )
 from worlds.types import Floats, Machine
@@ -68,7 +69,7 @@ def accepted(machine: Machine, request: Floats, drafts: int, now: float) -> int:
     par = machine.par
     begin = int(request[MADE])
     base = request[SKILL]
-    if now >= par[SHIFT_AT]:
+    if par[SHIFT_AT] <= now < par[SHIFT_END]:
         base += par[SHIFT_BY]
     base -= par[GAP_COST] * request[GAPPED] / max(request[CONTEXT], 1.0)
     base -= par[CONTEXT_SLOPE] * np.log2(1.0 + request[CONTEXT] / 1024.0)

@@ -17,7 +17,9 @@ from demo import hub
 from demo.scene import OPERATOR_NAMESPACE, SceneError, install_operator
 from devcluster.cluster import Cluster
 from devcluster.errors import DevClusterError
-from payloadbench.measure import measure
+from payloadbench import off
+from payloadbench.measure import SECONDS, measure
+from payloadbench.paired import MARGIN, MOST_ERROR, Ratio, Verdict, beside_twin
 from payloadbench.server import ServerError
 from realengine import paths, scene
 from realengine.e2e.report import Report, markdown
@@ -27,12 +29,13 @@ from speculative_operator.domain import names
 PLAY_SECONDS = 3600.0
 HUB = paths.ROOT / "build" / "hub-e2e-vllm"
 """What the hub serves; not below /tmp, of which every pod has its own."""
-LEAST_RATIO = 0.99
+MOST_SHARE = 0.01
+OFF_WIDTH = 8
 PAYLOAD = "payload"
 PARTS = ("retunes", "pairs", "tuning", PAYLOAD)
 KEYS = (
     *("retunes", "requests", "identical_outputs", "engine_restarts", "decision_to_engine_seconds"),
-    *("payload_throughput_ratio", "best_static_gap_percent"),
+    *("payload_throughput_ratio", "off_step_ratio", "best_static_gap_percent"),
 )
 """Of the last line, beside `ok`."""
 
@@ -42,7 +45,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--name", default="e2e-vllm", help="name of the cluster")
     parser.add_argument("--out", type=Path, default=paths.ROOT / "build" / "e2e-vllm", help="folder of the report")
     parser.add_argument("--models", type=Path, help="folder with target, draft and eagle3")
-    parser.add_argument("--pairs", type=int, default=4, help="pairs of runs for the payload's cost")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="the longest that a ratio is measured")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to play; all by default")
     return parser.parse_args()
 
@@ -78,45 +81,65 @@ def play(cluster: Cluster, given: argparse.Namespace, report: Report) -> None:
 
 
 class PayloadCost:
-    """Throughput with the payload and a constant table over throughput without, two engines turn about.
+    """What the plug-in costs: the share of its own code, exactly; throughput with it and a constant table over
+    throughput without; and steps while the speculator is left out over those of an engine without one.
 
-    The engines start while the rest is played, and are measured when the machine is theirs.
+    Engines take turns. The first two start while the rest is played; all are measured when the machine is theirs.
     """
 
-    def __init__(self, python: Path, pairs: int) -> None:
+    def __init__(self, python: Path, seconds: float) -> None:
+        self._python, self._seconds = python, seconds
         self._quiet = threading.Event()
         self._pool = ThreadPoolExecutor(1)
         self._lines: list[str] = []
         self._told = self._pool.submit(
-            measure, python=python, pairs=pairs, report=self._lines.append, go=self._quiet.wait
+            measure, python=python, seconds=seconds, report=self._lines.append, go=self._quiet.wait
         )
 
     def judge(self, report: Report) -> None:
-        """Let the engines run; hold the payload to what the measurement can tell: within twice its standard error."""
+        """Let the engines run. A ratio that noise leaves open is not passed."""
         report.begin("What the payload costs")
         self._quiet.set()
         told = self._told.result()
         for line in self._lines:
             report.say(f"  {line}")
-        report.figures["payload_throughput_ratio"] = told["ratio"]
+        report.figures["payload_throughput_ratio"] = round(told["ratio"].value, 4)
         report.check(
-            f"throughput with the payload over that without is at least {LEAST_RATIO:g}, as far as the runs can tell",
-            told["ratio"] + 2 * told["standard_error"] >= LEAST_RATIO,
-            f"{told['ratio']} +- {told['standard_error']}; by processor time {told['processor_ratio']} "
-            f"+- {told['processor_standard_error']}",
+            f"the payload's own code takes at most {MOST_SHARE:.0%} of the engine's thread",
+            told["share"] <= MOST_SHARE,
+            f"{told['share']:.2%}; {told['microseconds_per_step']} us a step over {told['steps']} steps",
         )
-        report.check(
-            f"the payload's own code leaves the engine's thread at least {LEAST_RATIO:.0%} of its time",
-            1 - told["share"] >= LEAST_RATIO,
-            f"{1 - told['share']:.2%}; {told['microseconds_per_step']} us a step over {told['steps']} steps",
-        )
+        check_equal(report, "throughput with the payload", "without", told["ratio"])
+        report.say(f"  by processor time {told['processor']}")
         same = told["identical"] and not told["failed"]
         report.check("the same texts with and without it, no request failed", same, f"{told['failed']} failed")
+        self._judge_off(report)
+
+    def _judge_off(self, report: Report) -> None:
+        report.begin("What a speculator costs that is left out")
+        kinds, say = (off.PLAIN, off.OFF, off.TWIN), lambda line: report.say(f"  {line}")
+        told = off.measure(self._python, (OFF_WIDTH,), self._seconds, kinds, say)
+        ratios = told["ratios"][OFF_WIDTH]
+        report.figures["off_step_ratio"] = round(ratios[off.OFF].value, 4)
+        check_equal(report, "steps per second while off", "without a speculator", ratios[off.OFF], ratios[off.TWIN])
+        report.check("the same texts from all engines", told["same_texts"], f"{ratios[off.OFF].pairs} rounds")
 
     def end(self) -> None:
         """Whatever happened: no engine outlives this."""
         self._quiet.set()
         self._pool.shutdown()
+
+
+def check_equal(report: Report, what: str, other: str, ratio: Ratio, twin: Ratio | None = None) -> None:
+    """One assertion: the lower bound is within the margin, of a ratio that the runs could resolve; with `twin`, the
+    ratio of the other engine's own copy, only where that is within it on both sides."""
+    verdict = ratio.verdict() if twin is None else beside_twin(ratio, twin)
+    copies = f"; its own copy {twin}" if twin is not None else ""
+    report.check(
+        f"{what} over that {other} is at least {1 - MARGIN:g}, with a standard error of at most {MOST_ERROR:g}",
+        verdict is Verdict.EQUAL,
+        f"{ratio}, at least {ratio.low:.4f}{copies}: {verdict}",
+    )
 
 
 def keep_logs(cluster: Cluster, out: Path) -> None:
@@ -142,7 +165,7 @@ def run(given: argparse.Namespace) -> int:
     given.out.mkdir(parents=True, exist_ok=True)
     python = installed(report.say)
     models = given.models or paths.models()
-    cost = PayloadCost(python, given.pairs) if PAYLOAD in given.parts else None
+    cost = PayloadCost(python, given.seconds) if PAYLOAD in given.parts else None
     try:
         report.say("starting a cluster")
         with Cluster.start(scene.options(given.name, python), report.say) as cluster:

@@ -27,7 +27,9 @@ FORGET_SECONDS = 60.0
 STALE_SECONDS = 3600.0
 """Evidence that nothing renews fades with this time constant."""
 PRIOR_WEIGHT = 50.0
-"""Weight of the prior of each position, in effective (deflated) drafts."""
+"""Weight of the prior of each position, in effective (deflated) drafts, where the counts do not contradict it."""
+CONTRADICTED = 2.0
+"""Standard deviations by which counts and prior differ from which the prior loses weight."""
 LIMIT = 0.995
 """No position is believed to be accepted more surely than this."""
 WHOLE = 0.02
@@ -184,7 +186,8 @@ def _cut_on_change(evidence: AcceptanceEvidence, sample: DraftSample, prior: Arr
     reached, accepted = _pad(sample.reached, len(prior)), _pad(sample.accepted, len(prior))
     expected = float(reached @ mean)
     noise = float(reached @ (mean * (1.0 - mean))) * DEFLATION + (MODEL_SHARE * expected) ** 2 + 1.0
-    score = min(max((float(accepted.sum()) - expected) / math.sqrt(noise), -ALARM), ALARM)
+    most = ALARM + DRIFT  # one window that cannot be chance is enough
+    score = min(max((float(accepted.sum()) - expected) / math.sqrt(noise), -most), most)
     rising = max(0.0, evidence.rising + score - DRIFT)
     falling = max(0.0, evidence.falling - score - DRIFT)
     if max(rising, falling) < ALARM:
@@ -194,7 +197,8 @@ def _cut_on_change(evidence: AcceptanceEvidence, sample: DraftSample, prior: Arr
     ):
         # the prior errs, not the earlier evidence: to forget the evidence would only bring the prior back
         return replace(evidence, rising=0.0, falling=0.0)
-    return replace(_scale(evidence, KEPT_AFTER_CHANGE), rising=0.0, falling=0.0)
+    kept = KEPT_AFTER_CHANGE * min(sample.drafts / DEFLATION / max(evidence.reached[0], 1e-9), 1.0)
+    return replace(_scale(evidence, kept), rising=0.0, falling=0.0)
 
 
 def _expected_drafts(evidence: AcceptanceEvidence, reached: Array, mean: Array) -> float:
@@ -230,11 +234,22 @@ def _conditionals(evidence: AcceptanceEvidence, prior: Array, anew: int = 0) -> 
     for j, before in enumerate(prior.tolist()):
         scale = 1.0 if j == anew else scale
         expected = min(max(before * scale, 1e-4), LIMIT)
-        weights.append(PRIOR_WEIGHT + reached[j])
-        means.append(min((PRIOR_WEIGHT * expected + accepted[j]) / weights[j], LIMIT))
+        weight = _prior_weight(expected, reached[j], accepted[j])
+        weights.append(weight + reached[j])
+        means.append(min((weight * expected + accepted[j]) / weights[j], LIMIT))
         scale = means[j] / before if before > 0 else 0.0
     mean = np.array(means)
     return mean, mean * (1.0 - mean) / (np.array(weights) + 1.0)
+
+
+def _prior_weight(expected: float, reached: float, accepted: float) -> float:
+    """PRIOR_WEIGHT, less where the counts contradict the prior `expected`: it is of other texts, then. So a text whose
+    drafts all fail is known by two hundred of them."""
+    if reached <= 0.0:
+        return PRIOR_WEIGHT
+    spread = expected * (1.0 - expected) * (1.0 / reached + 1.0 / PRIOR_WEIGHT)
+    square = (accepted / reached - expected) ** 2 / spread
+    return PRIOR_WEIGHT / max(square / CONTRADICTED**2, 1.0)
 
 
 @lru_cache(maxsize=4096)

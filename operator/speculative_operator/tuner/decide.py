@@ -58,6 +58,9 @@ from speculative_operator.tuner.trials import MISSING_WORTH, may_try, missing, w
 
 MIN_EFFECTIVE_DRAFTS = 20.0
 """Drafts, divided by the clustering factor, that a change of table must rest on."""
+FAILING = 0.15
+"""Tokens that a step gains by its drafts below which the first window decides: K = 0 loses little if that was chance.
+"""
 PATIENCE = 12
 """Windows after which few drafts have to do: a speculator that hardly ever drafts never gathers enough drafts."""
 FREED_MARGIN = 0.003
@@ -131,7 +134,7 @@ def _decide_on_evidence(
     if policy.mode is Mode.STATIC:
         return _static(memory, policy, estimate(view, look, memory.table), now)
     memory = replace(memory, blind_since=None)
-    waiting = _waiting(memory, look) or _awaiting(memory, late, now)
+    waiting = _waiting(memory, view, look) or _awaiting(memory, late, now)
     if waiting is not None:
         figures = estimate(view, look, memory.table)
         return memory, keep(State.HOLDING, memory, *waiting, figures, valid=False)
@@ -231,9 +234,11 @@ def _static(memory: Memory, policy: Policy, figures: Estimate, now: float) -> tu
     return memory, stay_static(memory, figures, changed=differs)
 
 
-def _waiting(memory: Memory, look: Look) -> tuple[Reason, str] | None:
+def _waiting(memory: Memory, view: Outlook, look: Look) -> tuple[Reason, str] | None:
     """Reason and message why it is too early to decide, or None."""
-    if memory.windows <= 1:
+    k = memory.table.k_at(look.scheduled)
+    failing = k in view.ks and k > 0 and view.lengths()[view.ks.index(k)] < 1.0 + FAILING
+    if memory.windows <= 1 and not failing:
         return Reason.STARTING, "the first window was seen; a decision needs one more"
     if look.steps < MIN_STEPS:
         return Reason.COLLECTING, f"{look.steps:.0f} steps in the window; {MIN_STEPS:.0f} are needed"

@@ -58,11 +58,33 @@ def test_without_drafts_the_prior_speaks() -> None:
 
 def test_the_mean_is_that_of_a_beta_posterior() -> None:
     """A first position seen in n effective drafts lies between the prior and what was seen, in the ratio of weights."""
-    seen = first(after(constant(0.9, 2000.0)))
-    weight = (seen - PRIOR[0]) / (0.9 - PRIOR[0])
-    more = (first(after(constant(0.9, 4000.0))) - PRIOR[0]) / (0.9 - PRIOR[0])
+    near = float(PRIOR[0]) + 0.1
+    seen = first(after(constant(near, 2000.0)))
+    weight = (seen - PRIOR[0]) / (near - PRIOR[0])
+    more = (first(after(constant(near, 4000.0))) - PRIOR[0]) / (near - PRIOR[0])
     assert 0.5 < weight < more < 1.0
     assert weight / (1 - weight) * 2 == pytest.approx(more / (1 - more), rel=1e-6)
+
+
+def test_two_hundred_drafts_that_all_fail_refute_the_prior() -> None:
+    """With a prior of the same weight whatever the counts say, more than half of it was left."""
+    assert acceptance(after(constant(0.0, 200.0)), PRIOR).length[3] < 1.3
+    assert acceptance(after(constant(0.0, 600.0)), PRIOR).length[3] < 1.07
+
+
+@given(seen=st.floats(0.0, 0.99), drafts=st.floats(1.0, 1e5))
+def test_counts_move_the_mean_towards_them_whatever_they_are(seen: float, drafts: float) -> None:
+    low, high = sorted((seen, float(PRIOR[0])))
+    assert low - 1e-9 <= first(after(constant(seen, drafts))) <= high + 1e-9
+
+
+def test_one_window_tells_that_texts_have_changed() -> None:
+    known = after(*[constant(0.8, 20_000)] * 6)
+    changed = after(constant(0.0, 1_000), start=known)
+    assert changed.reached[0] < 150.0, "what was known counts a tenth of what refutes it"
+    assert first(changed) < 0.15
+    same = after(constant(0.8, 1_000), start=known)
+    assert same.reached[0] > 1_500.0
 
 
 def test_evidence_wins_over_the_prior() -> None:

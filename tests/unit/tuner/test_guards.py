@@ -148,8 +148,18 @@ def test_absurd_figures_teach_nothing() -> None:
 
 def test_the_first_window_is_only_watched() -> None:
     loop = warmed()
+    loop.plant.conditional = tuple(0.5 * one for one in Plant().conditional)
     loop.memory = Memory.from_status(loop.memory.to_status(), loop.policy)
     assert_held(loop, Observation(loop.now + TICK, {"a": next_window(loop)}), Reason.STARTING)
+
+
+def test_the_first_window_decides_where_hardly_a_draft_was_accepted() -> None:
+    loop = warmed()
+    loop.memory = Memory.from_status(loop.memory.to_status(), loop.policy)
+    window = next_window(loop)
+    memory, decision = decide(loop.memory, Observation(loop.now, {"a": window}), loop.policy, loop.now)
+    assert decision.valid
+    assert memory.table.k_at(20) == 0
 
 
 class TestCollecting:
