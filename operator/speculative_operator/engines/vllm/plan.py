@@ -5,7 +5,9 @@ Used by every other module of this adapter, so that command line, environment an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPolicy
 from speculative_operator.domain.table import Actuator
@@ -74,7 +76,16 @@ def rests(spec: DeploymentSpec, planned: Plan) -> bool:
     others = verifier.pipeline_parallel_size * verifier.data_parallel_size * spec.nodes
     if spec.speculator is None or others > 1 or planned.actuator is not Actuator.LIVE or 0 not in planned.ks:
         return False
+    if _needs_every_step(spec.speculator.options):
+        return False
     return planned.cell is not None and planned.cell.off is not None
+
+
+def _needs_every_step(options: Mapping[str, Any]) -> bool:
+    """True for a speculator that the plug-in never skips (`speculative_worker`): one whose drafts are drawn from its
+    probabilities, or whose batches are not padded."""
+    sampled = options.get("draft_sample_method") not in (None, "greedy")
+    return sampled or bool(options.get("disable_padded_drafter_batch"))
 
 
 def rests_with(spec: DeploymentSpec, planned: Plan) -> str:
@@ -126,7 +137,9 @@ def _actuator(spec: DeploymentSpec, asked: Question, cell: Cell | None) -> Actua
 def _ks(spec: DeploymentSpec, actuator: Actuator, runner: Runner, batch: int) -> tuple[int, ...]:
     top, start = spec.speculation.max_speculative_tokens, spec.speculation.num_speculative_tokens
     scheduled = actuator in _SCHEDULED
-    in_table = _graph_friendly(top) if runner is Runner.V2 else set(range(1, top + 1))
+    # With adaptive verification one set of graphs serves steps of any lengths up to the largest K.
+    any_k = runner is Runner.V1 or spec.speculation.adaptive_verification
+    in_table = set(range(1, top + 1)) if any_k else _graph_friendly(top)
     ks = shared.choose_ks(spec, batch, in_table if scheduled else None, zero_in_table=True)
     return _at_most(ks, batch, start) if scheduled and spec.speculation.mode is not Mode.STATIC else ks
 
