@@ -64,7 +64,7 @@ class StepTimer:
         if not self.speculates:
             return np.asarray(hard_off_seconds(self.costs, batch, context, prefill, self.knobs))
         costs, decoded = self.mixed_costs if prefill else self.costs, batch + verified
-        further = pad(self.knobs, decoded) - batch * (k + 1)
+        further = pad(self.knobs, np.asarray(decoded, dtype=float)) - batch * (k + 1)
         fixed, tokens, attended, drafting, filled = step_parts(costs, self.ungraphed, batch, k, context, prefill)
         verifier = fixed + tokens + attended + costs.per_token * further
         eager = decoded > (self.knobs.capture_ceiling_tokens or 0)

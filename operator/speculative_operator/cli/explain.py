@@ -87,6 +87,8 @@ def explanation(body: Object, *, wide: bool = False) -> Iterator[str]:
     yield f"  mode      {chosen}: {MODES.get(chosen, chosen)}"
     if seen.get("state") and chosen != "Disabled":
         yield f"  state     {seen['state']}: {STATES.get(seen['state'], '')}"
+    if _verifies_adaptively(body) and chosen != "Disabled":
+        yield "  verifies  only the drafts that vLLM estimates to be worth their time; others count as not accepted"
     yield from _lines("why", cause)
     if seen.get("gain"):
         of = "of the table that waits, over pods as they are" if seen.get("hardOff") else "over no speculation"
@@ -102,6 +104,10 @@ def explanation(body: Object, *, wide: bool = False) -> Iterator[str]:
             yield from _lines("warning", one)
     for one in (body.get("status") or {}).get("conditions") or () if wide else ():
         yield f"  {one.get('type')} is {one.get('status')}, {one.get('reason')}: {one.get('message', '')}"
+
+
+def _verifies_adaptively(body: Object) -> bool:
+    return bool(((body.get("spec") or {}).get("speculation") or {}).get("adaptiveVerification"))
 
 
 def _k_text(body: Object, seen: Object, chosen: str) -> str:

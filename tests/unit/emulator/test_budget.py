@@ -95,7 +95,7 @@ def test_drafts_that_are_left_out_would_hardly_have_been_accepted(load: int, wor
 
     def accepted(engine: Run, of: str) -> float:
         late = engine.results[20:]
-        return sum(int(one.accepted.sum()) for one in late) / sum(getattr(one, of) for one in late)
+        return sum(int(one.accepted.sum()) for one in late) / sum(int(getattr(one, of)) for one in late)
 
     plain, trimmed = (run(load, 3, adaptive=adaptive, workload=workload) for adaptive in (False, True))
     truth = accepted(plain, "draft_tokens")
