@@ -179,7 +179,7 @@ COMBINATIONS: tuple[Combination, ...] = (
             TICK,
             drafted("eagle3", speculator__options={key: value}),
             "speculator.options",
-            (f"{key} {value!r}", f"set {field} instead"),
+            (f"{key.replace('-', '_')} {value!r}", f"set {field} instead"),
             "SpecInvalid",
         )
         for key, value, field in (

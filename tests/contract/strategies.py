@@ -71,6 +71,7 @@ GIVEN = st.builds(
             "quantization": _mostly("fp8", "awq", wrong=("", "8 bit")),
             "parallelDrafting": st.booleans(),
             "heterogeneousVocabulary": _mostly(False, False, True),
+            "options": _mostly({}, {"moe_backend": "triton"}, {"a": {"b": [1.5, None, True]}}, wrong=("x", [])),
             "promptLookup": _present({"min": st.integers(1, 4), "max": st.integers(1, 6)}),
         }
     ),
@@ -94,6 +95,7 @@ SPECULATION = _present(
         "schedule": schedules(),
         "offPolicy": st.sampled_from(["Never", "Soft", "Hard"]),
         "perRequest": _mostly("Never", "Auto", wrong=("Off", True)),
+        "adaptiveVerification": _mostly(False, True, wrong=("yes",)),
         "objective": _present({"tpotP99": _mostly("40ms", "1.5s", "10m", wrong=("0s", "10m1us", "1h", "5"))}),
     }
 )

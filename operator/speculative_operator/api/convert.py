@@ -137,8 +137,9 @@ def _speculator(given: wire.Speculator | None) -> spec.Speculator | None:
         return None
     lookup = given.prompt_lookup or wire.PromptLookup()
     source = _source(given.model, given.revision) if given.model else None
-    # In one order, as the API server returns them, so that no order that a file has makes other pods.
-    options = json.loads(json.dumps(given.options or {}, sort_keys=True))
+    # As vLLM spells keys, for which it takes a dash too, and in one order, whatever order a file has.
+    spelled = {key.replace("-", "_"): value for key, value in (given.options or {}).items()}
+    options = json.loads(json.dumps(spelled, sort_keys=True))
     return _as(
         spec.Speculator,
         given,

@@ -67,7 +67,7 @@ WHOLE: dict[str, Any] = {
         "quantization": "fp8",
         "parallelDrafting": True,
         "heterogeneousVocabulary": False,
-        "options": {"draft_load_config": {"b": 1, "a": [2.5, None]}, "attention_backend": "TRITON_ATTN"},
+        "options": {"draft_load_config": {"b": 1, "a": [2.5, None]}, "attention-backend": "TRITON_ATTN"},
     },
     "speculation": {
         "mode": "Static",

@@ -37,11 +37,10 @@ _OF_VARIANT = {
 
 
 def options_refusals(speculator: Speculator) -> Iterator[Refusal]:
-    """Refuses keys that a field of the spec sets; vLLM's parser takes a dash for an underscore."""
-    for key in speculator.options:
-        field = FIELDS_OF_KEYS.get(key.replace("-", "_"))
-        if field is not None:
-            message = f"speculator.options has {key} {speculator.options[key]!r}: remove it and set {field} instead"
+    """Refuses keys that a field of the spec sets."""
+    for key, value in speculator.options.items():
+        if (field := FIELDS_OF_KEYS.get(key)) is not None:
+            message = f"speculator.options has {key} {value!r}: remove it and set {field} instead"
             yield Refusal("spec.speculator.options", Reason.SPEC_INVALID, message)
 
 
