@@ -82,6 +82,24 @@ GOOD: dict[str, dict[str, Any]] = {
     "k-at-most": {"speculation.numSpeculativeTokens": 8},
     "k-raised": {"speculation.numSpeculativeTokens": 16, "speculation.maxSpeculativeTokens": 16},
     "never-off": scheduled([1, 8, 4], [9, 256, 1], speculation__offPolicy="Never"),
+    "adaptive-verification": {**EAGLE, "speculation.adaptiveVerification": True},
+    "adaptive-verification-auto": {"speculator": {"auto": True}, "speculation.adaptiveVerification": True},
+    "adaptive-verification-false": {
+        "speculator": {"method": "ngram"},
+        "engine.type": "TensorRTLLM",
+        "engine.version": "1.3.0",
+        "speculation.adaptiveVerification": False,
+    },
+    "further-options": {
+        "speculator.options": {
+            "attention_backend": "TRITON_ATTN",
+            "disable_eagle_block_drop": True,
+            "dspark_draft_topk": 4,
+            "suffix_decoding_min_token_prob": 0.1,
+            "draft_load_config": {"load_format": "safetensors"},
+        }
+    },
+    "no-further-options": {"speculator.options": {}},
     "off": {"speculation.mode": "Disabled"},
     "off-as-before": {"speculation.mode": "Off", "weights.check": "Off"},
     "recommend": {"speculation.mode": "Recommend", "speculation.offPolicy": "Remove"},

@@ -14,6 +14,7 @@ BESIDE: tuple[tuple[str, Any, str], ...] = (
     ("parallelDrafting", False, "is set"),
     ("heterogeneousVocabulary", True, "is set"),
     ("promptLookup", {"max": 4}, "is set"),
+    ("options", {"attention_backend": "TRITON_ATTN"}, "is set"),
 )
 
 AUTO: tuple[Bad, ...] = (

@@ -183,6 +183,22 @@ PAIR: tuple[Bad, ...] = (
         for method in ("suffix", "mtp")
     ),
     Bad(
+        "options-elsewhere",
+        {"speculator.options": {"attention_backend": "TRITON_ATTN"}, "engine.type": "SGLang"},
+        "spec.speculator.options",
+        "options is set but engine.type is SGLang",
+        "remove it, because it applies to vLLM only",
+        rule="options-engine",
+    ),
+    Bad(
+        "options-text",
+        {"speculator.options": "attention_backend=TRITON_ATTN"},
+        "spec.speculator.options",
+        "string",
+        "must be of type object",
+        "use an object with named fields",
+    ),
+    Bad(
         "lookup-order",
         {"speculator": {"method": "ngram", "promptLookup": {"min": 5, "max": 4}}},
         "spec.speculator.promptLookup.min",

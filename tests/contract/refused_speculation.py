@@ -223,6 +223,33 @@ SPECULATION: tuple[Bad, ...] = (
         "use one of 'Never'",
     ),
     Bad(
+        "adaptive-verification-text",
+        {"speculation.adaptiveVerification": "yes"},
+        "spec.speculation.adaptiveVerification",
+        "string",
+        "must be of type boolean",
+        "use true or false",
+    ),
+    Bad(
+        "adaptive-verification-elsewhere",
+        {"speculation.adaptiveVerification": True, "engine.type": "SGLang"},
+        "spec.speculation.adaptiveVerification",
+        "adaptiveVerification is true but engine.type is SGLang",
+        "remove it, because it applies to vLLM only",
+        rule="adaptive-verification-engine",
+    ),
+    *(
+        Bad(
+            f"adaptive-verification-of-{method}",
+            {"speculator": {"method": method}, "speculation.adaptiveVerification": True},
+            "spec.speculation.adaptiveVerification",
+            f"adaptiveVerification is true but speculator.method is {method}",
+            "remove it, because it applies to draft_model, eagle, eagle3, mtp, dflash and dspark",
+            rule="adaptive-verification-method",
+        )
+        for method in ("ngram", "suffix", "medusa")
+    ),
+    Bad(
         "goal",
         {"speculation.objective.goal": "Speed"},
         "spec.speculation.objective.goal",

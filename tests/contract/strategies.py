@@ -71,6 +71,7 @@ GIVEN = st.builds(
             "quantization": _mostly("fp8", "awq", wrong=("", "8 bit")),
             "parallelDrafting": st.booleans(),
             "heterogeneousVocabulary": _mostly(False, False, True),
+            "options": _mostly({}, {"moe_backend": "triton"}, {"a": {"b": [1.5, None, True]}}, wrong=("x", [])),
             "promptLookup": _present({"min": st.integers(1, 4), "max": st.integers(1, 6)}),
         }
     ),
@@ -93,6 +94,7 @@ SPECULATION = _present(
         "maxSpeculativeTokens": _mostly(8, 8, 5, 10, wrong=(0, 65)),
         "schedule": schedules(),
         "offPolicy": st.sampled_from(["Never", "KeepRunning", "Skip", "Remove"]),
+        "adaptiveVerification": _mostly(False, True, wrong=("yes",)),
         "objective": _present({"tpotP99": _mostly("40ms", "1.5s", "10m", wrong=("0s", "10m1us", "1h", "5"))}),
     }
 )

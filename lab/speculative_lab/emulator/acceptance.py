@@ -64,24 +64,25 @@ class AcceptanceTable:
             self._table[workload, :, k, :k] = centred(survival[:k], self._shifts)
         self._filled.add(workload)
 
-    def accepted(
-        self, workload: Ints, tendency: Ints, drafts: Ints, rng: np.random.Generator, unseen: Floats | None = None
-    ) -> Ints:
-        """Accepted drafts of each request that verifies `drafts` >= 1 tokens (arrays of one length).
+    def survival(self, workload: Ints, tendency: Ints, drafts: Ints, unseen: Floats | None = None) -> Floats:
+        """Survival by position of each request that drafted `drafts` >= 1 tokens (arrays of one length).
 
         `unseen`: the share of its context that the drafter has missed.
         """
         rows = self._table[workload, tendency, drafts]
-        if unseen is not None and unseen.any():
-            rows = with_gaps(rows, unseen)
-        uniform = rng.random(len(drafts))
-        return np.asarray((uniform[:, None] < rows).sum(axis=1), dtype=np.int64)
+        return with_gaps(rows, unseen) if unseen is not None and unseen.any() else rows
 
     def drafted(self, workload: Ints, k: int, rng: np.random.Generator) -> Ints:
         """Draft tokens that each request gets at K = k: k, or 0 where a look-up finds no match."""
         if not self._looks_up or k == 0:
             return np.full(len(workload), k, dtype=np.int64)
         return np.where(rng.random(len(workload)) < self._share[workload], k, 0).astype(np.int64)
+
+
+def accepted(survival: Floats, rng: np.random.Generator) -> Ints:
+    """Accepted drafts of each request, drawn from its survival by position."""
+    uniform = rng.random(len(survival))
+    return np.asarray((uniform[:, None] < survival).sum(axis=1), dtype=np.int64)
 
 
 def acceptance_table(speculative: Speculative | None, drafting: Drafting | None, spread: float) -> AcceptanceTable:

@@ -35,6 +35,7 @@ def build_core(config: EngineConfig, settings: Settings, lengths: DraftLengths |
             chunked_prefill=config.chunked_prefill,
             prefix_caching=config.prefix_caching,
             dies_below_max_k=behaviour is not None and behaviour.reaction is Reaction.DIES,
+            verifies_adaptively=config.verifies_adaptively,
             catches_up=config.speculative is not None and config.speculative.method == Method.DRAFT_MODEL,
         ),
         config.pool(),

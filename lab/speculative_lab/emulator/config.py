@@ -99,6 +99,12 @@ class EngineConfig:
         return self.speculative.k if self.speculative else 0
 
     @property
+    def verifies_adaptively(self) -> bool:
+        """Whether only drafts worth their time are verified. vLLM ignores the key where nothing estimates them."""
+        asked = self.speculative is not None and self.speculative.adaptive_verification
+        return asked and self.drafting is not None and not self.drafting.draft_free
+
+    @property
     def always_rejects(self) -> bool:
         """Whether steps without drafts to verify are sampled as if there were some, as the V1 runner does."""
         return self.drafting is not None and self.drafting.runner is Runner.V1
@@ -237,7 +243,7 @@ def engine_config(namespace: argparse.Namespace, environment: Mapping[str, str],
         histogram_buckets=_histogram_buckets(namespace.custom_histogram_buckets),
     )
     _check_budget(config)
-    config.capture_sizes()
+    _check_adaptive(config, namespace)
     return config
 
 
@@ -289,6 +295,21 @@ def _check_budget(config: EngineConfig) -> None:
     slots = _drafting_slots(config.speculative)
     if budget <= slots:
         raise ConfigError(f"max_num_batched_tokens ({budget}) must exceed the {slots} drafting slots of one request")
+
+
+def _check_adaptive(config: EngineConfig, namespace: argparse.Namespace) -> None:
+    captured = config.capture_sizes()
+    if config.speculative is None or not config.speculative.adaptive_verification:
+        return
+    if namespace.enable_lora:
+        raise ConfigError("Adaptive verification is not currently compatible with LoRA")
+    if not captured:
+        raise ConfigError(
+            "Adaptive verification requires full CUDA graphs. Use cudagraph mode FULL, FULL_DECODE_ONLY, or"
+            " FULL_AND_PIECEWISE, or disable adaptive verification."
+        )
+    if namespace.pipeline_parallel_size > 1:
+        raise ConfigError("Adaptive verification is not currently compatible with pipeline parallelism")
 
 
 def _drafting_slots(speculative: Speculative | None) -> int:

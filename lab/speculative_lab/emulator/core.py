@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from speculative_lab.emulator.acceptance import AcceptanceTable
+from speculative_lab.emulator.acceptance import AcceptanceTable, accepted
 from speculative_lab.emulator.batch import Batch, Floats, Ints
+from speculative_lab.emulator.budget import verified_drafts
 from speculative_lab.emulator.errors import EngineDeadError
 from speculative_lab.emulator.kv import KvPool
 from speculative_lab.emulator.lengths import DraftLengths
@@ -59,10 +60,13 @@ class StepResult:
     """Prompt tokens of the requests that got their first token."""
     generated_tokens: int = 0
     accepted: Ints = field(default_factory=lambda: _NO_INTS)
-    """Accepted drafts of each request that verified at least one."""
-    verified: Ints = field(default_factory=lambda: _NO_INTS)
-    """Drafts that each decoding request verified."""
+    """Accepted drafts of each request that had at least one."""
+    offered: Ints = field(default_factory=lambda: _NO_INTS)
+    """Drafts scheduled for each decoding request, which vLLM counts as drafted whether it verifies them or not."""
     draft_tokens: int = 0
+    """Their sum."""
+    verified_tokens: int = 0
+    """Of them those that the verifier computed: all, unless it verifies adaptively."""
     behind: bool = False
     """Whether the drafter caught up with what it had missed."""
     preempted: int = 0
@@ -91,6 +95,8 @@ class CoreLimits:
     """The drafter fails an assertion when asked for fewer than `max_k` tokens."""
     catches_up: bool = False
     """A drafter that is left out need not see prompts either: it computes later what it has missed."""
+    verifies_adaptively: bool = False
+    """Only drafts worth their time are verified (`budget`)."""
 
 
 class EngineCore:
@@ -224,25 +230,25 @@ class EngineCore:
     def _compute(self, now: float, grant: Ints, result: StepResult) -> None:
         batch = self._batch
         decodes = ((batch.todo == 0) & (grant > 0)).nonzero()[0]
-        verified = grant[decodes] - 1
+        offered = grant[decodes] - 1
         prefill = np.where(batch.todo > 0, grant, 0)
         result.scheduled, result.decoded = int(np.count_nonzero(grant)), len(decodes)
         result.prefill_tokens = int(prefill.sum())
         result.complete = result.decoded + int(np.count_nonzero((prefill > 0) & (batch.todo == prefill)))
         tokens = np.zeros(batch.size, dtype=np.int64)
-        gained = self._verify(decodes, verified, result)
+        result.offered, result.draft_tokens = offered, int(offered.sum())
+        result.context_tokens = int(batch.context[decodes].sum())
+        gained = self._verify(decodes, result)
         tokens[decodes] = gained
         further = (batch.todo == prefill) & (batch.generated + tokens + (prefill > 0) < batch.target)
         result.k = self._next_k(result.scheduled, int(np.count_nonzero(further)))
-        result.verified, result.draft_tokens = verified, int(verified.sum())
-        result.context_tokens = int(batch.context[decodes].sum())
         context = result.context_tokens / max(len(decodes), 1)
         catches_up = self._limits.catches_up
         prompts = result.prefill_tokens and not catches_up
         rests = self.off and not (result.k or result.draft_tokens or prompts)
         self.rested += rests
         seconds = self._timer.seconds(
-            len(decodes), result.k, result.draft_tokens, context, result.prefill_tokens, drafter=not rests
+            len(decodes), result.k, result.verified_tokens, context, result.prefill_tokens, drafter=not rests
         )
         if rests:
             batch.unseen[decodes] += gained
@@ -280,27 +286,38 @@ class EngineCore:
             )
         return k
 
-    def _verify(self, decodes: Ints, verified: Ints, result: StepResult) -> Ints:
+    def _verify(self, decodes: Ints, result: StepResult) -> Ints:
         """Tokens each decoding request gains: its accepted drafts and one more, cut at its target."""
-        batch = self._batch
-        accepted = np.zeros(len(decodes), dtype=np.int64)
-        drafted = (verified > 0).nonzero()[0]
+        batch, offered = self._batch, result.offered
+        gained = np.zeros(len(decodes), dtype=np.int64)
+        drafted = (offered > 0).nonzero()[0]
         if len(drafted):
             rows = decodes[drafted]
-            accepted[drafted] = self._acceptance.accepted(
+            survival = self._acceptance.survival(
                 batch.workload[rows],
                 batch.tendency[rows],
-                verified[drafted],
-                self._rng,
+                offered[drafted],
                 batch.unseen[rows] / np.maximum(batch.context[rows], 1),
             )
-            result.accepted = accepted[drafted]
+            verified = self._within_budget(survival, offered[drafted], result)
+            result.accepted = gained[drafted] = np.minimum(accepted(survival, self._rng), verified)
+            result.verified_tokens = int(verified.sum())
             if self._recording is not Recording.NONE:
                 records = [batch.requests[row].record for row in rows.tolist()]
-                record(records, verified[drafted].tolist(), result.accepted.tolist(), self._recording)
+                record(records, offered[drafted].tolist(), result.accepted.tolist(), self._recording)
         if len(decodes):
-            self.lengths.verified(accepted)
-        return np.asarray(np.minimum(1 + accepted, batch.target[decodes] - batch.generated[decodes]))
+            self.lengths.verified(gained)
+        return np.asarray(np.minimum(1 + gained, batch.target[decodes] - batch.generated[decodes]))
+
+    def _within_budget(self, survival: Floats, drafts: Ints, result: StepResult) -> Ints:
+        """Of `drafts` of each request with drafts, those that are verified."""
+        if not self._limits.verifies_adaptively:
+            return drafts
+        context = result.context_tokens / max(result.decoded, 1)
+        budgets = np.arange(result.draft_tokens + 1)
+        # Drafting has one price for all budgets: vLLM measured it at the largest K.
+        seconds = self._timer.curve(result.decoded, self._limits.max_k, budgets, context, result.prefill_tokens)
+        return verified_drafts(survival, drafts, result.complete, seconds)
 
     def _first_tokens(self, rows: Ints, tokens: Ints, result: StepResult) -> None:
         """Requests whose prefill ended in this step: one token each, the first unless they had been preempted."""

@@ -106,7 +106,7 @@ class Plan:
 
 def plan_of(result: StepResult) -> Plan:
     """The plan of a step: requests, their tokens, the drafts verified, and K of the drafts made."""
-    drafts = {row: range(length) for row, length in enumerate(result.verified.tolist()) if length}
+    drafts = {row: range(length) for row, length in enumerate(result.offered.tolist()) if length}
     return Plan(
         num_scheduled_tokens=range(result.scheduled),
         total_num_scheduled_tokens=result.decoded + result.draft_tokens + result.prefill_tokens,
@@ -121,7 +121,7 @@ def outputs_of(result: StepResult, max_k: int) -> SimpleNamespace:
     stats = None
     if len(result.accepted):
         stats = SimpleNamespace(
-            num_draft_tokens_per_pos=_beyond(result.verified, max_k),
+            num_draft_tokens_per_pos=_beyond(result.offered, max_k),
             num_accepted_tokens_per_pos=_beyond(result.accepted, max_k),
         )
     output = SimpleNamespace(new_token_ids=range(result.generated_tokens))

@@ -141,6 +141,11 @@ def checked(raw: Mapping[str, Any], tensor_parallel_size: int) -> Speculative:
     if method in _NOT_EMULATED:
         raise ConfigError(f"method {method} is not emulated; use one of the methods that draft tokens")
     _check_lookup(method, values)
+    if method != "dspark" and values.get("enable_adaptive_verification") and values.get("use_local_argmax_reduction"):
+        raise ConfigError(
+            "Adaptive verification estimates per-position acceptance from the draft logits, which"
+            " use_local_argmax_reduction never materializes. Disable one of them."
+        )
     draft_tp = int(values.get("draft_tensor_parallel_size", tensor_parallel_size))
     if draft_tp not in (1, tensor_parallel_size):
         raise ConfigError(

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from speculative_lab.emulator.batch import Floats, Ints
 from speculative_lab.emulator.config import EngineConfig
 from speculative_lab.emulator.errors import ConfigError
 from speculative_lab.emulator.shapes import Shapes
@@ -51,21 +52,26 @@ class StepTimer:
 
         `batch` decoding requests with `context` tokens each verify `verified` draft tokens together, `prefill` prompt
         tokens are computed, and `k` tokens per request are drafted for the next step. What is decoded runs as the next
-        captured size, or eagerly above the largest. `verified` differs from batch x k where K just changed and where
-        a look-up found no match. `drafter`: False where its pass is left out.
+        captured size, or eagerly above the largest. `verified` differs from batch x k where K just changed, where a
+        look-up found no match, and with adaptive verification. `drafter`: False where its pass is left out.
         """
+        return float(self.curve(batch, k, np.asarray(verified), context, prefill, drafter=drafter))
+
+    def curve(
+        self, batch: int, k: int, verified: Ints, context: float, prefill: int, *, drafter: bool = True
+    ) -> Floats:
+        """`seconds` of steps that differ in their verified draft tokens."""
         if not self.speculates:
-            return float(plain_seconds(self.costs, batch, context, prefill, self.knobs))
+            return np.asarray(plain_seconds(self.costs, batch, context, prefill, self.knobs))
         costs, decoded = self.mixed_costs if prefill else self.costs, batch + verified
-        run = float(pad(self.knobs, np.asarray(decoded)))
-        further = run - batch * (k + 1)
+        further = pad(self.knobs, np.asarray(decoded, dtype=float)) - batch * (k + 1)
         fixed, tokens, attended, drafting, filled = step_parts(costs, self.ungraphed, batch, k, context, prefill)
-        verifier = float(fixed + tokens + attended) + costs.per_token * further
-        if decoded > (self.knobs.capture_ceiling_tokens or 0):
-            verifier = max(verifier, costs.eager_floor)
+        verifier = fixed + tokens + attended + costs.per_token * further
+        eager = decoded > (self.knobs.capture_ceiling_tokens or 0)
+        verifier = np.where(eager, np.maximum(verifier, costs.eager_floor), verifier)
         if self.always_rejects and not k:
-            verifier *= 1.0 + REJECTION_SHARE
-        return verifier + float(filled + drafting if drafter else costs.per_token * prefill)
+            verifier = verifier * (1.0 + REJECTION_SHARE)
+        return np.asarray(verifier + (filled + drafting if drafter else costs.per_token * prefill))
 
     def pass_seconds(self, tokens: int, held: int) -> float:
         """Noise-free seconds of a pass of the drafter alone over `tokens`, of requests that hold `held`."""

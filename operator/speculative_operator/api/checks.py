@@ -25,7 +25,7 @@ from speculative_operator.api.weights import Cache, Claim
 from speculative_operator.api.wire import SpecError, Wire
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import EngineType, Method, Mode, OffPolicy, Target, Tuning
-from speculative_operator.domain.vllm import IN_ONE_PASS
+from speculative_operator.domain.vllm import ADAPTIVE, IN_ONE_PASS
 
 Problem = tuple[str, object, str]
 Check = Callable[[Spec], Iterator[Problem]]
@@ -132,6 +132,20 @@ def _drafting_options(spec: Spec) -> Iterator[Problem]:
         yield "speculator.promptLookup", shown, f"remove it, because it applies to {rules.phrase(rules.LOOKS_UP)} only"
     if lookup.min is not None and lookup.max is not None and lookup.min > lookup.max:
         yield "speculator.promptLookup.min", lookup.min, f"write at most max ({lookup.max}), or raise max"
+
+
+def _of_vllm(spec: Spec) -> Iterator[Problem]:
+    engine, speculator, adaptive = spec.engine.type, spec.speculator, spec.speculation.adaptive_verification
+    method = speculator.method if speculator is not None else None
+    field, only = "speculation.adaptiveVerification", f"remove it, because it applies to {EngineType.VLLM} only"
+    if engine is not EngineType.VLLM and adaptive:
+        yield field, True, f"engine.type is {engine}: {only}"
+    if engine is not EngineType.VLLM and speculator is not None and speculator.options is not None:
+        remedy = f"engine.type is {engine}: {only}; use engine.args for further arguments of this engine"
+        yield "speculator.options", speculator.options, remedy
+    if engine is EngineType.VLLM and adaptive and method not in (None, *ADAPTIVE):
+        remedy = f"remove it, because it applies to {rules.phrase(ADAPTIVE)} only"
+        yield field, True, f"speculator.method is {method}: {remedy}"
 
 
 def _drafting_parallelism(spec: Spec) -> Iterator[Problem]:
@@ -354,6 +368,7 @@ CHECKS: tuple[Check, ...] = (
     _revisions,
     _drafting_weights,
     _drafting_options,
+    _of_vllm,
     _drafting_parallelism,
     _tokens,
     _schedule,

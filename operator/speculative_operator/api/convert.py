@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,7 +32,7 @@ Inner = TypeVar("Inner", bound="DataclassInstance")
 _LONGEST_REPIN = 256
 """Characters of the annotation that count: it is kept in status."""
 _DEEPEST = 64
-"""Levels that a pod template may nest; those of Kubernetes nest some ten."""
+"""Levels that a pod template or an option may nest; those of Kubernetes nest some ten."""
 _NAMED = 3
 """Levels by which a value that nests too deep is named."""
 _TOO_DEEP = f"a value of more than {_DEEPEST} levels"
@@ -80,14 +81,16 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
 
 
 def _check_depth(given: Any) -> None:
-    """Raises SpecError where the template nests without end: the definition takes any field there, at any depth."""
-    template = given.get("template") if isinstance(given, Mapping) else None
-    below: list[tuple[str, Any]] = [("spec.template", template)]
-    for level in range(_DEEPEST + 1):
-        below = [(_path_to(path, name, level), value) for path, one in below for name, value in _inner(one)]
-        if not below:
-            return
-    raise SpecError(below[0][0], _TOO_DEEP, f"use at most {_DEEPEST} levels in spec.template")
+    """Raises SpecError where a part nests without end in which the definition takes any field, at any depth."""
+    for parts in (("template",), ("speculator", "options")):
+        root, value = "spec", given
+        for part in parts:
+            root, value = f"{root}.{part}", value.get(part) if isinstance(value, Mapping) else None
+        below: list[tuple[str, Any]] = [(root, value)]
+        for level in range(_DEEPEST + 1):
+            below = [(_path_to(path, name, level), inner) for path, one in below for name, inner in _inner(one)]
+        if below:
+            raise SpecError(below[0][0], _TOO_DEEP, f"use at most {_DEEPEST} levels in {root}")
 
 
 def _inner(value: Any) -> Iterable[tuple[str, Any]]:
@@ -134,7 +137,17 @@ def _speculator(given: wire.Speculator | None) -> spec.Speculator | None:
         return None
     lookup = given.prompt_lookup or wire.PromptLookup()
     source = _source(given.model, given.revision) if given.model else None
-    return _as(spec.Speculator, given, source=source, prompt_lookup_min=lookup.min, prompt_lookup_max=lookup.max)
+    # As vLLM spells keys, for which it takes a dash too, and in one order, whatever order a file has.
+    spelled = {key.replace("-", "_"): value for key, value in (given.options or {}).items()}
+    options = json.loads(json.dumps(spelled, sort_keys=True))
+    return _as(
+        spec.Speculator,
+        given,
+        source=source,
+        prompt_lookup_min=lookup.min,
+        prompt_lookup_max=lookup.max,
+        options=options,
+    )
 
 
 def _speculation(given: wire.Speculation) -> spec.Speculation:
@@ -233,6 +246,7 @@ _REMEDIES = {
     "int_type": "use a whole number",
     "bool_type": "use true or false",
     "string_type": "use a string",
+    "dict_type": "use an object with named fields",
     "model_type": "use an object with named fields",
     "model_attributes_type": "use an object with named fields",
 }

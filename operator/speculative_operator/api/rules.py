@@ -19,7 +19,7 @@ from speculative_operator.api.targets import (
 from speculative_operator.api.weights import CACHE_RULES, COMPILE_CACHE_APART, COMPILE_CACHE_RULES
 from speculative_operator.api.wire import Rule
 from speculative_operator.domain.spec import EngineType, Method
-from speculative_operator.domain.vllm import ALIASES, FIELDS_OF_FLAGS, IN_ONE_PASS
+from speculative_operator.domain.vllm import ADAPTIVE, ALIASES, FIELDS_OF_FLAGS, IN_ONE_PASS
 
 _AUTO = "has(self.auto) && self.auto"
 
@@ -57,6 +57,7 @@ AUTO_RULES = (
     _not_beside_auto("parallelDrafting", "set"),
     _not_beside_auto("heterogeneousVocabulary", "set"),
     _not_beside_auto("promptLookup", "set"),
+    _not_beside_auto("options", "set"),
 )
 
 
@@ -96,7 +97,7 @@ ROOT_RULES = (
 def phrase(methods: tuple[Method, ...]) -> str:
     """Names of methods, for a sentence."""
     *some, last = methods
-    return f"{', '.join(some)} and {last}"
+    return f"{', '.join(some)} and {last}" if some else str(last)
 
 
 LOOKUP_RULES = (
@@ -119,6 +120,30 @@ MODEL_RULES = (
     ),
 )
 
+
+def _draft_free_without(rule: str, field: str, shown: str) -> Rule:
+    return Rule(
+        f"draft-free-no-{rule}",
+        f"!has(self.method) || !(self.method in {_cel_list(DRAFT_FREE)}) || !has(self.{field})",
+        f"{field} is {shown} but method is {{self.method}}, which drafts without weights: remove {field}",
+        field,
+        "FieldValueForbidden",
+    )
+
+
+def _only_for(rule: str, field: str, shown: str, methods: tuple[Method, ...]) -> Rule:
+    """`shown` is "true" for a boolean, of which false is allowed with every method."""
+    allowed = f"self.method == '{methods[0]}'" if len(methods) == 1 else f"self.method in {_cel_list(methods)}"
+    unset = f"!has(self.{field})" + (f" || !self.{field}" if shown == "true" else "")
+    return Rule(
+        f"{rule}-method",
+        f"!has(self.method) || {unset} || {allowed}",
+        f"{field} is {shown} but method is {{self.method}}: remove it, because it applies to {phrase(methods)} only",
+        field,
+        "FieldValueForbidden",
+    )
+
+
 SPECULATOR_RULES = (
     *MODEL_RULES,
     *AUTO_RULES,
@@ -130,54 +155,12 @@ SPECULATOR_RULES = (
         "model",
         "FieldValueRequired",
     ),
-    Rule(
-        "draft-free-no-model",
-        f"!has(self.method) || !(self.method in {_cel_list(DRAFT_FREE)}) || !has(self.model)",
-        'model is "{self.model}" but method is {self.method}, which drafts without weights: remove model',
-        "model",
-        "FieldValueForbidden",
-    ),
-    Rule(
-        "draft-free-no-tp",
-        f"!has(self.method) || !(self.method in {_cel_list(DRAFT_FREE)}) || !has(self.tensorParallelSize)",
-        "tensorParallelSize is {#self.tensorParallelSize} but method is {self.method}, which drafts without weights: "
-        "remove tensorParallelSize",
-        "tensorParallelSize",
-        "FieldValueForbidden",
-    ),
-    Rule(
-        "draft-free-no-quantization",
-        f"!has(self.method) || !(self.method in {_cel_list(DRAFT_FREE)}) || !has(self.quantization)",
-        'quantization is "{self.quantization}" but method is {self.method}, which drafts without weights: '
-        "remove quantization",
-        "quantization",
-        "FieldValueForbidden",
-    ),
-    Rule(
-        "parallel-drafting-method",
-        "!has(self.method) || !has(self.parallelDrafting) || !self.parallelDrafting || "
-        f"self.method in {_cel_list(IN_ONE_PASS)}",
-        f"parallelDrafting is true but method is {{self.method}}: remove it, because it applies to "
-        f"{phrase(IN_ONE_PASS)} only",
-        "parallelDrafting",
-        "FieldValueForbidden",
-    ),
-    Rule(
-        "heterogeneous-vocabulary-method",
-        "!has(self.method) || !has(self.heterogeneousVocabulary) || !self.heterogeneousVocabulary || "
-        f"self.method == '{Method.DRAFT_MODEL}'",
-        f"heterogeneousVocabulary is true but method is {{self.method}}: remove it, because it applies to "
-        f"{Method.DRAFT_MODEL} only",
-        "heterogeneousVocabulary",
-        "FieldValueForbidden",
-    ),
-    Rule(
-        "prompt-lookup-method",
-        f"!has(self.method) || !has(self.promptLookup) || self.method in {_cel_list(LOOKS_UP)}",
-        f"promptLookup is set but method is {{self.method}}: remove it, because it applies to {phrase(LOOKS_UP)} only",
-        "promptLookup",
-        "FieldValueForbidden",
-    ),
+    _draft_free_without("model", "model", '"{self.model}"'),
+    _draft_free_without("tp", "tensorParallelSize", "{#self.tensorParallelSize}"),
+    _draft_free_without("quantization", "quantization", '"{self.quantization}"'),
+    _only_for("parallel-drafting", "parallelDrafting", "true", IN_ONE_PASS),
+    _only_for("heterogeneous-vocabulary", "heterogeneousVocabulary", "true", (Method.DRAFT_MODEL,)),
+    _only_for("prompt-lookup", "promptLookup", "set", LOOKS_UP),
     Rule(
         "revision-needs-model",
         "!has(self.method) || !has(self.revision) || has(self.model)",
@@ -304,6 +287,7 @@ _OTHER_ENGINE = f"self.engine.type != '{EngineType.VLLM}'"
 _VERIFIERS_TP = "self.verifier.tensorParallelSize"
 _DRAFT_TP = "self.speculator.tensorParallelSize"
 _NO_DRAFT_TP = "!has(self.speculator) || !has(self.speculator.tensorParallelSize)"
+_ADAPTIVE = "has(self.speculation.adaptiveVerification) && self.speculation.adaptiveVerification"
 _PRODUCT = f"{_VERIFIERS_TP} * self.verifier.pipelineParallelSize * self.verifier.dataParallelSize"
 
 SPEC_RULES = (
@@ -336,6 +320,31 @@ SPEC_RULES = (
         "{#self.verifier.dataParallelSize}, and vLLM ignores schedules under data parallelism: "
         "set speculation.numSpeculativeTokens instead, or raise replicas instead of dataParallelSize",
         "speculation.schedule",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "adaptive-verification-engine",
+        f"!({_ADAPTIVE}) || !({_OTHER_ENGINE})",
+        "speculation.adaptiveVerification is true but engine.type is {self.engine.type}: remove it, because it applies "
+        f"to {EngineType.VLLM} only",
+        "speculation.adaptiveVerification",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "adaptive-verification-method",
+        f"!({_ADAPTIVE}) || {_OTHER_ENGINE} || !has(self.speculator) || !has(self.speculator.method) || "
+        f"self.speculator.method in {_cel_list(ADAPTIVE)}",
+        "speculation.adaptiveVerification is true but speculator.method is {self.speculator.method}: remove it, "
+        f"because it applies to {phrase(ADAPTIVE)} only",
+        "speculation.adaptiveVerification",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "options-engine",
+        f"!({_OTHER_ENGINE}) || !has(self.speculator) || !has(self.speculator.options)",
+        "speculator.options is set but engine.type is {self.engine.type}: remove it, because it applies to "
+        f"{EngineType.VLLM} only; use engine.args for further arguments of this engine",
+        "speculator.options",
         "FieldValueForbidden",
     ),
     Rule(

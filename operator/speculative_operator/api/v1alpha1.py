@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from speculative_operator.api import rules, scalars
 from speculative_operator.api.pod import EnvVar, Template
@@ -35,6 +35,7 @@ MOST_BANDS = 64
 MOST_BATCHED_TOKENS = 16_777_216
 HIGHEST_RANK = 4096
 LONGEST_LOOKUP = 1024
+MOST_OPTIONS = 64
 
 Model = TypeVar("Model", bound=Wire)
 
@@ -149,6 +150,16 @@ class Speculator(Wire):
     prompt_lookup: PromptLookup | None = None
     """For ngram and ngram_gpu only: length of the token sequences that the engine searches in the text so far. For vLLM
     and TensorRT-LLM. Default: the engine's choice."""
+    options: (
+        Annotated[
+            dict[str, JsonValue],
+            Field(max_length=MOST_OPTIONS, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}),
+        ]
+        | None
+    ) = None
+    """Further keys of vLLM's --speculative-config, spelled as vLLM spells them, such as attention_backend: TRITON_ATTN
+    or suffix_decoding_max_tree_depth: 16. The operator passes them on as JSON; vLLM checks names and values when it
+    starts. The operator refuses keys that a field of this object sets. Default: none."""
 
 
 class Objective(Wire):
@@ -181,6 +192,11 @@ class Speculation(Wire):
     start with. Default: the operator chooses by method and hardware."""
     max_speculative_tokens: Annotated[int, scalars.whole(1, MOST_TOKENS)] = 8
     """Largest K that the engine may use; the engine reserves memory for it."""
+    adaptive_verification: Flag | None = None
+    """True: K says how many tokens are drafted, and in each step vLLM verifies only those drafts that it estimates to
+    be worth their time (enable_adaptive_verification). Outputs do not change. For vLLM 0.32.0 and newer on its V2 model
+    runner with full CUDA graphs, and with draft_model, eagle, eagle3, mtp, dflash and dspark. vLLM counts a draft that
+    it did not verify like a rejected one. Default: false."""
     schedule: Annotated[tuple[Row, ...], Field(max_length=MOST_BANDS)] | None = None
     """Static only: K by the number of requests that the engine schedules in a step, as rows [first, last, K] with both
     ends included, starting at 1, without gaps. The last row also applies above its end. K 0 drafts nothing. It takes

@@ -174,6 +174,7 @@ class Speculator:
     prompt_lookup_min: int | None = None
     prompt_lookup_max: int | None = None
     """Shortest and longest run of tokens that ngram looks up."""
+    options: Mapping[str, Any] = field(default_factory=dict)  # further keys of vLLM's --speculative-config, plain JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +193,7 @@ class Speculation:
     off_policy: OffPolicy = field(default=OffPolicy.SKIP, metadata=NOT_OF_PODS)
     workload: Workload = field(default=Workload.MIXED, metadata=NOT_OF_PODS)
     objective: Objective = field(default_factory=Objective, metadata=NOT_OF_PODS)
+    adaptive_verification: bool = False  # vLLM verifies only the drafts that it estimates to be worth their time
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from speculative_operator.domain.memo import Memo, digest
 from speculative_operator.domain.models import ModelShape, PairFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, ModelSource, Scheme, Speculator
+from speculative_operator.domain.vllm import drafting_kv_cache_dtype
 from speculative_operator.engines.base import Engine
 from speculative_operator.engines.matrix.cell import Variant, Version, parse_version
 from speculative_operator.engines.registry import engine_for
@@ -33,14 +34,13 @@ _MEMORY_SHARE = 0.9
 def pair_facts(spec: DeploymentSpec) -> PairFacts:
     """Shapes of verifier, speculator and accelerator as far as the catalogue knows them, and what KV cache they leave
     room for; the rest is None."""
-    small_kv = spec.verifier.kv_cache_dtype.startswith("fp8")
-    verifier = _shape(spec.verifier.source, small_kv)
+    verifier = _shape(spec.verifier.source, spec.verifier.kv_cache_dtype)
     if verifier is not None:
         size = min(verifier.bytes_per_parameter, _weight_bytes(spec.verifier.quantization))
         verifier = replace(verifier, bytes_per_parameter=size)
     facts = PairFacts(
         verifier=verifier,
-        speculator=_shape(spec.speculator.source, small_kv) if spec.speculator is not None else None,
+        speculator=_shape(spec.speculator.source, drafting_kv_cache_dtype(spec)) if spec.speculator else None,
         accelerator=find_accelerator(spec.accelerator.product) if spec.accelerator.product else None,
         accelerators=spec.verifier.tensor_parallel_size,
         method=spec.speculator.method if spec.speculator is not None else None,
@@ -57,10 +57,10 @@ def _capacity(spec: DeploymentSpec, facts: PairFacts, *, with_speculator: bool) 
     return kv_tokens(together, with_speculator=with_speculator, memory_share=share) or None
 
 
-def _shape(source: ModelSource | None, small_kv: bool) -> ModelShape | None:
-    """The catalogue's shape; an 8-bit KV cache holds for the speculator too, which takes over the verifier's."""
+def _shape(source: ModelSource | None, kv_cache_dtype: str) -> ModelShape | None:
+    """The catalogue's shape of the model at `source`, with one byte per cached value for a KV cache of 8 bits."""
     shape = find_model(source.location) if source is not None else None
-    return replace(shape, kv_bytes_per_value=1.0) if shape is not None and small_kv else shape
+    return replace(shape, kv_bytes_per_value=1.0) if shape is not None and kv_cache_dtype.startswith("fp8") else shape
 
 
 def _weight_bytes(quantization: str) -> float:

@@ -14,6 +14,7 @@ from typing import Any
 
 from speculative_operator.domain.models import Accelerator, ModelFacts
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode
+from speculative_operator.domain.vllm import drafting_kv_cache_dtype
 from speculative_operator.pairing.fit_caches import STATE_COPIES, CacheGroup, Widths, caches, layer_kinds
 from speculative_operator.pairing.fit_config import decoder, number, value_bytes
 from speculative_operator.pairing.fit_weights import Weights, weights
@@ -98,9 +99,10 @@ class Room:
         return low * _BLOCK
 
 
-def widths(config: Mapping[str, Any], spec: DeploymentSpec) -> Widths:
-    """Bytes of cached values: as `kvCacheDtype` asks, or the checkpoint's own 8 bits, or the model's dtype."""
-    dtype = spec.verifier.kv_cache_dtype
+def widths(config: Mapping[str, Any], spec: DeploymentSpec, asked: str | None = None) -> Widths:
+    """Bytes of cached values: as `asked` (None: `kvCacheDtype`) says, or the checkpoint's own 8 bits, or the model's
+    dtype."""
+    dtype = spec.verifier.kv_cache_dtype if asked is None else asked
     plain = value_bytes(config, spec.verifier.dtype)
     quantized = config.get("quantization_config")
     own = quantized.get("kv_cache_quant_algo") if isinstance(quantized, Mapping) else None
@@ -133,7 +135,7 @@ def speculator_holding(verifier: ModelFacts, speculator: ModelFacts | None, spec
     ranks = requested.tensor_parallel_size or max(spec.verifier.tensor_parallel_size, 1)
     inside = speculator is None and requested.source is None and requested.method.may_sit_in_verifier
     config = decoder(verifier.config if speculator is None else speculator.config)
-    size = widths(decoder(verifier.config), spec)
+    size = widths(decoder(verifier.config), spec, drafting_kv_cache_dtype(spec))
     if inside:
         found = weights(verifier, spec.verifier.dtype, spec.verifier.quantization)
         groups = caches(config, size, number(config, "draft_layers") or 1)

@@ -50,7 +50,7 @@ WORKER: Sequence[Hook] = (
         f"{_RUNNING}.model_runner",
         "GPUModelRunner",
         "execute_model(scheduler_output) sample_tokens(grammar_output) speculator vllm_config model_config "
-        "kv_cache_config req_states block_tables adaptive_verification execute_model_state",
+        "kv_cache_config req_states block_tables",
     ),
     (f"{_RUNNING}.async_utils", "AsyncOutput", "model_runner_output"),
     (
@@ -58,7 +58,7 @@ WORKER: Sequence[Hook] = (
         "InputBatch",
         "req_ids num_reqs num_reqs_after_padding idx_mapping idx_mapping_np num_scheduled_tokens num_tokens "
         "num_tokens_after_padding input_ids positions query_start_loc query_start_loc_np seq_lens "
-        "seq_lens_cpu_upper_bound num_computed_tokens_np num_draft_tokens_per_req cu_num_logits",
+        "seq_lens_cpu_upper_bound num_computed_tokens_np",
     ),
     (f"{_RUNNING}.states", "RequestState", "all_token_ids"),
     (

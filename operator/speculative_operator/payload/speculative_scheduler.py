@@ -112,8 +112,7 @@ class _HotTable:
         meter, blocks, step = self._speculative_meter, self._speculative_blocks, None
         if meter is not None:
             try:
-                verified = getattr(model_runner_output, "speculative_verified", None)
-                step = meter.finished(scheduler_output, outputs, bool(self.requests), verified)  # type: ignore[attr-defined]
+                step = meter.finished(scheduler_output, outputs, bool(self.requests))  # type: ignore[attr-defined]
             except Exception as error:
                 _give_up(self, "Counting", error)
         if blocks is not None:

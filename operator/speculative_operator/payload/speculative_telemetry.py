@@ -8,7 +8,7 @@ newer. Counting costs the engine's thread some microseconds a step and takes no 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import add, attrgetter
 from typing import Any
 
@@ -67,11 +67,9 @@ class Meter:
         if plan.num_scheduled_tokens:
             self._next_k = plan.num_spec_tokens_to_schedule
 
-    def finished(self, plan: Any, outputs: Any, busy: bool, verified: Any = None) -> Step | None:
+    def finished(self, plan: Any, outputs: Any, busy: bool) -> Step | None:
         """`outputs` is what vLLM's `update_from_output` gave for `plan`; `busy` while requests remain.
 
-        `verified`: with adaptive verification, where each request's verified tokens begin and the last one's end, its
-        drafts and one more each. vLLM counts those that it did not verify as rejected; here they count for nothing.
         Returns the step that was counted; None where none was.
         """
         now = self.clock()
@@ -97,10 +95,7 @@ class Meter:
             # a decoding request gets a token and its drafts, everything else is prompt
             prefill = max(0, plan.total_num_scheduled_tokens - of_outputs - sum(lengths))
         if stats is not None:
-            drafted, accepted = stats.num_draft_tokens_per_pos, stats.num_accepted_tokens_per_pos
-            if verified is not None:
-                drafted = _verified(drafted, accepted, list(map(int, verified)))
-            self._add_drafts(k, drafted, accepted)
+            self._add_drafts(k, stats.num_draft_tokens_per_pos, stats.num_accepted_tokens_per_pos)
         if not tokens or began is None:
             return None
         seconds = now - began
@@ -115,13 +110,6 @@ class Meter:
         if held is not None:
             drafted, accepted = map(add, held[0], drafted), map(add, held[1], accepted)
         self.positions[k] = (tuple(drafted), tuple(accepted))
-
-
-def _verified(drafted: Sequence[int], accepted: Sequence[int], bounds: Sequence[int]) -> list[int]:
-    """Drafts that were verified, by position: no more than `drafted`, and all that were `accepted`."""
-    counts = [end - begin - 1 for begin, end in zip(bounds, bounds[1:])]  # noqa: B905  (no strict zip in Python 3.9)
-    found = (sum(count > place for count in counts) for place in range(len(drafted)))
-    return [max(hit, min(most, one)) for most, hit, one in zip(drafted, accepted, found)]  # noqa: B905
 
 
 def _decoding(plan: Any) -> int:

@@ -249,7 +249,6 @@ def _catch_up(batch: Any, arguments: Any, ranks: _Ranks) -> None:
 def _sampling(own: Any) -> Any:
     def sample_tokens(self: Any, *args: Any, **kwargs: Any) -> Any:
         """vLLM's; its output takes along what the scheduler's metrics tell."""
-        bounds = _verified(self)
         output = own(self, *args, **kwargs)
         try:
             inner = getattr(output, "model_runner_output", output)
@@ -257,26 +256,11 @@ def _sampling(own: Any) -> Any:
                 unseen = None if STATE.refused else STATE.unseen
                 gaps, behind = (unseen.requests, unseen.behind) if unseen is not None else (STATE.gaps, False)
                 inner.speculative_off = (STATE.rested, STATE.refused, gaps, behind)
-                inner.speculative_verified = bounds
         except Exception as error:
             _refuse(repr(error))
         return output
 
     return sample_tokens
-
-
-def _verified(runner: Any) -> Any:
-    """With adaptive verification, the bounds of each request's verified tokens, on their way to the processor: vLLM
-    decides on the device how many drafts of each request it verifies, and its scheduler never learns it.
-
-    The copy is queued before vLLM queues that of the sampled tokens, on which it waits before it hands both over.
-    """
-    with suppress(Exception):
-        if runner.adaptive_verification is not None and runner.execute_model_state is not None:
-            batch = runner.execute_model_state.input_batch
-            if batch.num_draft_tokens_per_req is not None:
-                return batch.cu_num_logits[: batch.num_reqs + 1].to("cpu", non_blocking=True)
-    return None
 
 
 def change(runner_class: Any, torch: Any, group: Any) -> None:

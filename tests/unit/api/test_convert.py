@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -65,11 +66,13 @@ WHOLE: dict[str, Any] = {
         "quantization": "fp8",
         "parallelDrafting": True,
         "heterogeneousVocabulary": False,
+        "options": {"draft_load_config": {"b": 1, "a": [2.5, None]}, "attention-backend": "TRITON_ATTN"},
     },
     "speculation": {
         "mode": "Static",
         "numSpeculativeTokens": 3,
         "maxSpeculativeTokens": 5,
+        "adaptiveVerification": True,
         "schedule": [[1, 16, 5], [17, 256, 1]],
         "offPolicy": "Never",
         "workload": "Code",
@@ -112,7 +115,11 @@ def test_every_field_arrives() -> None:
         ModelSource(Scheme.HF, "Qwen/Qwen3-8B", "main"), "chat", 2, 2, 1, 8192, 256, "bfloat16", "fp8", "fp8", 90,
         8192, True, LoraLimits(4, 64),
     )  # fmt: skip
-    assert spec.speculator == Speculator(Method.EAGLE3, ModelSource(Scheme.PVC, "heads/eagle"), 1, "fp8", True)
+    options = {"attention_backend": "TRITON_ATTN", "draft_load_config": {"a": [2.5, None], "b": 1}}
+    assert spec.speculator == Speculator(
+        Method.EAGLE3, ModelSource(Scheme.PVC, "heads/eagle"), 1, "fp8", True, options=options
+    )
+    assert json.dumps(spec.speculator.options) == json.dumps(options), "in one order, whatever a file has"
     assert spec.speculation == Speculation(
         Mode.STATIC,
         3,
@@ -121,6 +128,7 @@ def test_every_field_arrives() -> None:
         OffPolicy.NEVER,
         Workload.CODE,
         Objective(Goal.LATENCY, 0.04, 90.0),
+        adaptive_verification=True,
     )
     assert spec.engine == EngineSettings(
         version_named=True,

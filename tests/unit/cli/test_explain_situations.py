@@ -200,6 +200,16 @@ def test_what_a_stranger_does_not_know_is_said(name: str, monkeypatch: pytest.Mo
     assert not any("; see " in line for line in lines)
 
 
+def test_adaptive_verification_is_said_where_drafts_are_made() -> None:
+    body = body_of(settled())
+    assert not [line for line in explain.explanation(body) if line.startswith("  verifies")]
+    body["spec"].setdefault("speculation", {})["adaptiveVerification"] = True
+    (line,) = [line for line in explain.explanation(body) if line.startswith("  verifies")]
+    assert "vLLM estimates to be worth their time" in line
+    body["spec"]["speculation"]["mode"] = "Disabled"
+    assert not [line for line in explain.explanation(body) if line.startswith("  verifies")]
+
+
 def test_an_object_without_status_sends_to_the_doctor() -> None:
     body = {"metadata": {"name": "demo", "namespace": "models"}, "spec": {}}
     assert cause_of(body).next == "speculative doctor"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speculative_lab.emulator.acceptance import TENDENCIES, WORKLOADS, AcceptanceTable, centred
+from speculative_lab.emulator.acceptance import TENDENCIES, WORKLOADS, AcceptanceTable, accepted, centred
 from speculative_operator.domain.spec import Method, Workload
 from speculative_operator.physics.acceptance import prior_survival
 
@@ -34,7 +34,7 @@ def _accepted(table: AcceptanceTable, drafts: int, workload: Workload, draws: in
     table.prepare(row)
     rng = np.random.default_rng(3)
     rows = np.full(draws, row)
-    return table.accepted(rows, rng.integers(TENDENCIES, size=draws), np.full(draws, drafts), rng)
+    return accepted(table.survival(rows, rng.integers(TENDENCIES, size=draws), np.full(draws, drafts)), rng)
 
 
 @pytest.mark.parametrize("k", [1, 3, 5])

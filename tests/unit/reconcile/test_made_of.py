@@ -91,6 +91,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "speculator.heterogeneous_vocabulary": (True,),
     "speculator.prompt_lookup_min": (2,),
     "speculator.prompt_lookup_max": (6,),
+    "speculator.options": ({"moe_backend": "triton"},),
     "engine.version_named": (True,),
     "engine.version": ("0.31.0", "0.5.21", "1.1.0", "3.3.5"),
     "engine.image": ("registry.example.com/engine:1",),
@@ -132,6 +133,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "adopt": ("today",),
     "auto_speculator": (True,),
     "speculation.workload": tuple(Workload),
+    "speculation.adaptive_verification": (True,),
     "speculation.mode": (Mode.DISABLED,),
     "speculation.objective": (Objective(Goal.LATENCY, 0.02, 1.0),),
 }

@@ -198,7 +198,8 @@ def _speculation(spec: DeploymentSpec, plan: Plan, table: KTable) -> Iterator[st
     if spec.speculator is None or not plan.drafts(table):
         return
     config = json.dumps(speculative_config(spec, spec.speculator, plan, table), separators=(",", ":"))
-    yield from ("--speculative-config", config)
+    # Escaped, so that the kubelet finds no `$(NAME)` to expand.
+    yield from ("--speculative-config", config.replace("$", "\\u0024"))
     if plan.actuator is Actuator.LIVE:
         yield from ("--scheduler-cls", SCHEDULER_CLASS)
     if has_worker(plan):
@@ -212,14 +213,14 @@ def speculative_config(spec: DeploymentSpec, speculator: Speculator, plan: Plan,
     A speculators-format checkpoint that is served by its own name says method and model itself and wins over these.
     """
     config = {"method": str(speculator.method), **_weights(spec, speculator), **_options(speculator)}
+    config["num_speculative_tokens"] = plan.max_k if plan.actuator is Actuator.LIVE else max(1, table.max_k)
     if plan.actuator is Actuator.LIVE:
-        config["num_speculative_tokens"] = plan.max_k
         config["num_speculative_tokens_per_batch_size"] = boot(spec, plan)
-        return config
-    config["num_speculative_tokens"] = max(1, table.max_k)
-    if plan.actuator is Actuator.TABLE:
+    elif plan.actuator is Actuator.TABLE:
         config["num_speculative_tokens_per_batch_size"] = table.resize(plan.max_batch).rows()
-    return config
+    if spec.speculation.adaptive_verification:
+        config["enable_adaptive_verification"] = True
+    return config | dict(speculator.options)
 
 
 def _weights(spec: DeploymentSpec, speculator: Speculator) -> dict[str, Any]:

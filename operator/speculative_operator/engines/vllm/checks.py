@@ -19,6 +19,7 @@ from speculative_operator.engines.shared.arguments import source_refusals
 from speculative_operator.engines.vllm import arguments, capability, graphs
 from speculative_operator.engines.vllm.arguments import TABLE_VARIABLE
 from speculative_operator.engines.vllm.capability import LIVE_PROVEN
+from speculative_operator.engines.vllm.config_checks import adaptive_refusals, options_refusals
 from speculative_operator.engines.vllm.forms import OLDEST, UNPROVEN
 from speculative_operator.engines.vllm.graphs import FLAGS
 from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, plan, user_runner
@@ -79,6 +80,8 @@ def _options(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
     yield from _own_name(spec, speculator)
     yield from _one_pass(speculator)
     yield from _modules(spec, speculator)
+    yield from options_refusals(speculator)
+    yield from adaptive_refusals(spec, speculator, plan(spec))
 
 
 def _own_name(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:

@@ -5,7 +5,9 @@ Used by every other module of this adapter, so that command line, environment an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
 from speculative_operator.domain.table import Actuator
@@ -72,7 +74,15 @@ def can_skip(spec: DeploymentSpec, planned: Plan) -> bool:
     but tensor parallel ones of one node, since agreements between nodes never ran."""
     verifier = spec.verifier
     others = verifier.pipeline_parallel_size * verifier.data_parallel_size * spec.nodes
+    if spec.speculator is None or _needs_every_step(spec.speculator.options):
+        return False
     return has_worker(planned) and others == 1 and 0 in planned.ks
+
+
+def _needs_every_step(options: Mapping[str, Any]) -> bool:
+    """True for a speculator that the plug-in never skips (`speculative_worker`): one whose drafts are drawn from its
+    probabilities."""
+    return options.get("draft_sample_method") not in (None, "greedy")
 
 
 def skips(spec: DeploymentSpec, planned: Plan) -> bool:
@@ -127,7 +137,9 @@ def _actuator(spec: DeploymentSpec, asked: Question, cell: Cell | None) -> Actua
 def _ks(spec: DeploymentSpec, actuator: Actuator, runner: Runner, batch: int) -> tuple[int, ...]:
     top, start = spec.speculation.max_speculative_tokens, spec.speculation.num_speculative_tokens
     scheduled = actuator in _SCHEDULED
-    in_table = _graph_friendly(top) if runner is Runner.V2 else set(range(1, top + 1))
+    # With adaptive verification one set of graphs serves steps of any lengths up to the largest K.
+    any_k = runner is Runner.V1 or spec.speculation.adaptive_verification
+    in_table = set(range(1, top + 1)) if any_k else _graph_friendly(top)
     ks = shared.choose_ks(spec, batch, in_table if scheduled else None, zero_in_table=True)
     return _at_most(ks, batch, start) if scheduled and spec.speculation.mode is not Mode.STATIC else ks
 
