@@ -61,7 +61,7 @@ def drawn(seed: int, number: int, seconds: float, skips_prompts: bool = False) -
     texts = tuple(replace(one, skill=skill, skill_sd=0.2) for one in plan.texts)
     plan = replace(plan, texts=texts, shape="steady" if plan.shape == "step-text" else plan.shape)
     goal = list(Goal)[int(rng.integers(len(Goal)))]
-    world = assemble(f"unguessable-{seed}-{number}", rng, rig, plan, Asked(goal, Wish()), seconds).with_live_off()
+    world = assemble(f"unguessable-{seed}-{number}", rng, rig, plan, Asked(goal, Wish()), seconds).with_skip()
     dead = (0.0, seconds)
     if rng.random() < TURNS_SHARE:
         begin = float(rng.uniform(0.25, 0.45)) * seconds

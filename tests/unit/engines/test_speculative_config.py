@@ -70,22 +70,16 @@ def test_every_key_that_is_rendered_is_the_operators() -> None:
     assert set(json.loads(text_of(replace(full, speculator=ours)))) <= set(FIELDS_OF_KEYS)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"draft_sample_method": "probabilistic"},
-    ],
-)
-def test_a_speculator_that_the_plug_in_does_not_skip_is_not_reported_as_skipped(options: dict[str, Any]) -> None:
-    subject = spec(Method.DRAFT_MODEL, source=SMALL_QWEN, off_policy=OffPolicy.LIVE)
-    assert engine_for(subject).knobs(subject).rests
-    asked = with_options(subject, options)
-    assert not engine_for(asked).knobs(asked).rests
+def test_a_speculator_that_the_plug_in_does_not_skip_is_not_reported_as_skipped() -> None:
+    subject = spec(Method.DRAFT_MODEL, source=SMALL_QWEN, off_policy=OffPolicy.SKIP)
+    assert engine_for(subject).knobs(subject).can_skip
+    asked = with_options(subject, {"draft_sample_method": "probabilistic"})
+    assert not engine_for(asked).knobs(asked).can_skip
     assert engine_for(asked).knobs(asked).passes_at_zero == 1.0
 
 
 def test_options_that_change_nothing_leave_the_skip_alone() -> None:
-    subject = spec(Method.DRAFT_MODEL, source=SMALL_QWEN, off_policy=OffPolicy.LIVE)
+    subject = spec(Method.DRAFT_MODEL, source=SMALL_QWEN, off_policy=OffPolicy.SKIP)
     usual = {"draft_sample_method": "greedy", "moe_backend": "triton"}
     asked = with_options(subject, usual)
     assert engine_for(asked).knobs(asked) == engine_for(subject).knobs(subject)
@@ -104,7 +98,7 @@ def test_the_kv_cache_of_the_speculator_has_its_own_width() -> None:
     assert mixed.speculator.kv_bytes_per_value == 2.0
 
 
-@pytest.mark.parametrize("method", [one for one in ADAPTIVE if one is not Method.DRAFT_MODEL])
+@pytest.mark.parametrize("method", list(ADAPTIVE))
 def test_adaptive_verification_is_asked_for_with_every_method_that_has_it(method: Method) -> None:
     subject = spec(method, adaptive_verification=True)
     assert refused(subject) == []
