@@ -146,15 +146,17 @@ def test_a_time_that_is_none_holds_nothing_up(tuner: Tuner, since: Any) -> None:
     assert cluster.tick(observed(cluster)).actions
 
 
-def test_a_load_that_swings_rolls_no_pods() -> None:
-    """The real tuner, 25 minutes in which load and acceptance jump every two: no table lasts as long as its rollout."""
+def test_a_load_that_swings_rolls_pods_once_at_most() -> None:
+    """The real tuner, two hours in which load and acceptance jump every two minutes: no table lasts as long as its
+    rollout, so one that serves both is all that may come, once the swings are known."""
     cluster = settled(spec=SGLANG)
     started, begun = cluster.now, []
-    while cluster.now - started < 1500.0:
+    while cluster.now - started < 7200.0:
         busy = int((cluster.now - started) // 120) % 2
         outcome = cluster.tick(observed(cluster, batch=200.0 if busy else 2.0, survival=0.15 if busy else 0.9))
         if any(isinstance(one, ApplyChild) and one.manifest["kind"] == "Deployment" for one in outcome.actions):
             begun.append(cluster.now)
             cluster.roll()
             completed(cluster, cluster.now)
-    assert not begun
+    assert len(begun) <= 1
+    assert all(when - started > 1200.0 for when in begun)
