@@ -10,7 +10,7 @@ and blocks come from the scheduler's outputs, which all ranks get, so that nothi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -78,6 +78,9 @@ class Unseen:
         """Request -> its blocks of the KV cache."""
         self._stale: set[int] = set()
         """Blocks in which something is missing and that no request with a hole holds."""
+        self._joined: dict[str, int] = {}
+        """Request that joins in the step that runs -> how many of its blocks the prefix cache gave it. vLLM gives them
+        from when they are planned on: another request may compute them in the same step."""
         self._drafted: Iterable[str] = ()
         self._drafting: Iterable[str] = ()
         """Requests that verify drafts in the step before and in the one that runs."""
@@ -95,28 +98,33 @@ class Unseen:
         self._drafted, self._drafting = self._drafting, plan.scheduled_spec_decode_tokens
         for name in (*plan.finished_req_ids, *(plan.preempted_req_ids or ())):
             self._forget(name)
-        for source, copy in plan.kv_cache_block_copies or ():
-            if source in self._stale:
-                self._stale.add(copy)
-        for new in plan.scheduled_new_reqs:
-            self._forget(new.req_id)
-            self._join(new.req_id, list(new.block_ids[0]), int(new.num_computed_tokens))
-        known = plan.scheduled_cached_reqs
+        copies, news, known = plan.kv_cache_block_copies, plan.scheduled_new_reqs, plan.scheduled_cached_reqs
+        if copies:
+            stale = self._lacking()
+            self._stale.difference_update(copy for _, copy in copies)
+            self._stale.update(copy for source, copy in copies if source in stale)
         for name, blocks in zip(known.req_ids, known.new_block_ids):  # noqa: B905  (Python 3.9 has no strict zip)
             if blocks:
                 self._blocks[name].extend(blocks[0])
                 self._stale.difference_update(blocks[0])
+        self._joined.clear()
+        for new in news:
+            self._forget(new.req_id)
+            self._blocks[new.req_id], cached = list(new.block_ids[0]), -(-int(new.num_computed_tokens) // self._size)
+            self._stale.difference_update(self._blocks[new.req_id][cached:])
+            if cached:
+                self._joined[new.req_id] = cached
+        if self._stale or self._holes:
+            stale = self._lacking() if self._joined else set()
+            for name in self._joined:
+                self._meet(name, stale)
 
-    def _join(self, name: str, blocks: list[int], computed: int) -> None:
-        """A request, of whose blocks those with its first `computed` tokens come out of the prefix cache."""
-        cached = blocks[: -(-computed // self._size)]
-        self._stale.difference_update(blocks[len(cached) :])
-        self._blocks[name] = blocks
-        if cached and (self._stale or self._holes):
-            stale = self._stale.union(*map(self._missing, self._holes))
-            first = next((place for place, block in enumerate(cached) if block in stale), None)
-            if first is not None:
-                self._holes[name] = first * self._size
+    def _meet(self, name: str, stale: Collection[int]) -> None:
+        """A request that joins in this step misses what is missing in the blocks that the prefix cache gave it."""
+        cached = self._blocks[name][: self._joined[name]]
+        first = next((place * self._size for place, block in enumerate(cached) if block in stale), None)
+        if first is not None:
+            self._holes[name] = min(first, self._holes.get(name, first))
 
     def _forget(self, name: str) -> None:
         """The request is over or preempted; its blocks may stay in the prefix cache."""
@@ -129,12 +137,22 @@ class Unseen:
         """Blocks of a request in which something is missing."""
         return self._blocks[name][self._holes[name] // self._size :]
 
+    def _lacking(self) -> set[int]:
+        """Blocks in which something is missing."""
+        return self._stale.union(*map(self._missing, self._holes))
+
     def rest(self, batch: Any) -> None:
         """The draft model does not run in the step of `batch`, vLLM's."""
         holes, starts = self._holes, batch.num_computed_tokens_np
         for place, name in enumerate(batch.req_ids):
             if name not in holes:
                 holes[name] = max(0, int(starts[place]) - self._in_flight)
+        if self._joined:  # maybe out of blocks that another computes in this very step
+            written: set[int] = set()
+            for place, name in enumerate(batch.req_ids):
+                written.update(self._blocks[name][int(starts[place]) // self._size :])
+            for name in self._joined:
+                self._meet(name, written)
 
     def missed(self, batch: Any, given: Mapping[str, Any] | None) -> Missed | None:
         """vLLM's own pass over `batch` comes next: what is to be computed before it, if the plan wants that. `given`
@@ -154,10 +172,12 @@ class Unseen:
             name, end = batch.req_ids[place], int(batch.num_computed_tokens_np[place])
             if name in self._drafted:
                 end -= self._in_flight
-            if end < 2 or end <= self._holes[name]:
+            if end < 2:
+                continue  # a pass takes tokens and the one after them: a later one will
+            if end <= self._holes[name]:
                 del self._holes[name]  # nothing lies before what this step computes
                 continue
-            begin = min(self._holes[name], end - 2)  # a pass takes tokens and the one after them
+            begin = min(self._holes[name], end - 2)
             upto = min(end, begin + room)
             if upto - begin < 2:
                 return
