@@ -2,7 +2,8 @@
 
 The figures are those with which the operator starts: its model of the machine, fitted to published measurements, and
 the acceptance that publications report for the method. Nothing is measured; the interval says how far off that may be.
-Without --read nothing is downloaded, and shapes come from the package's catalogue of models.
+Without --read nothing is downloaded, and shapes come from the package's catalogue of models. A verifier or accelerator
+that nothing knows gets no figures: the verdict is "not known", with what to give.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ EPILOG = """examples:
   speculative plan pair.yaml --load 24 --context 6000
   speculative plan pair.yaml --read --output json
 
-exit status: 0 speculation is expected to pay, 1 it is not, or the pair cannot be served, 2 wrong use"""
+exit status: 0 speculation is expected to pay, 1 it is not, the pair cannot be served, or model or accelerator are not
+known, 2 wrong use"""
 
 _HEADERS = ("requests", "start K", "best K", "gain", "80 % interval", "TPOT ms", "without", "cost/1k", "without")
 

@@ -82,11 +82,42 @@ def test_without_a_speculator_there_is_nothing_to_plan(tmp_path: Path, capsys: p
     assert (status, "no candidate: the spec has no speculator" in out) == (1, True)
 
 
-def test_what_is_not_known_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    spec = {"verifier": {"model": "hf://nobody/knows"}, "speculator": {"method": "ngram"}}
-    _, out = run(tmp_path, capsys, spec)
+@pytest.mark.parametrize(
+    ("model", "product", "missing", "remedy"),
+    [
+        ("hf://nobody/knows", "H100-SXM", "without the shape of nobody/knows no gain", "--facts FILE with verifier"),
+        ("hf://Qwen/Qwen3-8B", "A1000", "without the accelerator A1000 no gain", "set spec.accelerator.product"),
+        ("hf://Qwen/Qwen3-8B", "", "without the accelerator no gain", "set spec.accelerator.product"),
+        ("hf://nobody/knows", "", "the shape of nobody/knows and the accelerator no gain", "give --read"),
+    ],
+)
+def test_what_is_not_known_is_said_and_no_figure_is_given(
+    model: str, product: str, missing: str, remedy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = {"verifier": {"model": model}, "speculator": {"method": "ngram"}}
+    if product:
+        spec["accelerator"] = {"product": product}
+    status, out = run(tmp_path, capsys, spec)
+    assert status == 1
     assert "memory      not known" in out
-    assert "a typical 8B model on a large accelerator" in out
+    assert "verdict: not known: " in out
+    assert missing in out
+    assert remedy in out
+    assert "8B model" not in out
+    assert "candidate" not in out
+    _, out = run(tmp_path, capsys, spec, "--output", "json")
+    plan = json.loads(out)
+    assert (plan["rows"], plan["pays"], plan["startTable"]) == ([], False, "")
+
+
+def test_a_stated_shape_makes_a_model_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = {**QWEN, "verifier": {"model": "hf://nobody/knows"}}
+    shape = {"parameters": 8.0e9, "layers": 36, "hiddenSize": 4096, "kvHeads": 8, "headDim": 128}
+    facts = tmp_path / "facts.yaml"
+    facts.write_text(yaml.safe_dump({"verifier": shape}))
+    assert run(tmp_path, capsys, spec)[0] == 1
+    status, out = run(tmp_path, capsys, spec, "--facts", str(facts))
+    assert (status, "verdict: candidate: +" in out) == (0, True)
 
 
 @pytest.mark.parametrize("words", [("--load", "0"), ("--context", "nan"), ("--prompt-ratio", "-1")])
