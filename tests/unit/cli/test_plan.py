@@ -18,6 +18,7 @@ from speculative_operator.cli.subject import subject
 from speculative_operator.pairing.catalogue import load_packaged
 from speculative_operator.tuner.judge import initial_table
 
+ROOT = Path(__file__).resolve().parents[3]
 QWEN: dict[str, Any] = {
     "verifier": {"model": "hf://Qwen/Qwen3-8B", "maxNumSeqs": 128},
     "speculator": {"method": "eagle3", "model": "hf://RedHatAI/Qwen3-8B-speculator.eagle3"},
@@ -118,6 +119,15 @@ def test_a_stated_shape_makes_a_model_known(tmp_path: Path, capsys: pytest.Captu
     assert run(tmp_path, capsys, spec)[0] == 1
     status, out = run(tmp_path, capsys, spec, "--facts", str(facts))
     assert (status, "verdict: candidate: +" in out) == (0, True)
+
+
+def test_the_example_of_a_drafting_head_is_known_by_its_quantized_name(capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["plan", str(ROOT / "examples" / "eagle3.yaml")])
+    out = capsys.readouterr().out
+    assert (status, "published figures of models and accelerator" in out) == (0, True)
+    found = subject(yaml.safe_load((ROOT / "examples" / "eagle3.yaml").read_text())).policy.facts.verifier
+    assert found is not None
+    assert (found.name, found.layers, found.bytes_per_parameter) == ("google/gemma-4-31B-it", 60, 1.0)
 
 
 @pytest.mark.parametrize("words", [("--load", "0"), ("--context", "nan"), ("--prompt-ratio", "-1")])
