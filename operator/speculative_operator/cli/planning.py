@@ -79,6 +79,7 @@ class Plan:
     memory: str
     table: str
     basis: str
+    workload: Workload
     rows: list[Row] = field(default_factory=list)
     verdict: str = ""
     advice: list[str] = field(default_factory=list)
@@ -90,6 +91,7 @@ class Plan:
         yield "pair", self.pair or "not read; --read compares the models' files and counts their bytes"
         yield "memory", self.memory
         yield "basis", self.basis
+        yield "text", f"{self.workload}, with the published acceptance for it; --workload takes another kind"
         if self.table:
             yield "start table", self.table
 
@@ -97,8 +99,8 @@ class Plan:
         """All facts and rows of the plan by name."""
         return {
             "title": self.title, "pair": self.pair or None, "memory": self.memory, "basis": self.basis,
-            "startTable": self.table, "rows": [one.to_json() for one in self.rows], "verdict": self.verdict,
-            "advice": self.advice, "pays": self.pays,
+            "workload": self.workload.value, "startTable": self.table, "rows": [one.to_json() for one in self.rows],
+            "verdict": self.verdict, "advice": self.advice, "pays": self.pays,
         }  # fmt: skip
 
 
@@ -109,7 +111,7 @@ def plan_of(
     the pair cannot be served, where that is known."""
     spec, policy = found.spec, found.policy
     traffic = Traffic(context=context, prompt_ratio=prompt_ratio)
-    plan = Plan(_title(spec), _memory(found, context), "", _basis(found))
+    plan = Plan(_title(spec), _memory(found, context), "", _basis(found), policy.workload)
     if policy.knobs.actuator is Actuator.NONE or policy.mode is Mode.DISABLED or misfit:
         plan.verdict = f"no candidate: {misfit or 'the spec has no speculator, or mode Disabled'}"
         return plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from pathlib import Path
@@ -13,9 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speculative_operator.cli.main import main
+from speculative_operator.cli.plan import add_arguments
 from speculative_operator.cli.planning import plan_of
 from speculative_operator.cli.subject import subject
+from speculative_operator.domain.spec import Workload
 from speculative_operator.pairing.catalogue import load_packaged
+from speculative_operator.physics.catalog import rows
 from speculative_operator.tuner.judge import initial_table
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -56,6 +60,37 @@ def test_the_figures_are_those_of_the_tuner(tmp_path: Path, capsys: pytest.Captu
         cost = 1000 * 3.60 / 3600 / (one["requests"] / one["tpotMs"] * 1000)
         assert one["costPerThousandTokens"] == pytest.approx(cost, rel=1e-3)
     assert plan["rows"][0]["gainPercent"][1] > plan["rows"][-1]["gainPercent"][1] + 20
+
+
+def test_the_kind_of_text_is_told_and_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gains = {}
+    for kind in ("Code", "creative"):
+        status, out = run(tmp_path, capsys, QWEN, "--workload", kind, "--load", "1")
+        assert status == 0
+        assert f"text        {kind.capitalize()}, with the published acceptance" in out
+        gains[kind] = json.loads(run(tmp_path, capsys, QWEN, "--workload", kind, "-o", "json")[1])
+    assert gains["Code"]["workload"] == "Code"
+    best = {kind: plan["rows"][0]["gainPercent"][1] for kind, plan in gains.items()}
+    assert best["Code"] > best["creative"] + 20
+    assert "text        Mixed, with" in run(tmp_path, capsys, QWEN)[1]
+    stated = {**QWEN, "speculation": {"workload": "Code"}}
+    assert json.loads(run(tmp_path, capsys, stated, "-o", "json")[1])["rows"] == gains["Code"]["rows"]
+
+
+def test_the_kinds_of_text_are_those_with_a_published_acceptance() -> None:
+    published = {row["workload"] for row in rows("acceptance")}
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    for kind in published:
+        assert parser.parse_args(["x", "--workload", kind]).workload == kind
+    assert set(Workload) == published
+
+
+def test_an_unknown_kind_of_text_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        run(tmp_path, capsys, QWEN, "--workload", "Poems")
+    assert end.value.code == 2
+    assert "Creative" in capsys.readouterr().err
 
 
 def test_below_one_and_a_half_it_says_why_and_what_would_help(
