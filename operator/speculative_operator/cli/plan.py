@@ -2,7 +2,8 @@
 
 The figures are those with which the operator starts: its model of the machine, fitted to published measurements, and
 the acceptance that publications report for the method. Nothing is measured; the interval says how far off that may be.
-Without --read nothing is downloaded, and shapes come from the package's catalogue of models.
+Without --read nothing is downloaded, and shapes come from the package's catalogue of models. A verifier or accelerator
+that nothing knows gets no figures: the verdict is "not known", with what to give.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from speculative_operator.cli import commands, terminal
 from speculative_operator.cli.commands import FAILED, OK, CommandError, UsageError
 from speculative_operator.cli.pairs import add_catalogue, rows_of
+from speculative_operator.domain.spec import Workload
 
 if TYPE_CHECKING:
     from speculative_operator.cli.planning import Plan
@@ -23,9 +25,11 @@ if TYPE_CHECKING:
 EPILOG = """examples:
   speculative plan pair.yaml
   speculative plan pair.yaml --load 24 --context 6000
+  speculative plan pair.yaml --workload Chat
   speculative plan pair.yaml --read --output json
 
-exit status: 0 speculation is expected to pay, 1 it is not, or the pair cannot be served, 2 wrong use"""
+exit status: 0 speculation is expected to pay, 1 it is not, the pair cannot be served, or model or accelerator are not
+known, 2 wrong use"""
 
 _HEADERS = ("requests", "start K", "best K", "gain", "80 % interval", "TPOT ms", "without", "cost/1k", "without")
 
@@ -37,6 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--load", metavar="N", type=float, help="requests in one step of a pod that the verdict is about (the best)")
     add("--context", metavar="N", type=float, default=1000.0, help="tokens of a request in the cache (1000)")
     add("--prompt-ratio", metavar="R", type=float, default=1.0, help="prompt tokens per output token (1)")
+    add(
+        "--workload", metavar="KIND", type=str.capitalize, choices=[one.value for one in Workload],
+        help=f"kind of text, in place of spec.speculation.workload: {', '.join(Workload)}",
+    )  # fmt: skip
     add("--facts", metavar="FILE", default="", help="facts of models and hardware, as for `speculative tune`")
     add("--read", action="store_true", help="read the models' files, as `speculative check` does")
     add("--claims-at", metavar="DIR", default="", help="folder below which claims are mounted, for pvc://")
@@ -71,9 +79,10 @@ def _subject(arguments: argparse.Namespace) -> Subject:
 
     facts = commands.read_document(arguments.facts, "--facts") if arguments.facts else None
     try:
-        return subject(commands.read_document(arguments.file, "FILE"), facts, rows_of(arguments))
+        found = subject(commands.read_document(arguments.file, "FILE"), facts, rows_of(arguments))
     except SpecError as problem:
         raise UsageError(f"{arguments.file}: {problem}") from None
+    return found.with_workload(Workload(arguments.workload)) if arguments.workload else found
 
 
 def _read(arguments: argparse.Namespace, found: Subject) -> tuple[Subject, str, str]:

@@ -23,7 +23,6 @@ from speculative_operator.reconcile.deciding import policy_of
 from speculative_operator.reconcile.verdicts import tuner_facts
 from speculative_operator.tuner.judge import initial_table
 from speculative_operator.tuner.outlook import Outlook, outlook
-from speculative_operator.tuner.prior import cost_prior
 from speculative_operator.tuner.traffic import Traffic
 
 CLEAR_PERCENT = 50.0
@@ -33,6 +32,11 @@ LEAST_PERCENT = 5.0
 _BETTER = 5.0
 """Points of gain by which another choice must be better to be named."""
 _MOST_OTHERS = 3
+_SHAPE_REMEDY = (
+    "give --read, which reads the model's config.json and the sizes of its files, or --facts FILE with verifier: "
+    "{parameters, layers, hiddenSize, kvHeads, headDim}"
+)
+_DEVICE_REMEDY = "names are those of node labels or data sheets; slices (MIG) are not known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ class Plan:
     memory: str
     table: str
     basis: str
+    workload: Workload
     rows: list[Row] = field(default_factory=list)
     verdict: str = ""
     advice: list[str] = field(default_factory=list)
@@ -86,6 +91,7 @@ class Plan:
         yield "pair", self.pair or "not read; --read compares the models' files and counts their bytes"
         yield "memory", self.memory
         yield "basis", self.basis
+        yield "text", f"{self.workload}, with the published acceptance for it; --workload takes another kind"
         if self.table:
             yield "start table", self.table
 
@@ -93,8 +99,8 @@ class Plan:
         """All facts and rows of the plan by name."""
         return {
             "title": self.title, "pair": self.pair or None, "memory": self.memory, "basis": self.basis,
-            "startTable": self.table, "rows": [one.to_json() for one in self.rows], "verdict": self.verdict,
-            "advice": self.advice, "pays": self.pays,
+            "workload": self.workload.value, "startTable": self.table, "rows": [one.to_json() for one in self.rows],
+            "verdict": self.verdict, "advice": self.advice, "pays": self.pays,
         }  # fmt: skip
 
 
@@ -105,9 +111,14 @@ def plan_of(
     the pair cannot be served, where that is known."""
     spec, policy = found.spec, found.policy
     traffic = Traffic(context=context, prompt_ratio=prompt_ratio)
-    plan = Plan(_title(spec), _memory(found, context), "", _basis(found))
+    plan = Plan(_title(spec), _memory(found, context), "", _basis(found), policy.workload)
     if policy.knobs.actuator is Actuator.NONE or policy.mode is Mode.DISABLED or misfit:
         plan.verdict = f"no candidate: {misfit or 'the spec has no speculator, or mode Disabled'}"
+        return plan
+    unknown = _unknown(found)
+    if unknown:
+        plan.verdict = f"not known: {unknown[0]}"
+        plan.advice += unknown[1:]
         return plan
     table = initial_table(policy)
     plan.table = ", ".join(f"{first}-{last} requests: K {k}" for first, last, k in table.rows())
@@ -235,7 +246,22 @@ def _memory(found: Subject, context: float) -> str:
 
 
 def _basis(found: Subject) -> str:
-    if cost_prior(found.policy.facts, found.policy.knobs).from_models:
-        return "published figures of models and accelerator; nothing is measured yet"
-    remedy = "set accelerator.product, --facts or --read"
-    return f"a typical 8B model on a large accelerator, as models or accelerator are not known: {remedy}"
+    if _unknown(found):
+        return "none: the shape of the verifier or the accelerator is not known, and no other stands in for it"
+    return "published figures of models and accelerator; nothing is measured yet"
+
+
+def _unknown(found: Subject) -> list[str]:
+    """What is missing to price a step, and below it a line of remedy for each; empty where nothing is missing."""
+    spec, facts = found.spec, found.policy.facts
+    missing, remedies = [], []
+    if facts.verifier is None:
+        missing.append(f"the shape of {spec.verifier.source.location}")
+        remedies.append(_SHAPE_REMEDY)
+    if facts.accelerator is None:
+        product = spec.accelerator.product
+        missing.append(f"the accelerator {product}" if product else "the accelerator")
+        remedies.append(f"set spec.accelerator.product, such as H100-SXM: {_DEVICE_REMEDY}")
+    if not missing:
+        return []
+    return [f"without {' and '.join(missing)} no gain can be told", *remedies]

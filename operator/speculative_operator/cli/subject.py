@@ -8,7 +8,7 @@ but for where the weights lie and what the cluster makes of them: nothing is ser
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -18,7 +18,7 @@ from speculative_operator.cli import facts as stated
 from speculative_operator.domain import names
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.domain.spec import DeploymentSpec, Workload
 from speculative_operator.engines.base import Engine
 from speculative_operator.engines.pairs import choose, with_entry
 from speculative_operator.engines.registry import engine_for
@@ -39,6 +39,12 @@ class Subject:
     policy: Policy
     ignored: tuple[str, ...] = ()
     """Paths of the stated facts that no code reads."""
+
+    def with_workload(self, workload: Workload) -> Subject:
+        """The same deployment for another kind of text."""
+        speculation = replace(self.spec.speculation, workload=workload)
+        spec, policy = replace(self.spec, speculation=speculation), replace(self.policy, workload=workload)
+        return replace(self, spec=spec, policy=policy)
 
     def session(self) -> Session:
         """A new session, with nothing measured."""

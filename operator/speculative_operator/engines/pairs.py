@@ -19,13 +19,18 @@ from speculative_operator.engines.base import Engine
 from speculative_operator.engines.matrix.cell import Variant, Version, parse_version
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.engines.vllm.forms import FORMS
-from speculative_operator.pairing.catalogue import Catalogue, Choice, Entry, pick
+from speculative_operator.pairing.catalogue import Catalogue, Choice, Entry, pick, stem, tail
 from speculative_operator.pairing.pair import EngineRules
 from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.physics.draft_costs import kv_tokens
 
-_WEIGHT_BYTES = (("fp4", 0.5), ("mxfp4", 0.5), ("awq", 0.5), ("gptq", 0.5), ("int4", 0.5), ("fp8", 1.0), ("int8", 1.0))
-"""Bytes per parameter by what the name of a quantization contains; scales and zero points are neglected."""
+_WEIGHT_BYTES = (
+    ("unquantized", 2.0), ("fp4", 0.5), ("int4", 0.5), ("4bit", 0.5), ("4-bit", 0.5), ("w4", 0.5), ("q4_", 0.5),
+    ("fp8", 1.0), ("int8", 1.0), ("8bit", 1.0), ("8-bit", 1.0), ("w8", 1.0), ("q8_", 1.0), ("awq", 0.5), ("gptq", 0.5),
+    ("bf16", 2.0), ("fp16", 2.0),
+)  # fmt: skip
+"""Bytes per parameter by what the name of a quantization contains, the surest first; scales and zero points are
+neglected."""
 
 _MEMORY_SHARE = 0.9
 """Share of an accelerator's memory that vLLM takes unless told otherwise."""
@@ -59,13 +64,29 @@ def _capacity(spec: DeploymentSpec, facts: PairFacts, *, with_speculator: bool) 
 
 def _shape(source: ModelSource | None, kv_cache_dtype: str) -> ModelShape | None:
     """The catalogue's shape of the model at `source`, with one byte per cached value for a KV cache of 8 bits."""
-    shape = find_model(source.location) if source is not None else None
+    shape = _find_shape(source.location) if source is not None else None
     return replace(shape, kv_bytes_per_value=1.0) if shape is not None and kv_cache_dtype.startswith("fp8") else shape
+
+
+def _find_shape(location: str) -> ModelShape | None:
+    """The catalogue's shape by the name, else by the name without its quantization, which then tells the bytes of a
+    weight. None where the name is not known, or tells a quantization of no known width (`-GGUF`)."""
+    shape = find_model(location)
+    if shape is not None:
+        return shape
+    plain = stem(location)
+    shape, size = find_model(plain), _named_bytes(tail(location)[len(plain) :])
+    return replace(shape, bytes_per_parameter=size) if shape is not None and size is not None else None
 
 
 def _weight_bytes(quantization: str) -> float:
     """Bytes per weight at `quantization`; 2 when it is empty or unknown."""
-    return next((size for part, size in _WEIGHT_BYTES if part in quantization.lower()), 2.0)
+    return _named_bytes(quantization.lower()) or 2.0
+
+
+def _named_bytes(text: str) -> float | None:
+    """Bytes per weight by the words of `text`, in lower case; 2 when it is empty, None when it tells no width."""
+    return next((size for part, size in _WEIGHT_BYTES if part in text), None) if text else 2.0
 
 
 Key = tuple[str, Method]

@@ -19,14 +19,15 @@ from speculative_operator.pairing.catalogue_rows import CatalogueError, Entry, p
 
 __all__ = [
     "Catalogue", "CatalogueError", "Choice", "Entry", "Match", "catalogue_of", "entries", "for_verifier",
-    "load_packaged",
-    "parse", "pick",
+    "load_packaged", "parse", "pick", "stem", "tail",
 ]  # fmt: skip
 _SUFFIX = re.compile(
-    r"[-_.](?:fp8|fp4|nvfp4|mxfp4|mxfp8|int4|int8|bf16|fp16|awq|gptq|gguf|bnb|autoround|quark|dynamic|static|"
-    r"block|pertensor|per[-_]?tensor|per[-_]?channel|quantized|compressed|4bit|8bit|w4a16|w8a16|w8a8|w4a4|w4a8|fp8kv|"
-    r"g\d+|marlin|exl\d|mlx)$"
+    r"[-_.](?:fp8|fp4|nvfp4|nvfp4a16|mxfp4|mxfp6|mxfp8|int[48]|bf16|fp16|awq|gptq|gguf|bnb|autoround|quark|dynamic|"
+    r"static|block|pertensor|per[-_]?tensor|per[-_]?channel|quantized|unquantized|compressed|compressed[-_]tensors|"
+    r"[2-8][-_]?bits?|w[2348]a(?:4|8|16|fp8)|(?:fp8)?kv|g\d+|marlin|exl\d|mlx|dwq|hqq|eetq|torchao|qat|unsloth|"
+    r"q[2-8]_(?:[01k]|k_[sml]))$"
 )
+"""An end of a name that tells the number format of the same weights, in lower case."""
 _RENAMED = "meta-llama-"
 """Meta's repositories lost this prefix: `Meta-Llama-3.1-8B` is `Llama-3.1-8B`."""
 REMEDY = "set speculator.method and speculator.model, or add your own row to the catalogue"
@@ -199,13 +200,16 @@ def _describe_choice(match: Match, entry: Entry, verifier: str, place: str) -> s
 
 def tail(name: str) -> str:
     """Last part of a name or URI, without revision, in lower case: `hf://Qwen/Qwen3-8B@main` -> `qwen3-8b`."""
-    plain = name.split("://", 1)[-1].split("@", 1)[0].rstrip("/")
+    plain = name.strip().split("://", 1)[-1].split("@", 1)[0].rstrip("/")
     last = plain.rsplit("/", 1)[-1].lower()
     return last.replace(_RENAMED, "llama-", 1) if last.startswith(_RENAMED) else last
 
 
 def stem(name: str) -> str:
-    """`tail` without the words that name a quantization: `RedHatAI/Qwen3-8B-FP8-dynamic` -> `qwen3-8b`."""
+    """`tail` without the words that name a quantization: `RedHatAI/Qwen3-8B-FP8-dynamic` -> `qwen3-8b`.
+
+    The one normaliser of model names: for rows, for the shapes that `plan` and the tuner start from, and for the judge.
+    """
     found = tail(name)
     while (shorter := _SUFFIX.sub("", found)) != found and shorter:
         found = shorter

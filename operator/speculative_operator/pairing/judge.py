@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator
 from speculative_operator.pairing import reading
+from speculative_operator.pairing.catalogue import stem
 from speculative_operator.pairing.compared import drafts, hidden, method, named, serving, vocabulary
 from speculative_operator.pairing.expected import expect
 from speculative_operator.pairing.findings import Code, Finding, error, info, sort_findings
@@ -115,7 +116,7 @@ def _twins(pair: Pair) -> bool:
     if shapes[0] != shapes[1]:
         return False
     ours, theirs = pair.verifier.pin, pair.speculator.pin
-    if ours.location == theirs.location or named.stem(ours.location) == named.stem(theirs.location) != "":
+    if ours.location == theirs.location or stem(ours.location) == stem(theirs.location) != "":
         return True
     bases = ((pair.verifier.base_models, theirs.location), (pair.speculator.base_models, ours.location))
     quantized = reading.quantization(pair.verifier) != reading.quantization(pair.speculator)

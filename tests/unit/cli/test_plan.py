@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from pathlib import Path
@@ -13,11 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speculative_operator.cli.main import main
+from speculative_operator.cli.plan import add_arguments
 from speculative_operator.cli.planning import plan_of
 from speculative_operator.cli.subject import subject
+from speculative_operator.domain.spec import Workload
 from speculative_operator.pairing.catalogue import load_packaged
+from speculative_operator.physics.catalog import rows
 from speculative_operator.tuner.judge import initial_table
 
+ROOT = Path(__file__).resolve().parents[3]
 QWEN: dict[str, Any] = {
     "verifier": {"model": "hf://Qwen/Qwen3-8B", "maxNumSeqs": 128},
     "speculator": {"method": "eagle3", "model": "hf://RedHatAI/Qwen3-8B-speculator.eagle3"},
@@ -57,6 +62,37 @@ def test_the_figures_are_those_of_the_tuner(tmp_path: Path, capsys: pytest.Captu
     assert plan["rows"][0]["gainPercent"][1] > plan["rows"][-1]["gainPercent"][1] + 20
 
 
+def test_the_kind_of_text_is_told_and_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gains = {}
+    for kind in ("Code", "creative"):
+        status, out = run(tmp_path, capsys, QWEN, "--workload", kind, "--load", "1")
+        assert status == 0
+        assert f"text        {kind.capitalize()}, with the published acceptance" in out
+        gains[kind] = json.loads(run(tmp_path, capsys, QWEN, "--workload", kind, "-o", "json")[1])
+    assert gains["Code"]["workload"] == "Code"
+    best = {kind: plan["rows"][0]["gainPercent"][1] for kind, plan in gains.items()}
+    assert best["Code"] > best["creative"] + 20
+    assert "text        Mixed, with" in run(tmp_path, capsys, QWEN)[1]
+    stated = {**QWEN, "speculation": {"workload": "Code"}}
+    assert json.loads(run(tmp_path, capsys, stated, "-o", "json")[1])["rows"] == gains["Code"]["rows"]
+
+
+def test_the_kinds_of_text_are_those_with_a_published_acceptance() -> None:
+    published = {row["workload"] for row in rows("acceptance")}
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    for kind in published:
+        assert parser.parse_args(["x", "--workload", kind]).workload == kind
+    assert set(Workload) == published
+
+
+def test_an_unknown_kind_of_text_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        run(tmp_path, capsys, QWEN, "--workload", "Poems")
+    assert end.value.code == 2
+    assert "Creative" in capsys.readouterr().err
+
+
 def test_below_one_and_a_half_it_says_why_and_what_would_help(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,11 +118,51 @@ def test_without_a_speculator_there_is_nothing_to_plan(tmp_path: Path, capsys: p
     assert (status, "no candidate: the spec has no speculator" in out) == (1, True)
 
 
-def test_what_is_not_known_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    spec = {"verifier": {"model": "hf://nobody/knows"}, "speculator": {"method": "ngram"}}
-    _, out = run(tmp_path, capsys, spec)
+@pytest.mark.parametrize(
+    ("model", "product", "missing", "remedy"),
+    [
+        ("hf://nobody/knows", "H100-SXM", "without the shape of nobody/knows no gain", "--facts FILE with verifier"),
+        ("hf://Qwen/Qwen3-8B", "A1000", "without the accelerator A1000 no gain", "set spec.accelerator.product"),
+        ("hf://Qwen/Qwen3-8B", "", "without the accelerator no gain", "set spec.accelerator.product"),
+        ("hf://nobody/knows", "", "the shape of nobody/knows and the accelerator no gain", "give --read"),
+    ],
+)
+def test_what_is_not_known_is_said_and_no_figure_is_given(
+    model: str, product: str, missing: str, remedy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = {"verifier": {"model": model}, "speculator": {"method": "ngram"}}
+    if product:
+        spec["accelerator"] = {"product": product}
+    status, out = run(tmp_path, capsys, spec)
+    assert status == 1
     assert "memory      not known" in out
-    assert "a typical 8B model on a large accelerator" in out
+    assert "verdict: not known: " in out
+    assert missing in out
+    assert remedy in out
+    assert "8B model" not in out
+    assert "candidate" not in out
+    _, out = run(tmp_path, capsys, spec, "--output", "json")
+    plan = json.loads(out)
+    assert (plan["rows"], plan["pays"], plan["startTable"]) == ([], False, "")
+
+
+def test_a_stated_shape_makes_a_model_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = {**QWEN, "verifier": {"model": "hf://nobody/knows"}}
+    shape = {"parameters": 8.0e9, "layers": 36, "hiddenSize": 4096, "kvHeads": 8, "headDim": 128}
+    facts = tmp_path / "facts.yaml"
+    facts.write_text(yaml.safe_dump({"verifier": shape}))
+    assert run(tmp_path, capsys, spec)[0] == 1
+    status, out = run(tmp_path, capsys, spec, "--facts", str(facts))
+    assert (status, "verdict: candidate: +" in out) == (0, True)
+
+
+def test_the_example_of_a_drafting_head_is_known_by_its_quantized_name(capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["plan", str(ROOT / "examples" / "eagle3.yaml")])
+    out = capsys.readouterr().out
+    assert (status, "published figures of models and accelerator" in out) == (0, True)
+    found = subject(yaml.safe_load((ROOT / "examples" / "eagle3.yaml").read_text())).policy.facts.verifier
+    assert found is not None
+    assert (found.name, found.layers, found.bytes_per_parameter) == ("google/gemma-4-31B-it", 60, 1.0)
 
 
 @pytest.mark.parametrize("words", [("--load", "0"), ("--context", "nan"), ("--prompt-ratio", "-1")])

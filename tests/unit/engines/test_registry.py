@@ -11,6 +11,7 @@ from tests.unit.engines.building import SMALL_QWEN, spec
 from speculative_operator.domain.spec import EngineType, Method, ModelSource, Scheme
 from speculative_operator.engines.pairs import pair_facts
 from speculative_operator.engines.registry import CELLS, ENGINES, engine_for, query
+from speculative_operator.physics.catalog import rows
 
 FAMILIES = resources.files("speculative_lab.emulator").joinpath("data", "vllm_metric_families.csv")
 
@@ -73,6 +74,39 @@ def test_quantization_shrinks_what_is_known() -> None:
     assert facts.speculator is not None
     assert (facts.verifier.bytes_per_parameter, facts.verifier.kv_bytes_per_value) == (1.0, 1.0)
     assert (facts.speculator.bytes_per_parameter, facts.speculator.kv_bytes_per_value) == (2.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("location", "size"),
+    [
+        ("RedHatAI/Qwen3-8B-FP8-dynamic", 1.0),
+        ("Qwen/Qwen3-8B-AWQ", 0.5),
+        ("Qwen/Qwen3-8B-GPTQ-Int8", 1.0),
+        ("RedHatAI/Qwen3-8B-quantized.w4a16", 0.5),
+        ("nvidia/QWEN3-8B-NVFP4", 0.5),
+        ("unsloth/Qwen3-8B-bnb-4bit", 0.5),
+        ("x/Qwen3-8B-W4AFP8", 0.5),
+        ("x/Qwen3-8B-BF16", 2.0),
+    ],
+)
+def test_a_quantized_repository_has_the_shape_of_its_model(location: str, size: float) -> None:
+    facts = pair_facts(spec(None, verifier={"source": ModelSource(Scheme.HF, location)}))
+    assert facts.verifier is not None
+    assert (facts.verifier.name, facts.verifier.bytes_per_parameter) == ("Qwen/Qwen3-8B", size)
+
+
+@pytest.mark.parametrize("name", ["Qwen3-8B-GGUF", "Qwen3-8B-EXL3", "Qwen3-8B-3bit", "Qwen3-8B-finetuned-FP8"])
+def test_a_quantization_of_no_known_width_is_not_guessed(name: str) -> None:
+    assert pair_facts(spec(None, verifier={"source": ModelSource(Scheme.HF, f"x/{name}")})).verifier is None
+
+
+def test_every_model_of_the_catalogue_of_shapes_is_known_quantized() -> None:
+    for row in rows("models"):
+        for end, size in (("-FP8-Dynamic", 1.0), ("-NVFP4", 0.5)):
+            location = f"RedHatAI/{row['name'].rpartition('/')[2].replace('Llama-3.1', 'Meta-Llama-3.1')}{end}"
+            shape = pair_facts(spec(None, verifier={"source": ModelSource(Scheme.HF, location)})).verifier
+            assert shape is not None, location
+            assert (shape.name.rpartition("/")[2], shape.bytes_per_parameter) == (row["name"].rpartition("/")[2], size)
 
 
 def test_what_is_unknown_stays_unknown() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -296,7 +297,38 @@ def test_a_written_row_is_read_as_it_was(
     assert (found.k, found.acceptance_length, found.source) == (k, length, said)
 
 
-@given(NAMES, st.lists(st.sampled_from(["-FP8", "-AWQ", "-quantized.w4a16", "-NVFP4", "-GPTQ-Int4"]), max_size=2))
+FORMATS = (
+    "-FP8", "-FP8-Dynamic", "-FP8-dynamic", "-FP8_dynamic", "-FP8-block", "-FP8-KV", "-AWQ", "-AWQ-INT4", "-GPTQ-Int4",
+    "-GPTQ-Int8", "-NVFP4", "-NVFP4A16", "-MXFP4", "-quantized.w4a16", "-quantized.w8a8", "-W4AFP8", "-bnb-4bit",
+    "-unsloth-bnb-4bit", "-MLX-8bit", "-qat-w4a16", "-Q4_K_M-GGUF", "-BF16",
+)  # fmt: skip
+"""Ends of names of quantized repositories."""
+VERIFIERS = sorted({one.verifier for one in ALL})
+
+
+@given(
+    st.sampled_from(ALL), st.sampled_from(("", *FORMATS)), st.sampled_from(["Org/", "", "hf://RedHatAI/", "s3://b/x/"]),
+    st.sampled_from([str, str.lower, str.upper]), st.booleans(),
+)  # fmt: skip
+def test_a_verifier_is_found_whoever_quantized_and_renamed_it(
+    entry: Entry, end: str, organisation: str, case: Callable[[str], str], old: bool
+) -> None:
+    last = entry.verifier.rpartition("/")[2]
+    last = f"Meta-{last}" if old and last.startswith("Llama-") else last
+    found = for_verifier(f"{organisation}{case(last + end)}")
+    assert entry in [one for _, one in found]
+    assert {stem(one.verifier) for _, one in found} == {stem(entry.verifier)}
+
+
+def test_two_models_of_the_catalogue_never_have_one_name() -> None:
+    """Rows of one stem differ by an end that names a number format, as `-FP8`, and by nothing else."""
+    for one in VERIFIERS:
+        for other in VERIFIERS:
+            if one < other and stem(one) == stem(other):
+                assert other.removeprefix(one) in FORMATS, (one, other)
+
+
+@given(NAMES, st.lists(st.sampled_from(FORMATS), max_size=2))
 def test_quantizations_share_a_stem(name: str, suffixes: list[str]) -> None:
     assert stem(name + "".join(suffixes)) == stem(name)
     assert stem(stem(name)) == stem(name)

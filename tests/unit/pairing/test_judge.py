@@ -12,7 +12,7 @@ from speculative_operator.domain.models import ModelFacts, TokenizerFacts, Weigh
 from speculative_operator.domain.spec import EngineSettings, EngineType, Method, Scheme
 from speculative_operator.engines import pairs
 from speculative_operator.engines.pairs import rules_of
-from speculative_operator.pairing.compared import named
+from speculative_operator.pairing.catalogue import stem
 from speculative_operator.pairing.findings import Code, Finding, Level
 from speculative_operator.pairing.judge import judge
 from speculative_operator.pairing.pair import EngineRules
@@ -207,8 +207,8 @@ def test_a_fine_tune_is_warned_of_near_zero_acceptance() -> None:
 
 def test_stems_of_names() -> None:
     for name in ("Qwen3-8B-FP8", "Qwen3-8B-FP8-dynamic", "Qwen3-8B.gguf", "Qwen3-8B-AWQ", "qwen3-8b-NVFP4"):
-        assert named.stem(f"org/{name}") == "qwen3-8b"
-    assert named.stem("Qwen/Qwen3-8B-Base") == "qwen3-8b-base"
+        assert stem(f"org/{name}") == "qwen3-8b"
+    assert stem("Qwen/Qwen3-8B-Base") == "qwen3-8b-base"
 
 
 def test_positions() -> None:

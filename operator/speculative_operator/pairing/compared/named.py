@@ -6,21 +6,15 @@ not say so (vllm#41789, vllm#55605). Quantized derivatives mostly keep acceptanc
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.spec import Scheme
 from speculative_operator.pairing import reading
+from speculative_operator.pairing.catalogue import stem, tail
 from speculative_operator.pairing.findings import Code, Finding, info, warning
 from speculative_operator.pairing.pair import HEADS, Pair
 
-_QUANTIZED = re.compile(
-    r"(?:[-_.](?:fp8|fp4|nvfp4|mxfp4|mxfp8|int4|int8|w4a16|w8a8|w8a16|w4a8|awq|gptq|gguf|bnb|4bit|8bit|quantized|"
-    r"dynamic|static|block|per[-_]?tensor|autoround|marlin|kv|g128|qat|q4_0|unquantized|bf16|fp16))+$"
-)
-"""Ends of names that tell another number format of the same weights."""
-_VENDOR = re.compile(r"^meta-(?=llama)")
 _REMEDY = "use a speculator that was trained for this verifier, or measure acceptance before you rely on this one"
 
 
@@ -66,12 +60,7 @@ def verifier_names(facts: ModelFacts) -> tuple[str, tuple[str, ...]]:
 
 def same(one: str, other: str) -> bool:
     """True when two names are of one model: the same repository, or a mirror or folder of the same last part."""
-    return _last(one) == _last(other) != ""
-
-
-def stem(name: str) -> str:
-    """The last part of a name without what tells its number format: `Qwen3-8B` of `RedHatAI/Qwen3-8B-FP8-dynamic`."""
-    return _QUANTIZED.sub("", _last(name))
+    return tail(one) == tail(other) != ""
 
 
 def _derivation(verifier: ModelFacts, named: tuple[str, ...]) -> tuple[Code, str] | None:
@@ -90,8 +79,3 @@ _HOW = {"finetune": "a fine-tune of", "merge": "a merge with", "adapter": "an ad
 
 def _is_quantized(facts: ModelFacts) -> bool:
     return facts.relation == "quantized" or (not facts.relation and reading.quantization(facts) != "")
-
-
-def _last(name: str) -> str:
-    plain = name.strip().split("://", 1)[-1].split("@", 1)[0].rstrip("/").lower()
-    return _VENDOR.sub("", plain.rsplit("/", 1)[-1])
