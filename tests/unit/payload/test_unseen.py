@@ -235,14 +235,14 @@ def test_where_nobody_can_tell_it_is_not_done(lacking: str) -> None:
 
 events = st.lists(
     st.tuples(
-        st.sampled_from(["step", "step", "step", "step", "k", "add", "add", "end", "preempt", "ask"]),
-        st.integers(0, 30), st.integers(0, 2),
+        st.sampled_from([*["step"] * 6, "off", "off", "plain", "draft", "add", "add", "add", "end", "preempt", "ask"]),
+        st.integers(0, 30), st.integers(1, 2),
     ),
-    min_size=5, max_size=60,
+    min_size=25, max_size=100,
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(events, st.booleans(), st.booleans(), st.booleans(), st.integers(2, 40), st.integers(1, 40))
 def test_whatever_happens_drafts_are_made_of_all_tokens(
     story: list[tuple[str, int, int]], asynchronous: bool, eager: bool, partial: bool, room: int, budget: int
@@ -258,8 +258,8 @@ def test_whatever_happens_drafts_are_made_of_all_tokens(
             world.engine.end(names[size % len(names)])
         elif event == "preempt" and names:
             world.engine.preempt(names[size % len(names)])
-        elif event == "k":
-            k, off = ((2, False), (0, True), (0, False), (1, False))[(size + which) % 4]
+        elif event in ("off", "plain", "draft"):
+            k, off = 0 if event != "draft" else which, event == "off"
         elif event == "ask":
             asks = not asks
         else:

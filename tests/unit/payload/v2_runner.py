@@ -65,6 +65,20 @@ def torch(**more: Any) -> Any:
     )  # fmt: skip
 
 
+def config(**changes: Any) -> Any:
+    """vLLM's configuration, as far as it is looked at."""
+    parallel = {
+        "pipeline_parallel_size": 1, "data_parallel_size": 1, "decode_context_parallel_size": 1,
+        "tensor_parallel_size": 1, "world_size_across_dp": 1,
+    }  # fmt: skip
+    drafting = {"method": "draft_model", "draft_sample_method": "greedy"}
+    return SimpleNamespace(
+        speculative_config=SimpleNamespace(**{key: changes.get(key, value) for key, value in drafting.items()}),
+        parallel_config=SimpleNamespace(**{key: changes.get(key, value) for key, value in parallel.items()}),
+        kv_transfer_config=None, model_config=SimpleNamespace(is_hybrid=False),
+    )  # fmt: skip
+
+
 @dataclass
 class Batch:
     """The fields of vLLM's `InputBatch` that are used."""
@@ -124,7 +138,11 @@ class Speculator:
         """Of each call of `_prefill` the tokens, those that are appended included, and whose they are."""
         self.steps: list[int] = []
         """`num_speculative_steps` as each `propose` of vLLM's found it."""
-        self.raises = False
+        self.raises = self.own = False
+        """Whether its own pass fails, and whether that runs."""
+
+    def entered(self) -> None:
+        """Its own pass begins."""
 
     def _copy_request_inputs(self, num_reqs: int, idx_mapping: Any, temperature: Any, seeds: Any) -> None:
         assert len(idx_mapping) == num_reqs
@@ -154,13 +172,15 @@ class Speculator:
         seeds: Any, dummy_run: bool = False, num_speculative_tokens: int | None = None,
     ) -> Any:  # fmt: skip
         self.steps.append(self.num_speculative_steps)
+        self.entered()
         if self.raises:
             raise MemoryError
-        if dummy_run:
-            return self.draft_tokens[: input_batch.num_reqs]
-        self._copy_request_inputs(input_batch.num_reqs, input_batch.idx_mapping, temperature, seeds)
-        self._prefill(input_batch, num_rejected, last_sampled, input_batch.num_reqs, False, None)
-        for step in range(1, self.num_speculative_steps):
+        if not dummy_run:
+            self._copy_request_inputs(input_batch.num_reqs, input_batch.idx_mapping, temperature, seeds)
+            self.own = True
+            self._prefill(input_batch, num_rejected, last_sampled, input_batch.num_reqs, False, None)
+            self.own = False
+        for step in range(1, self.num_speculative_steps if not dummy_run else 0):
             one = [self._engine.requests[name] for name in input_batch.req_ids]
             self._engine.write([(each.row, each.computed + each.count - each.rejected + step, -1) for each in one])
         return self.draft_tokens[: input_batch.num_reqs, : self.num_speculative_steps]
