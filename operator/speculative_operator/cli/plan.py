@@ -101,10 +101,8 @@ def _read(arguments: argparse.Namespace, found: Subject) -> tuple[Subject, str, 
         raise CommandError(str(problem)) from None
     verifier, speculator = sides["verifier"], sides.get("speculator")
     accelerator = found.policy.facts.accelerator
-    verdict, memory = (
-        judge_pair(spec, sides),
-        fit(verifier, speculator, spec, accelerator, context=int(arguments.context)),
-    )
+    verdict = judge_pair(spec, sides)
+    memory = fit(verifier, speculator, spec, accelerator, context=int(arguments.context))
     facts = tuner_facts(spec, pair_facts(verifier, speculator, spec, accelerator))
     if memory.tokens is not None:
         facts = replace(

@@ -285,8 +285,8 @@ def _end(room: _Room, scheduled: int) -> str:
     if not fit:
         return f"the KV cache holds {room.tokens:,} tokens, less than one request of {room.each:,}{without}"
     return (
-        f"The table ends at {fit:,}, where the KV cache is full: no more requests of {room.each:,} tokens fit{without}, "
-        f"though the engine schedules up to {scheduled:,}."
+        f"The table ends at {fit:,}: no more requests of {room.each:,} tokens fit the KV cache{without}; "
+        f"the engine schedules up to {scheduled:,}."
     )
 
 

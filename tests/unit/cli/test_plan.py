@@ -179,7 +179,7 @@ def test_no_row_is_for_more_requests_than_the_cache_holds(tmp_path: Path, capsys
     assert 1000 < tokens < 10_000
     assert plan["rows"][-1]["requests"] == tokens // 1000
     _, out = run(tmp_path, capsys, DFLASH, "--load", "128")
-    assert re.search(r"The table ends at \d, where the KV cache is full: .*1,000 tokens fit \(\d without", out)
+    assert re.search(r"The table ends at \d: no more requests of 1,000 tokens fit the KV cache \(\d without", out)
     assert "schedules up to 256." in out
     assert f"expected at {tokens // 1000} requests" in out
 
