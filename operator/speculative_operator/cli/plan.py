@@ -101,8 +101,15 @@ def _read(arguments: argparse.Namespace, found: Subject) -> tuple[Subject, str, 
         raise CommandError(str(problem)) from None
     verifier, speculator = sides["verifier"], sides.get("speculator")
     accelerator = found.policy.facts.accelerator
-    verdict, memory = judge_pair(spec, sides), fit(verifier, speculator, spec, accelerator)
+    verdict = judge_pair(spec, sides)
+    memory = fit(verifier, speculator, spec, accelerator, context=int(arguments.context))
     facts = tuner_facts(spec, pair_facts(verifier, speculator, spec, accelerator))
+    if memory.tokens is not None:
+        facts = replace(
+            facts,
+            kv_capacity_tokens=memory.tokens,
+            kv_capacity_tokens_without_speculator=memory.tokens_without_speculator,
+        )
     errors = "; ".join(one.message for one in verdict.errors)
     pair = f"not compatible: {errors}" if errors else f"compatible, {len(verdict.warnings)} warnings"
     misfit = errors or (memory.message if memory.fits is False else "")
@@ -121,7 +128,7 @@ def _show(plan: Plan) -> None:
         terminal.write_table(
             out, headers, [one.cells(priced=priced) for one in plan.rows], frozenset(range(len(headers)))
         )
-        out.write("\n")
+        out.write(f"{plan.end}\n\n" if plan.end else "\n")
     out.write(f"verdict: {plan.verdict}\n")
     for line in plan.advice:
         out.write(f"  {line}\n")

@@ -16,7 +16,7 @@ from speculative_operator.cli.subject import Subject
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.spec import DeploymentSpec, Mode, Workload
 from speculative_operator.domain.table import Actuator
-from speculative_operator.engines.pairs import hindrance, with_entry
+from speculative_operator.engines.pairs import capacity, hindrance, with_entry
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import Catalogue
 from speculative_operator.reconcile.deciding import policy_of
@@ -35,6 +35,10 @@ _MOST_OTHERS = 3
 _SHAPE_REMEDY = (
     "give --read, which reads the model's config.json and the sizes of its files, or --facts FILE with verifier: "
     "{parameters, layers, hiddenSize, kvHeads, headDim}"
+)
+_BYTES_REMEDY = (
+    "set spec.verifier.quantization or tensorParallelSize, or count the real bytes: --read, or --facts FILE with "
+    "verifier: {bytesPerParameter}"
 )
 _DEVICE_REMEDY = "names are those of node labels or data sheets; slices (MIG) are not known"
 
@@ -81,6 +85,8 @@ class Plan:
     basis: str
     workload: Workload
     rows: list[Row] = field(default_factory=list)
+    end: str = ""
+    """Why the rows end below the most requests that the engine schedules; empty where they do not."""
     verdict: str = ""
     advice: list[str] = field(default_factory=list)
     pays: bool = False
@@ -100,7 +106,7 @@ class Plan:
         return {
             "title": self.title, "pair": self.pair or None, "memory": self.memory, "basis": self.basis,
             "workload": self.workload.value, "startTable": self.table, "rows": [one.to_json() for one in self.rows],
-            "verdict": self.verdict, "advice": self.advice, "pays": self.pays,
+            "tableEnd": self.end, "verdict": self.verdict, "advice": self.advice, "pays": self.pays,
         }  # fmt: skip
 
 
@@ -111,7 +117,8 @@ def plan_of(
     the pair cannot be served, where that is known."""
     spec, policy = found.spec, found.policy
     traffic = Traffic(context=context, prompt_ratio=prompt_ratio)
-    plan = Plan(_title(spec), _memory(found, context), "", _basis(found), policy.workload)
+    room = _room(found, context)
+    plan = Plan(_title(spec), _memory(room), "", _basis(found), policy.workload)
     if policy.knobs.actuator is Actuator.NONE or policy.mode is Mode.DISABLED or misfit:
         plan.verdict = f"no candidate: {misfit or 'the spec has no speculator, or mode Disabled'}"
         return plan
@@ -120,17 +127,24 @@ def plan_of(
         plan.verdict = f"not known: {unknown[0]}"
         plan.advice += unknown[1:]
         return plan
+    most = policy.knobs.max_batch
+    if room.requests is not None and room.requests < most:
+        most, plan.end = room.requests, _end(room, most)
+    if not most:
+        plan.verdict, plan.end = f"{'no candidate' if room.tokens else 'not known'}: {plan.end}", ""
+        plan.advice += [] if room.tokens else [_BYTES_REMEDY]
+        return plan
     table = initial_table(policy)
     plan.table = ", ".join(f"{first}-{last} requests: K {k}" for first, last, k in table.rows())
     view = outlook(policy, traffic=traffic)
-    plan.rows = [_row(view, table.k_at(one), one) for one in _loads(policy.knobs.max_batch)]
+    plan.rows = [_row(view, table.k_at(one), one) for one in _loads(most)]
     _judge(plan, found, view, rows, traffic, load)
     return plan
 
 
 def _judge(plan: Plan, found: Subject, view: Outlook, rows: Catalogue, traffic: Traffic, load: float | None) -> None:
     """Add verdict and advice to the plan."""
-    at = min(load, view.policy.knobs.max_batch) if load else max(plan.rows, key=lambda one: one.best.gain.mid).load
+    at = min(load, plan.rows[-1].load) if load else max(plan.rows, key=lambda one: one.best.gain.mid).load
     best = _best(view, at)
     gain = best.gain
     plan.pays = gain.mid >= LEAST_PERCENT
@@ -217,7 +231,7 @@ def _row(view: Outlook, start_k: int, load: int) -> Row:
 
 
 def _loads(most: int) -> list[int]:
-    """The loads of the plan: 1, 2, 4 and so on, and the most that the engine schedules."""
+    """The loads of the plan: 1, 2, 4 and so on, and the most."""
     return [*(2**power for power in range(20) if 2**power < most), most]
 
 
@@ -234,15 +248,46 @@ def _title(spec: DeploymentSpec) -> str:
     return f"{spec.verifier.source.location} with {drafts}, {spec.engine.type} {spec.engine.version}, {machine}"
 
 
-def _memory(found: Subject, context: float) -> str:
-    facts = found.policy.facts
-    held, whole = facts.kv_capacity_tokens, facts.kv_capacity_tokens_without_speculator
-    if not held and not whole:
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """The KV cache of one pod, in tokens, and in requests of `each` tokens; None where it is not known."""
+
+    tokens: int | None
+    without_speculator: int | None
+    each: int
+
+    @property
+    def requests(self) -> int | None:
+        return None if self.tokens is None else self.tokens // self.each
+
+
+def _room(found: Subject, context: float) -> _Room:
+    """The room for requests of `context` tokens, or of `maxModelLen`, the longest that the engine takes."""
+    facts, longest = found.policy.facts, found.spec.verifier.max_model_len
+    held, whole = (capacity(found.spec, facts, with_speculator=one) for one in (True, False))
+    return _Room(held, whole, max(min(int(context), longest or int(context)), 1))
+
+
+def _memory(room: _Room) -> str:
+    held, whole = room.tokens, room.without_speculator
+    if held is None:
         return "not known: models or accelerator are not in the catalogue; --read, --facts or accelerator.product help"
-    tokens = held or whole or 0
-    requests = tokens // max(int(context), 1)
-    without = f", {whole:,} without the speculator" if held and whole and whole > held else ""
-    return f"{tokens:,} tokens of KV cache{without}: {requests:,} requests of {context:,.0f} tokens"
+    without = f", {whole:,} without the speculator" if whole and whole > held else ""
+    return f"{held:,} tokens of KV cache{without}: {held // room.each:,} requests of {room.each:,} tokens"
+
+
+def _end(room: _Room, scheduled: int) -> str:
+    """Why there is no row for as many requests as the engine schedules."""
+    if not room.tokens:
+        return "by the bytes that names and shapes tell, the weights leave no memory for a KV cache"
+    fit, whole = room.requests or 0, (room.without_speculator or 0) // room.each
+    without = f" ({whole:,} without the speculator)" if whole > fit else ""
+    if not fit:
+        return f"the KV cache holds {room.tokens:,} tokens, less than one request of {room.each:,}{without}"
+    return (
+        f"The table ends at {fit:,}: no more requests of {room.each:,} tokens fit the KV cache{without}; "
+        f"the engine schedules up to {scheduled:,}."
+    )
 
 
 def _basis(found: Subject) -> str:

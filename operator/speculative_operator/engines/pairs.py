@@ -50,16 +50,17 @@ def pair_facts(spec: DeploymentSpec) -> PairFacts:
         accelerators=spec.verifier.tensor_parallel_size,
         method=spec.speculator.method if spec.speculator is not None else None,
     )
-    held, whole = (_capacity(spec, facts, with_speculator=one) for one in (True, False))
+    held, whole = (capacity(spec, facts, with_speculator=one) or None for one in (True, False))
     return replace(facts, kv_capacity_tokens=held, kv_capacity_tokens_without_speculator=whole)
 
 
-def _capacity(spec: DeploymentSpec, facts: PairFacts, *, with_speculator: bool) -> int | None:
-    """Tokens that the KV cache of one engine holds; None when unknown, or when the weights alone seem not to fit."""
+def capacity(spec: DeploymentSpec, facts: PairFacts, *, with_speculator: bool) -> int | None:
+    """Tokens that the KV cache of one engine holds, as stated in `facts` or by the shapes there; 0 when the weights
+    alone seem not to fit, None when unknown."""
     percent = spec.verifier.gpu_memory_utilization_percent
     share = percent / 100.0 if percent is not None else _MEMORY_SHARE
     together = replace(facts, accelerators=facts.accelerators * spec.verifier.pipeline_parallel_size)
-    return kv_tokens(together, with_speculator=with_speculator, memory_share=share) or None
+    return kv_tokens(together, with_speculator=with_speculator, memory_share=share)
 
 
 def _shape(source: ModelSource | None, kv_cache_dtype: str) -> ModelShape | None:

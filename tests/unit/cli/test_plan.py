@@ -165,6 +165,51 @@ def test_the_example_of_a_drafting_head_is_known_by_its_quantized_name(capsys: p
     assert (found.name, found.layers, found.bytes_per_parameter) == ("google/gemma-4-31B-it", 60, 1.0)
 
 
+DFLASH: dict[str, Any] = {
+    "verifier": {"model": "hf://google/gemma-4-31B-it", "maxNumSeqs": 256},
+    "speculator": {"method": "dflash", "model": "hf://RedHatAI/gemma-4-31B-it-speculator.dflash"},
+    "accelerator": {"product": "H100-SXM"},
+}
+
+
+def test_no_row_is_for_more_requests_than_the_cache_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out = run(tmp_path, capsys, DFLASH, "--output", "json")
+    plan = json.loads(out)
+    tokens = int(re.match(r"([\d,]+) tokens", plan["memory"])[1].replace(",", ""))  # type: ignore[index]
+    assert 1000 < tokens < 10_000
+    assert plan["rows"][-1]["requests"] == tokens // 1000
+    _, out = run(tmp_path, capsys, DFLASH, "--load", "128")
+    assert re.search(r"The table ends at \d: no more requests of 1,000 tokens fit the KV cache \(\d without", out)
+    assert "schedules up to 256." in out
+    assert f"expected at {tokens // 1000} requests" in out
+
+
+def test_shorter_requests_make_a_longer_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = {**DFLASH, "verifier": {**DFLASH["verifier"], "maxModelLen": 100}}
+    long = json.loads(run(tmp_path, capsys, DFLASH, "-o", "json")[1])
+    short = json.loads(run(tmp_path, capsys, DFLASH, "-o", "json", "--context", "100")[1])
+    capped = json.loads(run(tmp_path, capsys, spec, "-o", "json")[1])
+    assert len(long["rows"]) < len(short["rows"])
+    assert capped["rows"][-1]["requests"] == short["rows"][-1]["requests"]
+    tiny = json.loads(run(tmp_path, capsys, DFLASH, "-o", "json", "--context", "1")[1])
+    assert (tiny["rows"][-1]["requests"], tiny["tableEnd"]) == (256, "")
+
+
+def test_a_request_that_does_not_fit_is_no_candidate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out = run(tmp_path, capsys, DFLASH, "--context", "50000")
+    assert (status, "verdict: no candidate: the KV cache holds " in out) == (1, True)
+
+
+def test_weights_that_fill_the_memory_get_no_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = {**QWEN, "verifier": {"model": "hf://meta-llama/Llama-3.3-70B-Instruct"}, "speculator": {"method": "ngram"}}
+    status, out = run(tmp_path, capsys, spec)
+    assert (status, "verdict: not known: by the bytes" in out, "candidate" in out) == (1, True, False)
+    assert "spec.verifier.quantization" in out
+    spec["verifier"] = {**spec["verifier"], "quantization": "fp8", "tensorParallelSize": 2}
+    spec["accelerator"] = {"product": "H100-SXM", "perReplica": 2}
+    assert "tokens of KV cache" in run(tmp_path, capsys, spec)[1]
+
+
 @pytest.mark.parametrize("words", [("--load", "0"), ("--context", "nan"), ("--prompt-ratio", "-1")])
 def test_an_absurd_number_is_wrong_use(
     words: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
