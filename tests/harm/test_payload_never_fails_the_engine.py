@@ -14,8 +14,8 @@ import pytest
 
 from speculative_operator.payload import (
     speculative_blocks,
+    speculative_hooks,
     speculative_port,
-    speculative_requests,
     speculative_scheduler,
     speculative_table,
     speculative_telemetry,
@@ -25,11 +25,10 @@ PARTS = (
     speculative_scheduler,
     speculative_table,
     speculative_telemetry,
-    speculative_requests,
     speculative_port,
     speculative_blocks,
 )
-ENTRIES = ("__init__", "schedule", "update_from_output", "update_draft_token_ids", "_update_after_schedule")
+ENTRIES = ("__init__", "schedule", "update_from_output", "_update_after_schedule")
 BOOT = [0, 1, 1, 1, 3]
 
 
@@ -88,6 +87,8 @@ def vllm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleType
     for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "vllm", package)
+    monkeypatch.setattr(speculative_hooks, "missing", lambda _hooks: "")
+    monkeypatch.setattr(speculative_hooks, "rehearse", lambda _meter: None)
     monkeypatch.setattr(speculative_table, "POLL_SECONDS", 0.0)
     monkeypatch.setenv("SPECULATIVE_TABLE_FILE", str(tmp_path / "table.json"))
     monkeypatch.setenv("SPECULATIVE_TELEMETRY_PORT", "off")
@@ -97,7 +98,7 @@ def vllm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleType
 
 def write(folder: Path, version: int, **more: Any) -> None:
     new = folder / "new"
-    new.write_text(json.dumps({"version": version, "rows": [[1, 4, 1]], "perRequest": True, **more}))
+    new.write_text(json.dumps({"version": version, "rows": [[1, 4, 1]], **more}))
     new.rename(folder / "table.json")
 
 
@@ -165,7 +166,7 @@ def test_none_of_our_functions_can_fail_a_call_of_the_engine(
 
 def test_the_test_above_looks_at_every_part() -> None:
     names = {f"{getattr(owner, '__name__', '')}.{name}".rpartition("payload.")[2] for owner, name in FUNCTIONS}
-    assert {"TableFile.poll", "Meter.finished", "Caps.drafted", "Blocks.count", "_HotTable._speculative_cap"} <= names
+    assert {"TableFile.poll", "Meter.finished", "Blocks.count", "_HotTable._speculative_look"} <= names
     assert "speculative_scheduler._give_up" in names
     assert len(FUNCTIONS) > 50
 
@@ -173,26 +174,24 @@ def test_the_test_above_looks_at_every_part() -> None:
 def test_a_part_of_another_release_beside_a_running_payload_is_never_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files replaced below a running pod: the first wish for caps by request came after that."""
+    """Files replaced below a running pod."""
     made = start()
     imported: list[str] = []
     monkeypatch.setattr("importlib.import_module", imported.append)
     steps(made, tmp_path)
     assert imported == []
-    assert made._speculative_caps is not None
 
 
 def test_a_part_that_fails_is_off_with_one_warning_and_its_reason_in_the_metrics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = start()
-    monkeypatch.setattr(speculative_requests.Caps, "drafted", boom)
     monkeypatch.setattr(speculative_telemetry.Meter, "scheduling", boom)
     monkeypatch.setattr(speculative_table.TableFile, "poll", boom)
     steps(made, tmp_path)
-    assert len([text for text in caplog.messages if "boom" in text]) == 3
+    assert len([text for text in caplog.messages if "boom" in text]) == 2
     text = speculative_telemetry.scraped(made._speculative_state)
-    for part in ("Table", "Counting", "Caps"):
+    for part in ("Table", "Counting"):
         assert f'speculative_payload_off{{part="{part}",reason="RuntimeError(\'boom\')"}} 1' in text
     assert 'live="false"' in text
 

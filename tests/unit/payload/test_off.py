@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from speculative_operator.engines.vllm.capability import OFF_PROVEN, RESTS
+from speculative_operator.engines.vllm.capability import SKIPPED
 from speculative_operator.payload import speculative_off as off
 from speculative_operator.payload import speculative_worker as worker
 
@@ -34,7 +34,6 @@ def scheduled(**changes: Any) -> Any:
     told = {
         "num_spec_tokens_to_schedule": 0, "scheduled_spec_decode_tokens": {}, "total_num_scheduled_tokens": 2,
         "num_scheduled_tokens": {"a": 1, "b": 1}, "scheduled_new_reqs": [],
-        "scheduled_cached_reqs": SimpleNamespace(resumed_req_ids=set()),
     }  # fmt: skip
     return SimpleNamespace(**{**told, **changes})
 
@@ -89,42 +88,47 @@ class TestLatch:
             ({"num_scheduled_tokens": {"a": 1, "p": 1}}, False),
         ],
     )
-    @pytest.mark.parametrize("asynchronous", [False, True])
     def test_a_step_is_off_where_nothing_is_verified_and_no_prompt_computed(
-        self, changes: dict[str, Any], off: bool, asynchronous: bool
+        self, changes: dict[str, Any], off: bool
     ) -> None:
-        """Where the drafter catches up, prompts do not matter."""
+        """Where the speculator catches up, prompts do not matter."""
         known = {name: request(9, 10) for name in "ab"} | {"p": request(3, 10)}
         for missing in (None, 0):
             latch, told = off_latch(missing), scheduled(**changes)
             latch.step(0, 0, told.num_scheduled_tokens, known)
-            latch.mark(told, known, asynchronous)
+            latch.mark(told, known)
             verifies = bool(told.scheduled_spec_decode_tokens)
             assert getattr(told, "speculative_off", False) == (off or (missing == 0 and not verifies))
             assert not hasattr(told, "speculative_catches_up")
 
-    def test_workers_are_told_to_catch_up_while_something_may_be_missing(self) -> None:
+    def test_workers_are_told_to_catch_up_until_nothing_is_missing(self) -> None:
         known = {name: request(9, 10) for name in "abc"}
 
-        def drafting(missing: int | None, **changes: Any) -> Any:
-            latch.missing, told = missing, scheduled(num_spec_tokens_to_schedule=2, **changes)
+        def drafting(**changes: Any) -> Any:
+            told = scheduled(num_spec_tokens_to_schedule=2, **changes)
             latch.step(2, 2, told.num_scheduled_tokens, known)
-            latch.mark(told, known, asynchronous=True)
+            latch.mark(told, known)
             return told
 
-        latch = off.Latch(1)
-        joins = {"scheduled_new_reqs": [object()]}
-        assert not hasattr(drafting(0, **joins), "speculative_catches_up"), "it was never off"
+        latch = off_latch(0)
+        cached = {"scheduled_new_reqs": [SimpleNamespace(num_computed_tokens=16)]}
+        assert not hasattr(drafting(**cached), "speculative_catches_up"), "it was never off"
         latch.step(0, 0, known, known)
-        told = drafting(2)
-        assert told.speculative_catches_up
-        assert told.speculative_ids == {"a": [1], "b": [1]}
-        assert drafting(1).speculative_catches_up
-        assert not hasattr(drafting(0), "speculative_catches_up")
-        assert drafting(0, **joins).speculative_catches_up, "with blocks that were written while off, maybe"
-        back = SimpleNamespace(resumed_req_ids={"c"})
-        assert drafting(0, scheduled_cached_reqs=back).speculative_catches_up
-        assert not hasattr(drafting(None, **joins), "speculative_catches_up"), "EAGLE heads cannot"
+        first, second = drafting(), drafting()  # the second is planned before the first has told
+        assert first.speculative_catches_up == second.speculative_catches_up == 1
+        latch.hear(first, 2)
+        assert drafting().speculative_catches_up
+        latch.hear(second, 0)
+        assert not hasattr(drafting(), "speculative_catches_up")
+        assert drafting(**cached).speculative_catches_up, "with blocks that were written while off, maybe"
+        fresh = {"scheduled_new_reqs": [SimpleNamespace(num_computed_tokens=0)]}
+        assert not hasattr(drafting(**fresh), "speculative_catches_up")
+        late = drafting(**cached)
+        latch.step(0, 0, known, known)
+        latch.hear(late, 0)
+        assert drafting().speculative_catches_up, "it was off again before that was told"
+        latch.hear(late, None)
+        assert not hasattr(drafting(**cached), "speculative_catches_up"), "EAGLE heads cannot"
 
     def test_requests_that_were_there_have_gaps_until_they_end(self) -> None:
         latch = off.Latch(2)
@@ -179,17 +183,17 @@ class TestLatch:
         assert off.told(SimpleNamespace(speculative_off=(7, "", 2, True))) == (7, "", 2, True)
 
 
-class Tensor:
-    def __init__(self, rows: int, columns: int) -> None:
-        self.shape = (rows, columns)
+class Drafts:
+    """vLLM's tensor of drafts, as far as it is looked at."""
 
-    def __getitem__(self, rows: slice) -> Tensor:
-        return Tensor(min(rows.stop, self.shape[0]), self.shape[1])
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+    def __getitem__(self, rows: slice) -> Drafts:
+        return Drafts(min(rows.stop, self.rows))
 
 
-TORCH = SimpleNamespace(
-    empty=lambda rows, columns, **_: Tensor(rows, columns), is_tensor=lambda x: isinstance(x, Tensor), int64=0
-)
+TORCH: Any = SimpleNamespace()
 
 
 def ALONE() -> Any:  # noqa: N802
@@ -197,7 +201,7 @@ def ALONE() -> Any:  # noqa: N802
 
 
 def config(**changes: Any) -> Any:
-    drafter = {"method": "eagle3", "disable_padded_drafter_batch": False, "draft_sample_method": "greedy"}
+    drafter = {"method": "eagle3", "draft_sample_method": "greedy"}
     parallel = dict.fromkeys(
         (
             "pipeline_parallel_size", "data_parallel_size", "decode_context_parallel_size", "tensor_parallel_size",
@@ -213,42 +217,41 @@ def config(**changes: Any) -> Any:
     )
 
 
+class Speculator:
+    """vLLM's, which tells how many passes it was asked for."""
+
+    def __init__(self) -> None:
+        self.num_speculative_steps = 3
+        self.draft_tokens = self.drafts = Drafts(4)
+        self.passes: list[int] = []
+
+    def propose(
+        self, input_batch: Any, *, num_speculative_tokens: int | None = None, dummy_run: bool = False
+    ) -> Drafts:
+        self.passes.append(self.num_speculative_steps)
+        return self.draft_tokens[: input_batch.num_reqs]
+
+
 class Runner:
-    """What is changed of vLLM's runner, and what it did."""
+    """As much of vLLM's V2 runner as is changed."""
 
     def __init__(self, served: Any = None) -> None:
         self.vllm_config = served or config()
-        self.device, self.max_num_reqs = "cpu", 4
-        self.input_batch = SimpleNamespace(req_ids=["a", "b"])
-        self.prev_num_spec_tokens = 3
-        self._draft_token_ids: Any = None
-        self.done: list[str] = []
+        self.speculator: Any = Speculator()
+        self.batch = SimpleNamespace(num_reqs=2, req_ids=["a", "b"])
 
-    def propose_draft_token_ids(self, plan: Any, *args: Any) -> Any:
-        self.done.append("drafted")
-        return Tensor(2, 3)
+    def execute_model(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> None:
+        self.plan = scheduler_output
 
-    def _sample(self, logits: Any, verified: Any) -> Any:
-        self.done.append("plain" if verified is None else "rejection")
-        return logits
-
-    def _copy_draft_token_ids_to_cpu(self, plan: Any) -> None:
-        self.done.append("copied")
-
-    def execute_model(self, plan: Any) -> None:
-        self.plan = plan
+    def sample_tokens(self, grammar_output: Any) -> Any:
+        drafts = self.speculator.propose(self.batch, num_speculative_tokens=self.plan.num_spec_tokens_to_schedule)
+        assert drafts.rows == 2
+        return SimpleNamespace(model_runner_output=SimpleNamespace(req_ids=["a", "b"]))
 
     def step(self, plan: Any) -> Any:
-        """As vLLM's worker has it done."""
+        """What vLLM's worker gives for a step."""
         self.execute_model(plan)
-        return self.sample_tokens(None)
-
-    def sample_tokens(self, grammar: Any) -> Any:
-        plan = self.plan
-        self._sample(None, SimpleNamespace(num_draft_tokens=[0, 0]))
-        self._draft_token_ids = self.propose_draft_token_ids(plan)
-        self._copy_draft_token_ids_to_cpu(plan)
-        return SimpleNamespace(req_ids=["a", "b"])
+        return self.sample_tokens(None).model_runner_output
 
 
 def plan(k: int = 0, off: bool = True) -> Any:
@@ -267,34 +270,39 @@ def runners(monkeypatch: pytest.MonkeyPatch) -> type[Runner]:
 
 
 class TestWorker:
-    def test_in_an_off_step_nothing_of_the_drafter_runs(self, runners: type[Runner]) -> None:
+    def test_in_an_off_step_the_speculator_does_not_run(self, runners: type[Runner]) -> None:
         runner = runners()
-        output = runner.step(plan())
-        assert runner.done == ["plain"]
-        assert runner.prev_num_spec_tokens == 0
-        assert output.speculative_off == (1, "", None, False)
+        speculator = runner.speculator
+        assert runner.step(plan()).speculative_off == (1, "", None, False)
+        assert speculator.passes == []
+        runner.step(plan(off=False))
+        runner.step(plan(2, off=False))
+        assert speculator.passes == [3, 3], "EAGLE heads of vLLM stop at K by themselves"
 
-    @pytest.mark.parametrize("told", [plan(off=False), plan(2, off=False)])
-    def test_in_every_other_step_it_runs(self, runners: type[Runner], told: Any) -> None:
-        runner = runners()
+    def test_a_look_up_has_no_gaps(self, runners: type[Runner]) -> None:
+        runner = runners(config(method="ngram"))
+        assert runner.step(plan()).speculative_off == (1, "", 0, False)
+        assert runner.speculator.passes == []
+
+    @pytest.mark.parametrize(("k", "passes"), [(3, 3), (1, 1), (0, 1)])
+    def test_a_draft_model_makes_k_passes(self, runners: type[Runner], k: int, passes: int) -> None:
+        runner = runners(config(method="draft_model"))
+        runner.step(plan(k, off=False))
+        assert runner.speculator.passes == [passes]
+        assert runner.speculator.num_speculative_steps == 3
+
+    def test_a_dry_run_is_vllms_own(self, runners: type[Runner]) -> None:
+        runner = runners(config(method="draft_model"))
+        runner.execute_model(plan(), dummy_run=True)
+        assert worker.STATE.plan is None
         runner.step(plan())
-        runner.done.clear()
-        runner.step(told)
-        assert "drafted" in runner.done
-        assert "copied" in runner.done
-
-    def test_drafts_are_verified_by_the_rejection_sampler(self, runners: type[Runner]) -> None:
-        runner = runners()
-        runner._sample(None, SimpleNamespace(num_draft_tokens=[0, 2]))
-        runner._sample(None, None)
-        assert runner.done == ["rejection", "plain"]
+        runner.speculator.propose(input_batch=runner.batch, num_speculative_tokens=0, dummy_run=True)
+        assert runner.speculator.passes == [3]
 
     @pytest.mark.parametrize(
         "changes",
         [
-            {"method": "dflash"},
-            {"method": "ngram"},
-            {"disable_padded_drafter_batch": True},
+            {"method": "suffix"},
             {"draft_sample_method": "probabilistic"},
             {"pipeline_parallel_size": 2, "world_size_across_dp": 2},
             {"data_parallel_size": 2, "world_size_across_dp": 2},
@@ -304,78 +312,67 @@ class TestWorker:
             {"is_hybrid": True},
         ],
     )
-    def test_where_it_was_not_proven_the_drafter_always_runs(
+    def test_where_it_was_not_proven_the_speculator_always_runs(
         self, runners: type[Runner], changes: dict[str, Any], caplog: pytest.LogCaptureFixture
     ) -> None:
         runner = runners(config(**changes))
         with caplog.at_level(logging.WARNING):
             outputs = [runner.step(plan()) for _ in range(3)]
-        assert runner.done.count("drafted") == 3
+        assert len(runner.speculator.passes) == 3
         assert outputs[-1].speculative_off[1]
         assert len(caplog.records) == 1
 
-    @pytest.mark.parametrize("missing", ["vllm_config", "max_num_reqs", "device"])
+    @pytest.mark.parametrize("missing", ["kv_transfer_config", "parallel_config", "model_config"])
     def test_whatever_is_missing_the_step_is_vllms_own(self, runners: type[Runner], missing: str) -> None:
         runner = runners()
-        delattr(runner, missing)
+        delattr(runner.vllm_config, missing)
         for _ in range(2):
             runner.step(plan())
-        assert runner.done == ["plain", "drafted", "copied"] * 2
-        assert worker.STATE.refused
-
-    def test_drafts_that_cannot_be_told_are_copied(self, runners: type[Runner]) -> None:
-        runner = runners()
-        del runner._draft_token_ids
-        runner._copy_draft_token_ids_to_cpu(plan())
-        assert runner.done == ["copied"]
+        assert len(runner.speculator.passes) == 2
         assert worker.STATE.refused
 
     def test_what_fails_in_an_off_step_ends_off_with_it(self, runners: type[Runner]) -> None:
-        """Other ranks leave the drafter out of it: the scheduler is told, and the next time none agrees."""
+        """Other ranks leave the speculator out of it: the scheduler is told, and the next time none agrees."""
         runner = runners()
         runner.step(plan())
-        worker.STATE.unseen = SimpleNamespace(requests=0, behind=False)  # nothing that keeps in mind what is missed
+        # nothing that keeps in mind what is missed
+        worker.STATE.unseen = SimpleNamespace(requests=0, behind=False, learn=lambda plan: None)
         assert runner.step(plan()).speculative_off[:2] == (2, worker.STATE.refused)
         assert "rest" in worker.STATE.refused
         runner.step(plan(2, off=False))
-        runner.done.clear()
         runner.step(plan())
-        assert runner.done == ["plain", "drafted", "copied"]
+        assert len(runner.speculator.passes) == 2
 
     def test_what_cannot_be_told_to_the_scheduler_ends_off_and_the_next_step_tells_that(
         self, runners: type[Runner], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         runner = runners()
         runner.step(plan())
-        monkeypatch.setattr(worker.STATE, "unseen", SimpleNamespace(rest=lambda plan: None, before_pass=print))
+        silent = SimpleNamespace(rest=lambda batch: None, learn=lambda plan: None)
+        monkeypatch.setattr(worker.STATE, "unseen", silent)
         assert not hasattr(runner.step(plan()), "speculative_off")
         assert runner.step(plan(off=False)).speculative_off == (2, worker.STATE.refused, None, False)
-        assert runner.done[-3:] == ["plain", "drafted", "copied"]
 
-    def test_odd_metadata_leaves_the_rejection_sampler(self, runners: type[Runner]) -> None:
+    def test_a_runner_without_a_speculator_is_left_alone(self, runners: type[Runner]) -> None:
         runner = runners()
-        runner._sample(None, SimpleNamespace(num_draft_tokens=None))
-        runner._sample(None, SimpleNamespace(num_draft_tokens=[0]))
-        assert runner.done == ["rejection", "rejection"]
+        runner.speculator = None
+        runner.execute_model(plan(off=False))
+        assert not worker.STATE.refused
 
     def test_a_runner_that_lacks_a_method_is_left_as_it_is(self) -> None:
-        lacking = type("Lacking", (), {"_sample": Runner._sample})
+        lacking = type("Lacking", (), {"execute_model": Runner.execute_model})
         with pytest.raises(AttributeError):
             worker.change(lacking, TORCH, ALONE)
-        assert lacking._sample is Runner._sample  # type: ignore[attr-defined]
+        assert lacking.execute_model is Runner.execute_model  # type: ignore[attr-defined]
 
-    @pytest.mark.parametrize("version", ["0.24.0", "0.30.1", "0.34.0", "1.0", "odd", ""])
-    def test_on_other_releases_nothing_is_changed(self, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
-        module = ModuleType("vllm")
-        module.__dict__["__version__"] = version
-        monkeypatch.setitem(sys.modules, "vllm", module)
+    def test_where_vllm_lacks_a_hook_nothing_is_changed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "vllm", ModuleType("vllm"))
         monkeypatch.setattr(worker, "STATE", worker._State())
         worker.install()
-        assert worker.STATE.refused
+        assert "GPUModelRunner" in worker.STATE.refused
 
     def test_payload_and_adapter_agree(self) -> None:
-        assert worker.PROVEN == OFF_PROVEN
-        assert set(worker.METHODS) == set(map(str, RESTS))
+        assert set(worker.METHODS) == set(map(str, SKIPPED))
 
     def test_it_is_imported_without_vllm(self) -> None:
         assert importlib.reload(worker).Extension().speculative_rested()[0] == 0
