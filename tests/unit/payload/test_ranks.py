@@ -331,6 +331,15 @@ def test_a_rank_that_failed_while_off_says_so_the_next_time(hook: str) -> None:
         assert not one.rests()
 
 
+def test_ranks_agree_again_each_time_that_it_becomes_off() -> None:
+    with world("eagle3", 2) as one:
+        assert one.rests()
+        one.step(2)
+        one.members[1].worker.STATE.refused = "something"
+        assert not one.rests()
+        assert one.refused == ["rank 1: something", "something"]
+
+
 def test_ranks_that_lack_other_tokens_do_not_catch_up() -> None:
     with world("draft_model", 2) as one:
         one.all("add", "a", 10)

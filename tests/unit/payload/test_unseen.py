@@ -201,6 +201,33 @@ def test_blocks_that_are_used_again_leave_no_request_behind() -> None:
     assert not world.unseen._stale.intersection(world.engine.requests["b"].blocks)
 
 
+def _joining(name: str, blocks: list[int], computed: int, **changes: Any) -> Any:
+    new = SimpleNamespace(req_id=name, block_ids=(blocks,), num_computed_tokens=computed)
+    plan: dict[str, Any] = {
+        "scheduled_spec_decode_tokens": {}, "finished_req_ids": (), "preempted_req_ids": None,
+        "kv_cache_block_copies": None, "scheduled_new_reqs": [new],
+        "scheduled_cached_reqs": SimpleNamespace(req_ids=[], new_block_ids=[]),
+    }  # fmt: skip
+    return SimpleNamespace(**{**plan, **changes})
+
+
+def test_a_block_that_is_used_again_for_a_copy_lacks_nothing() -> None:
+    own = World().unseen
+    own._stale.add(2)
+    own.learn(_joining("a", [1, 2, 3], 6, kv_cache_block_copies=[(9, 2)]))
+    assert not own.requests
+    assert not own._stale
+
+
+def test_what_is_missing_first_counts_where_others_compute_more_of_it() -> None:
+    own = World().unseen
+    own._stale.add(1)
+    own.learn(_joining("a", [1, 2, 3], 8))
+    own._blocks["b"] = [7, 2]
+    own.rest(SimpleNamespace(req_ids=["a", "b"], num_computed_tokens_np=[8, 4]))
+    assert own._holes == {"a": 0, "b": 4 - MOST}
+
+
 class SlidingWindowSpec:
     block_size = 4
 
