@@ -23,6 +23,7 @@ from pathlib import Path
 
 from realengine import matrix, paths
 from realengine.install import InstallError
+from speculative_operator.payload import speculative_hooks
 
 FETCHED = paths.ROOT / "build" / "hooks"
 
@@ -40,92 +41,30 @@ class Hooks:
     """Read or set: fields, properties, and what a method of the class sets on `self`."""
 
 
-def _hooks(file: str, name: str, methods: str = "", attributes: str = "") -> Hooks:
-    return Hooks(file, name, tuple(methods.split()), tuple(attributes.split()))
+def _used() -> Iterator[Hooks]:
+    """What the payload itself looks for at its start."""
+    for module, name, members in (*speculative_hooks.SCHEDULER, *speculative_hooks.WORKER):
+        words = members.split()
+        methods = tuple(one.partition("(")[0] for one in words if "(" in one)
+        yield Hooks(f"{module.replace('.', '/')}.py", name, methods, tuple(one for one in words if "(" not in one))
 
 
-_SCHEDULING, _WORKER = "vllm/v1/core/sched", "vllm/v1/worker"
-HOOKS = (
-    _hooks(
-        f"{_SCHEDULING}/scheduler.py",
-        "Scheduler",
-        "__init__ schedule _update_after_schedule update_from_output update_draft_token_ids",
-        "dynamic_sd_lookup vllm_config requests num_spec_tokens",
-    ),
-    _hooks(f"{_SCHEDULING}/async_scheduler.py", "AsyncScheduler", "_update_after_schedule"),
-    _hooks(
-        f"{_SCHEDULING}/output.py",
-        "SchedulerOutput",
-        attributes="num_scheduled_tokens total_num_scheduled_tokens scheduled_spec_decode_tokens "
-        "scheduled_new_reqs scheduled_cached_reqs num_spec_tokens_to_schedule",
-    ),
-    _hooks(f"{_SCHEDULING}/output.py", "NewRequestData", attributes="req_id"),
-    _hooks(f"{_SCHEDULING}/output.py", "CachedRequestData", attributes="resumed_req_ids num_output_tokens"),
-    _hooks(
-        "vllm/v1/request.py",
-        "Request",
-        attributes="num_computed_tokens num_tokens num_output_placeholders output_token_ids spec_token_ids",
-    ),
-    _hooks("vllm/v1/engine/__init__.py", "EngineCoreOutput", attributes="new_token_ids"),
-    _hooks("vllm/v1/engine/__init__.py", "EngineCoreOutputs", attributes="outputs scheduler_stats"),
-    _hooks("vllm/v1/metrics/stats.py", "SchedulerStats", attributes="spec_decoding_stats"),
-    _hooks(
-        "vllm/v1/spec_decode/metrics.py",
-        "SpecDecodingStats",
-        "observe_draft",
-        "num_draft_tokens_per_pos num_accepted_tokens_per_pos",
-    ),
-    _hooks("vllm/config/scheduler.py", "SchedulerConfig", "get_scheduler_cls", "scheduler_cls async_scheduling"),
-    _hooks(
-        "vllm/config/speculative.py",
-        "SpeculativeConfig",
-        attributes="method disable_padded_drafter_batch draft_sample_method",
-    ),
-    _hooks("vllm/config/vllm.py", "VllmConfig", attributes="speculative_config parallel_config kv_transfer_config"),
-    _hooks(
-        "vllm/config/parallel.py",
-        "ParallelConfig",
-        attributes="world_size_across_dp tensor_parallel_size pipeline_parallel_size data_parallel_size "
-        "decode_context_parallel_size",
-    ),
-    _hooks("vllm/distributed/parallel_state.py", "GroupCoordinator", attributes="world_size cpu_group"),
-    _hooks("vllm/config/model.py", "ModelConfig", attributes="is_hybrid"),
-    _hooks(f"{_WORKER}/worker_base.py", "WorkerWrapperBase", "init_worker"),
-    _hooks(
-        f"{_WORKER}/gpu_model_runner.py",
+_SCHEDULING, _RUNNING = "vllm/v1/core/sched", "vllm/v1/worker/gpu"
+BODIES = (
+    Hooks(f"{_SCHEDULING}/scheduler.py", "Scheduler", ("__init__", "schedule")),
+    Hooks(f"{_SCHEDULING}/async_scheduler.py", "AsyncScheduler", ("_update_after_schedule",)),
+    Hooks("vllm/config/scheduler.py", "SchedulerConfig", ("get_scheduler_cls",)),
+    Hooks("vllm/v1/spec_decode/metrics.py", "SpecDecodingStats", ("observe_draft",)),
+    Hooks("vllm/v1/worker/worker_base.py", "WorkerWrapperBase", ("init_worker",)),
+    Hooks(
+        f"{_RUNNING}/model_runner.py",
         "GPUModelRunner",
-        "execute_model propose_draft_token_ids _sample _copy_draft_token_ids_to_cpu sample_tokens take_draft_token_ids "
-        "_bookkeeping_sync _calc_spec_decode_metadata _update_states",
-        "_draft_token_ids _draft_probs _draft_prob_req_ids prev_num_spec_tokens max_num_reqs "
-        "input_batch drafter kv_cache_config requests device vllm_config speculative_config",
+        ("finish_requests", "add_requests", "update_requests", "sample", "postprocess_sampled"),
     ),
-    _hooks(f"{_WORKER}/gpu_model_runner.py", "AsyncGPUModelRunnerOutput", attributes="_model_runner_output"),
-    _hooks("vllm/v1/outputs.py", "ModelRunnerOutput", attributes="req_ids sampled_token_ids req_id_to_index"),
-    _hooks("vllm/v1/spec_decode/metadata.py", "SpecDecodeMetadata", attributes="num_draft_tokens"),
-    _hooks("vllm/v1/sample/rejection_sampler.py", "RejectionSampler", "forward"),
-    _hooks(
-        f"{_WORKER}/gpu_input_batch.py",
-        "InputBatch",
-        attributes="req_ids num_computed_tokens_cpu num_prompt_tokens token_ids_cpu block_table",
-    ),
-    _hooks(f"{_WORKER}/block_table.py", "BlockTable", attributes="block_size block_table"),
-    _hooks(f"{_WORKER}/block_table.py", "MultiGroupBlockTable", "__getitem__"),
-    _hooks(
-        "vllm/v1/spec_decode/llm_base_proposer.py",
-        "SpecDecodeBaseProposer",
-        "propose",
-        "net_num_new_slots_per_request uses_mrope supports_mm_inputs max_num_tokens",
-    ),
-    _hooks(
-        "vllm/v1/attention/backend.py",
-        "CommonAttentionMetadata",
-        attributes="query_start_loc query_start_loc_cpu seq_lens seq_lens_cpu_upper_bound num_reqs "
-        "num_actual_tokens max_query_len max_seq_len block_table_tensor slot_mapping causal",
-    ),
-    _hooks("vllm/v1/kv_cache_interface.py", "KVCacheConfig", attributes="kv_cache_groups"),
-    _hooks("vllm/v1/kv_cache_interface.py", "KVCacheGroupSpec", attributes="kv_cache_spec"),
-    _hooks("vllm/v1/kv_cache_interface.py", "UniformTypeKVCacheSpecs", attributes="kv_cache_specs"),
+    Hooks(f"{_RUNNING}/spec_decode/target_dependent_ar/speculator.py", "TargetDependentARSpeculator", ("propose",)),
 )
+"""What the payload does not name and relies on to do what it does."""
+HOOKS = (*_used(), *BODIES)
 """Held to the payload by tests/unit/realengine/test_hooks.py."""
 
 

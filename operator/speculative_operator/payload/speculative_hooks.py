@@ -66,11 +66,11 @@ WORKER: Sequence[Hook] = (
         "BlockTables",
         "gather_block_tables(idx_mapping,num_reqs_padded)",
     ),
+    (f"{_RUNNING}.spec_decode.speculator", "BaseSpeculator", "propose(input_batch,dummy_run,num_speculative_tokens)"),
     (
         f"{_RUNNING}.spec_decode.speculator",
         "DraftModelSpeculator",
-        "propose(input_batch,last_sampled,temperature,seeds,dummy_run,num_speculative_tokens) draft_tokens "
-        "num_speculative_steps max_num_tokens supports_mm_inputs "
+        "draft_tokens num_speculative_steps max_num_tokens supports_mm_inputs "
         "_copy_request_inputs(num_reqs,idx_mapping,temperature,seeds)",
     ),
     (

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from speculative_operator.engines.vllm.capability import LIVE_PROVEN
+from speculative_operator.payload import speculative_hooks as hooks
 from speculative_operator.payload import speculative_off as off
 from speculative_operator.payload import speculative_scheduler as payload
 from speculative_operator.payload import speculative_table as tables
@@ -79,6 +80,8 @@ def vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
         module = ModuleType(name)
         setattr(module, base.__name__, base)
         monkeypatch.setitem(sys.modules, f"vllm.v1.core.sched.{name}", module)
+    monkeypatch.setattr(hooks, "missing", lambda _hooks: "")
+    monkeypatch.setattr(hooks, "rehearse", lambda _meter: None)
     monkeypatch.setattr(tables, "POLL_SECONDS", 0.0)
     monkeypatch.setenv("SPECULATIVE_TELEMETRY_PORT", "off")
     return package
@@ -167,16 +170,54 @@ def test_inert_without_the_variable(
     assert "SPECULATIVE_TABLE_FILE is not set" in caplog.text
 
 
-@pytest.mark.parametrize("version", ["0.23.0", "0.34.0", "0.34.0.dev1", "1.32.0", "dev", ""])
+@pytest.mark.parametrize("version", ["0.23.0", "dev", ""])
 @pytest.mark.usefixtures("file")
-def test_engines_that_are_not_proven_start_as_they_are(
+def test_engines_without_a_schedule_of_k_start_as_they_are(
     vllm: ModuleType, version: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     vllm.__version__ = version  # type: ignore[attr-defined]  # a module made here
     made = start(asynchronous=True)
     assert type(made) is AsyncScheduler
     assert made.schedule(2) == 1
-    assert "not among the proven releases" in caplog.text
+    assert "takes no schedule of K" in caplog.text
+
+
+@pytest.mark.parametrize("version", ["0.34.0", "0.34.0.dev1", "1.32.0"])
+@pytest.mark.usefixtures("file")
+def test_a_release_that_nobody_ran_is_live_and_says_so(
+    vllm: ModuleType, version: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    vllm.__version__ = version  # type: ignore[attr-defined]  # a module made here
+    made = start()
+    assert made.schedule(2) == 3
+    assert "not proven with vLLM" in caplog.text
+    assert 'live="true"' in (text := telemetry.scraped(made._speculative_state))
+    assert 'proven="false"' in text
+
+
+@pytest.mark.parametrize("version", ["0.32.0", "0.34.0"])
+@pytest.mark.usefixtures("file")
+def test_without_a_hook_the_engine_starts_as_it_is_and_metrics_name_it(
+    vllm: ModuleType, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr(payload, "_serve", shown.append)
+    monkeypatch.setattr(hooks, "missing", lambda _hooks: "this vLLM's Scheduler has no schedule")
+    vllm.__version__ = version  # type: ignore[attr-defined]  # a module made here
+    assert type(start()) is Scheduler
+    text = telemetry.scraped(shown[0])
+    assert 'live="false"' in text
+    assert 'reason="MissingHook"' in text
+    assert 'speculative_payload_off{part="Hooks",reason="this vLLM\'s Scheduler has no schedule"} 1' in text
+
+
+@pytest.mark.usefixtures("file")
+def test_a_dry_plan_that_fails_is_a_missing_hook(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: Any) -> None:
+        raise TypeError("boom")
+
+    monkeypatch.setattr(hooks, "rehearse", broken)
+    assert type(start()) is Scheduler
 
 
 @pytest.mark.parametrize("version", ["0.32.0", "0.32.1", "0.32.0+rhai1", "0.32.0rc1"])
@@ -266,7 +307,7 @@ def test_an_engine_without_a_schedule_is_counted_and_not_live(monkeypatch: pytes
 def test_an_engine_that_is_not_proven_says_so_and_is_not_counted(
     vllm: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    vllm.__version__ = "0.34.1"  # type: ignore[attr-defined]  # a module made here
+    vllm.__version__ = "0.23.1"  # type: ignore[attr-defined]  # a module made here
     made, state = served(monkeypatch)
     assert type(made) is Scheduler
     assert (state.live, state.reason, state.scheduler, state.engine_version) == (
@@ -322,82 +363,9 @@ def test_an_engine_that_is_not_proven_starts_without_the_telemetry(
     def broken(_: Any) -> None:
         raise RuntimeError("boom")
 
-    vllm.__version__ = "0.34.1"  # type: ignore[attr-defined]  # a module made here
+    vllm.__version__ = "0.23.1"  # type: ignore[attr-defined]  # a module made here
     monkeypatch.setattr(payload, "_serve", broken)
     assert type(start()) is Scheduler
-
-
-def write_capped(path: Path, asked: object) -> None:
-    new = path.with_name("new")
-    new.write_text(json.dumps({"version": 3, "rows": [[1, 8, 3]], "perRequest": asked}))
-    new.rename(path)
-
-
-def test_caps_come_and_go_with_the_table(file: Path) -> None:
-    made = start()
-    assert made._speculative_caps is None
-    write_capped(file, True)
-    made.schedule(2)
-    caps = made._speculative_caps
-    assert caps is not None
-    write(file, 4, [[1, 8, 1]])
-    made.schedule(2)
-    assert made._speculative_caps is None
-
-
-def test_caps_see_the_steps_between_which_drafts_are_handed_over(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_capped(file, True)
-    made, _ = served(monkeypatch)
-    told: list[tuple[str, object]] = []
-
-    def withheld(_: Plan, positions: int) -> list[int]:
-        told.append(("withheld", positions))
-        return []
-
-    made._speculative_caps = SimpleNamespace(
-        sampled=lambda plan, output, _: told.append(("sampled", output)),
-        drafted=lambda names, _: told.append(("drafted", names)),
-        withheld=withheld,
-    )
-    plan = made.schedule(2)
-    made.update_from_output(plan, "output")
-    made.update_draft_token_ids(SimpleNamespace(req_ids=["0", "1"]))
-    assert told == [("withheld", 3), ("sampled", "output"), ("drafted", ["0", "1"])]
-
-
-def test_no_caps_with_asynchronous_scheduling(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    write_capped(file, True)
-    made = start(asynchronous=True)
-    assert made._speculative_caps is None
-    assert made.schedule(2) == 3, "the table holds all the same"
-    assert "not proven with asynchronous scheduling" in caplog.text
-
-
-@pytest.mark.parametrize("where", ["sampled", "drafted"])
-def test_caps_that_fail_end_alone(file: Path, caplog: pytest.LogCaptureFixture, where: str) -> None:
-    def broken(*_: Any) -> list[int]:
-        if where:
-            raise RuntimeError("boom")
-        return []
-
-    write_capped(file, True)
-    made = start()
-    quiet: dict[str, Any] = {"sampled": lambda *_: None, "drafted": lambda *_: None, "withheld": lambda *_: []}
-    made._speculative_caps = SimpleNamespace(**{**quiet, where: broken})
-    for _ in range(2):
-        assert made.update_from_output(made.schedule(2), None)
-        made.update_draft_token_ids(SimpleNamespace(req_ids=["0", "1"]))
-    assert [text for text in caplog.messages if "boom" in text] == [
-        "speculative: no more caps by request: RuntimeError('boom')"
-    ]
-
-
-@pytest.mark.parametrize("asked", ["yes", 1, None, [True]])
-def test_a_strange_wish_for_caps_makes_a_bad_table(file: Path, asked: object) -> None:
-    made = start()
-    write_capped(file, asked)
-    assert made.schedule(5) == 0, "version 1 stays in force"
-    assert made._speculative_caps is None
 
 
 class Request:
