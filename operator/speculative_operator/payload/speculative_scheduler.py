@@ -317,7 +317,7 @@ def _hindrance(version: tuple[int, ...]) -> tuple[str, str]:
     if not version or version[:2] < _hooks.PROVEN[0]:
         return "EngineVersion", f"vLLM {'.'.join(map(str, version)) or 'of unknown version'} takes no schedule of K"
     missing = _hooks.missing(_hooks.SCHEDULER)
-    if not missing:
+    if not missing and _telemetry is not None:
         try:
             _hooks.rehearse(_telemetry.Meter({0, 1}, False))
         except Exception as error:

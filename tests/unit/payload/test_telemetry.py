@@ -215,7 +215,7 @@ def test_text_of_an_engine_that_counts(clock: Clock) -> None:
     assert samples(exposition(state)) == [
         (
             f"{prefix}info",
-            {"live": "true", "engine_version": "0.32.0", "scheduler": "async", "reason": ""},
+            {"live": "true", "engine_version": "0.32.0", "proven": "true", "scheduler": "async", "reason": ""},
             1.0,
         ),
         (f"{prefix}table_version", {}, 7.0),
@@ -278,7 +278,7 @@ def test_text_of_an_engine_that_stands_aside() -> None:
     assert samples(exposition(state)) == [
         (
             "speculative_payload_info",
-            {"live": "false", "engine_version": "0.32.0", "scheduler": "none", "reason": 'a "b"\n\\'},
+            {"live": "false", "engine_version": "0.32.0", "proven": "true", "scheduler": "none", "reason": 'a "b"\n\\'},
             1.0,
         )
     ]
