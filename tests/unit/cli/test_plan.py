@@ -214,7 +214,7 @@ def test_weights_that_fill_the_memory_get_no_figures(tmp_path: Path, capsys: pyt
 def test_reading_the_files_makes_a_model_known_and_counts_its_cache(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    embedding = {"model.embed_tokens.weight": (100, 64), "lm_head.weight": (100, 64)}
+    embedding: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (100, 64), "lm_head.weight": (100, 64)}
     model(tmp_path / "models" / "llama", LLAMA, embedding)
     spec: dict[str, Any] = {
         "verifier": {"model": "pvc://models/llama", "maxNumSeqs": 64, "gpuMemoryUtilizationPercent": 90},
