@@ -165,6 +165,8 @@ class KnobSpace:
     draft_free: bool = False
     can_skip: bool = False
     """True when pods can skip the speculator while K = 0 lasts, without a restart."""
+    full_graphs: bool = False
+    """True when a table costs no CUDA graphs, because the engine captures full ones for each K (vLLM's V2 runner)."""
     falling: bool = False
     """True when K may only stay or fall as more requests are scheduled (TensorRT-LLM's `draft_len_schedule`)."""
 

@@ -5,7 +5,7 @@ published cases. Coefficients come from `step_costs`.
 
     T(b, K, c, p) = fixed + expert(n) + per_token * n + per_kv_token * b * c            n = b (K + 1) + p
                   + passes * (draft_fixed + draft_per_kv_token * b * c) + draft_per_token * m
-                  + speculative_overhead [K >= 1] + graph_tax [K is live]
+                  + speculative_overhead [K >= 1] + graph_tax [K is live, graphs are piecewise]
 
 b requests decode, each drafts K tokens and holds c tokens of context; p prompt tokens are prefilled in the same step.
 Weight traffic and arithmetic are added, not maximised: a fit of Llama-3.1-8B on H100 over batch 1..64 (SpecDecode-Bench
@@ -86,8 +86,10 @@ def draft_passes(knobs: KnobSpace, k: ArrayLike) -> Array:
 
 
 def pays_graph_tax(knobs: KnobSpace) -> bool:
-    """True when the engine was started with a schedule that it honours in the speculator too."""
-    return knobs.actuator in (Actuator.LIVE, Actuator.TABLE) and knobs.draft_passes_follow_k
+    """True when the engine was started with a schedule that it honours in the speculator too, and has piecewise graphs
+    alone for it, as vLLM's V1 runner does."""
+    scheduled = knobs.actuator in (Actuator.LIVE, Actuator.TABLE)
+    return scheduled and knobs.draft_passes_follow_k and not knobs.full_graphs
 
 
 def pad(knobs: KnobSpace, tokens: Array) -> Array:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.cli.test_check import LLAMA, model
 
 from speculative_operator.cli.main import main
 from speculative_operator.cli.plan import add_arguments
@@ -208,6 +209,27 @@ def test_weights_that_fill_the_memory_get_no_figures(tmp_path: Path, capsys: pyt
     spec["verifier"] = {**spec["verifier"], "quantization": "fp8", "tensorParallelSize": 2}
     spec["accelerator"] = {"product": "H100-SXM", "perReplica": 2}
     assert "tokens of KV cache" in run(tmp_path, capsys, spec)[1]
+
+
+def test_reading_the_files_makes_a_model_known_and_counts_its_cache(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    embedding: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (100, 64), "lm_head.weight": (100, 64)}
+    model(tmp_path / "models" / "llama", LLAMA, embedding)
+    spec: dict[str, Any] = {
+        "verifier": {"model": "pvc://models/llama", "maxNumSeqs": 64, "gpuMemoryUtilizationPercent": 90},
+        "speculator": {"method": "ngram"},
+        "accelerator": {"product": "H100-SXM"},
+    }
+    status, out = run(tmp_path, capsys, spec)
+    assert (status, "verdict: not known: without the shape of models/llama" in out) == (1, True)
+    _, out = run(tmp_path, capsys, spec, "--read", "--claims-at", str(tmp_path), "-o", "json", "--context", "64")
+    plan = json.loads(out)
+    assert plan["rows"][-1]["requests"] == 64
+    said = re.search(r"([\d,]+) tokens of KV cache", plan["memory"])
+    assert said is not None
+    assert int(said[1].replace(",", "")) > 1e6
+    assert "compatible" in plan["pair"]
 
 
 @pytest.mark.parametrize("words", [("--load", "0"), ("--context", "nan"), ("--prompt-ratio", "-1")])

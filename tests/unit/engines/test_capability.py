@@ -58,10 +58,12 @@ def test_users_runner_wins_and_counts() -> None:
         on_v2 = spec(Method.DRAFT_MODEL, env=env)
         assert (plan(on_v2).runner, plan(on_v2).required_runner) == (Runner.V2, None)
         assert engine_for(on_v2).knobs(on_v2).can_skip
+        assert engine_for(on_v2).knobs(on_v2).full_graphs, "V2 captures full graphs for each K"
     on_v1 = spec(Method.DRAFT_MODEL, env=(V1,))
     assert (plan(on_v1).runner, plan(on_v1).required_runner) == (Runner.V1, None)
     knobs = engine_for(on_v1).knobs(on_v1)
     assert (knobs.can_skip, knobs.passes_at_zero, knobs.draft_passes_follow_k) == (False, 1.0, True)
+    assert not knobs.full_graphs
     assert plan(spec(Method.DSPARK, env=(V1,))).actuator is Actuator.RESTART
 
 

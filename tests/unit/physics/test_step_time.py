@@ -70,6 +70,8 @@ def test_graph_tax_is_paid_by_a_live_drafter_only() -> None:
     live, fixed = (float(step_seconds(UNIT, knobs, 1, 2, 1, 0)) for knobs in (LIVE, FIXED))
     ignored = dataclasses.replace(LIVE, draft_passes_follow_k=False)
     assert live - fixed == UNIT.graph_tax
+    full = dataclasses.replace(LIVE, full_graphs=True)
+    assert float(step_seconds(UNIT, full, 1, 2, 1, 0)) == fixed
     assert float(step_seconds(UNIT, ignored, 1, 5, 1, 0)) == float(step_seconds(UNIT, FIXED, 1, 5, 1, 0))
 
 

@@ -27,7 +27,7 @@ from speculative_operator.engines.vllm.arguments import (
     has_own_weights,
 )
 from speculative_operator.engines.vllm.capability import BLOCK_METHODS
-from speculative_operator.engines.vllm.forms import SHUTDOWN_TIMEOUT_SINCE
+from speculative_operator.engines.vllm.forms import SHUTDOWN_TIMEOUT_SINCE, Runner
 from speculative_operator.engines.vllm.graphs import capture_sizes, raised_ceiling
 from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, Plan, can_skip, follows_k, plan, skips, user_runner
 
@@ -55,6 +55,7 @@ def knobs(spec: DeploymentSpec) -> KnobSpace:
         drafts_blocks=speculator.method in BLOCK_METHODS or planned.variant is Variant.PARALLEL,
         draft_free=speculator.method.draft_free,
         can_skip=can_skip(spec, planned),
+        full_graphs=planned.runner is Runner.V2,
     )
 
 
