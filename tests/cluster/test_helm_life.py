@@ -98,6 +98,7 @@ def serve(cluster: Cluster) -> None:
     cluster.kubectl("create", "namespace", MODELS, check=False)
     example = yaml.safe_load(scene.EXAMPLE.read_text())
     example["spec"] |= AS_BEFORE
+    example["spec"]["speculation"]["offPolicy"] = "Never"  # a policy that both definitions have
     cluster.kubectl("apply", "-n", MODELS, "-f", "-", input=json.dumps(example))
     scene.wait_ready(cluster, SERVED, 180)
 
