@@ -64,77 +64,42 @@ class _HotTable:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        try:
-            self._speculative_start()
-        except Exception as error:
-            _give_up(self, "Table", error)
-        try:
-            if self._speculative_blocks is not None and _off is not None:
-                self._speculative_latch = _off.from_environment()
-        except Exception as error:
-            _give_up(self, "Off", error)
-        try:
-            self._speculative_count()
-        except Exception as error:
-            _give_up(self, "Counting", error)
+        _attempt(self, "Table", self._speculative_start)
+        if self._speculative_blocks is not None and _off is not None:
+            self._speculative_latch = _attempt(self, "Off", _off.from_environment)
+        _attempt(self, "Counting", self._speculative_count)
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
         """vLLM's, whatever its arguments in this release, after a look at the table file."""
-        table = self._speculative_table
-        if table is not None:
-            try:
-                if table.due():
-                    self._speculative_look()
-            except Exception as error:
-                _give_up(self, "Table", error)
+        if self._speculative_table is not None:
+            _attempt(self, "Table", self._speculative_poll)
         meter = self._speculative_meter
         if meter is None:
             return super().schedule(*args, **kwargs)  # type: ignore[misc]  # vLLM's scheduler comes after the mixin
-        try:
-            meter.scheduling()
-        except Exception as error:
-            _give_up(self, "Counting", error)
+        _attempt(self, "Counting", meter.scheduling)
         plan = super().schedule(*args, **kwargs)  # type: ignore[misc]
-        try:
-            meter.scheduled(plan, self._speculative_decoding)
-        except Exception as error:
-            _give_up(self, "Counting", error)
+        _attempt(self, "Counting", meter.scheduled, plan, self._speculative_decoding)
         return plan
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any, *args: Any, **kwargs: Any) -> Any:
         """vLLM's; a step ends with it, so that no idle time is counted."""
         if self._speculative_latch is not None:
-            try:
-                self._speculative_told(scheduler_output, model_runner_output)
-            except Exception as error:
-                _give_up(self, "Off", error)
+            _attempt(self, "Off", self._speculative_told, scheduler_output, model_runner_output)
         outputs = super().update_from_output(scheduler_output, model_runner_output, *args, **kwargs)  # type: ignore[misc]
         meter, blocks, step = self._speculative_meter, self._speculative_blocks, None
         if meter is not None:
-            try:
-                step = meter.finished(scheduler_output, outputs, bool(self.requests))  # type: ignore[attr-defined]
-            except Exception as error:
-                _give_up(self, "Counting", error)
+            busy = bool(self.requests)  # type: ignore[attr-defined]  # of vLLM's scheduler
+            step = _attempt(self, "Counting", meter.finished, scheduler_output, outputs, busy)
         if blocks is not None:
-            try:
-                self._speculative_counted(blocks, step)
-            except Exception as error:
-                _give_up(self, "Blocks", error)
+            _attempt(self, "Blocks", self._speculative_counted, blocks, step)
         return outputs
 
     def _update_after_schedule(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
         """vLLM's, the first that reads K of the next drafts from the plan: it is chosen before."""
-        blocks = self._speculative_blocks
-        if blocks is not None:
-            try:
-                self._speculative_choose(blocks, scheduler_output)
-            except Exception as error:
-                _give_up(self, "Blocks", error)
+        if self._speculative_blocks is not None:
+            _attempt(self, "Blocks", self._speculative_choose, self._speculative_blocks, scheduler_output)
         if self._speculative_latch is not None:
-            try:
-                self._speculative_rest(scheduler_output)
-            except Exception as error:
-                _give_up(self, "Off", error)
+            _attempt(self, "Off", self._speculative_rest, scheduler_output)
         return super()._update_after_schedule(scheduler_output, *args, **kwargs)  # type: ignore[misc]
 
     def _speculative_start(self) -> None:
@@ -159,7 +124,7 @@ class _HotTable:
         if self._speculative_blocks is not None:
             state.comparisons = self._speculative_blocks.comparisons
             state.latch = self._speculative_latch
-        state.look = self._speculative_looked
+        state.look = lambda: _attempt(self, "Table", self._speculative_look)
         _serve(state)
 
     def _speculative_choose(self, blocks: Any, plan: Any) -> None:
@@ -219,12 +184,10 @@ class _HotTable:
         finally:
             self._speculative_looking.release()
 
-    def _speculative_looked(self) -> None:
-        """A look for a scraper."""
-        try:
+    def _speculative_poll(self) -> None:
+        """A look where one is due."""
+        if self._speculative_table.due():
             self._speculative_look()
-        except Exception as error:
-            _give_up(self, "Table", error)
 
 
 _PARTS = {
@@ -233,6 +196,15 @@ _PARTS = {
     "Off": ("_speculative_latch", "the drafter is never left out: %r"),
     "Blocks": ("_speculative_blocks", "nothing is tried, and K is by scheduled requests: %r"),
 }
+
+
+def _attempt(hot: Any, part: str, act: Any, *given: Any) -> Any:
+    """What `act` gives; None where it fails, which ends `part` for good."""
+    try:
+        return act(*given)
+    except Exception as error:
+        _give_up(hot, part, error)
+        return None
 
 
 def _give_up(hot: Any, part: str, error: Exception) -> None:
