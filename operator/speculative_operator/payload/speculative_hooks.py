@@ -20,90 +20,57 @@ PROVEN = tuple((0, minor) for minor in range(24, 34))
 Hook = tuple[str, str, str]
 """Module, class and its members; a method with the arguments that it must take, if it is called or replaced."""
 
-_SCHEDULING, _RUNNING = "vllm.v1.core.sched", "vllm.v1.worker.gpu"
-SCHEDULER: Sequence[Hook] = (
-    (
-        f"{_SCHEDULING}.scheduler",
-        "Scheduler",
-        "schedule _update_after_schedule(scheduler_output) "
-        "update_from_output(scheduler_output,model_runner_output) "
-        "dynamic_sd_lookup vllm_config requests num_spec_tokens",
-    ),
-    (
-        f"{_SCHEDULING}.output",
-        "SchedulerOutput",
-        "make_empty num_scheduled_tokens total_num_scheduled_tokens scheduled_spec_decode_tokens scheduled_new_reqs "
-        "scheduled_cached_reqs num_spec_tokens_to_schedule",
-    ),
-    (f"{_SCHEDULING}.output", "NewRequestData", "req_id num_computed_tokens"),
-    (f"{_SCHEDULING}.output", "CachedRequestData", "num_output_tokens"),
-    ("vllm.v1.request", "Request", "num_computed_tokens num_tokens num_output_placeholders"),
-    ("vllm.v1.engine", "EngineCoreOutput", "new_token_ids"),
-    ("vllm.v1.engine", "EngineCoreOutputs", "outputs scheduler_stats"),
-    ("vllm.v1.metrics.stats", "SchedulerStats", "spec_decoding_stats"),
-    ("vllm.v1.spec_decode.metrics", "SpecDecodingStats", "num_draft_tokens_per_pos num_accepted_tokens_per_pos"),
-    ("vllm.v1.outputs", "ModelRunnerOutput", "req_ids sampled_token_ids req_id_to_index"),
-)
+
+def _hooks(text: str) -> tuple[Hook, ...]:
+    """A line for each class: its module below `vllm`, its name, its members; indented lines go on."""
+    lines = text.replace("\n  ", " ").strip().splitlines()
+    return tuple((f"vllm.{module}", name, members) for module, name, members in (one.split(None, 2) for one in lines))
+
+
+SCHEDULER = _hooks("""
+v1.core.sched.scheduler Scheduler schedule _update_after_schedule(scheduler_output) dynamic_sd_lookup
+  update_from_output(scheduler_output,model_runner_output) vllm_config requests num_spec_tokens
+v1.core.sched.output SchedulerOutput make_empty num_scheduled_tokens total_num_scheduled_tokens scheduled_new_reqs
+  scheduled_spec_decode_tokens scheduled_cached_reqs num_spec_tokens_to_schedule
+v1.core.sched.output NewRequestData req_id num_computed_tokens
+v1.core.sched.output CachedRequestData num_output_tokens
+v1.request Request num_computed_tokens num_tokens num_output_placeholders
+v1.engine EngineCoreOutput new_token_ids
+v1.engine EngineCoreOutputs outputs scheduler_stats
+v1.metrics.stats SchedulerStats spec_decoding_stats
+v1.spec_decode.metrics SpecDecodingStats num_draft_tokens_per_pos num_accepted_tokens_per_pos
+v1.outputs ModelRunnerOutput req_ids sampled_token_ids req_id_to_index
+""")
 """Of the scheduler's part, on any runner."""
-WORKER: Sequence[Hook] = (
-    (
-        f"{_RUNNING}.model_runner",
-        "GPUModelRunner",
-        "execute_model(scheduler_output) sample_tokens(grammar_output) speculator vllm_config model_config "
-        "kv_cache_config req_states block_tables",
-    ),
-    (f"{_RUNNING}.async_utils", "AsyncOutput", "model_runner_output"),
-    (
-        f"{_RUNNING}.input_batch",
-        "InputBatch",
-        "req_ids num_reqs num_reqs_after_padding idx_mapping idx_mapping_np num_scheduled_tokens num_tokens "
-        "num_tokens_after_padding input_ids positions query_start_loc query_start_loc_np seq_lens "
-        "seq_lens_cpu_upper_bound num_computed_tokens_np",
-    ),
-    (f"{_RUNNING}.states", "RequestState", "all_token_ids"),
-    (
-        f"{_RUNNING}.block_table",
-        "BlockTables",
-        "gather_block_tables(idx_mapping,num_reqs_padded)",
-    ),
-    (f"{_RUNNING}.spec_decode.speculator", "BaseSpeculator", "propose(input_batch,dummy_run,num_speculative_tokens)"),
-    (
-        f"{_RUNNING}.spec_decode.speculator",
-        "DraftModelSpeculator",
-        "draft_tokens num_speculative_steps max_num_tokens supports_mm_inputs "
-        "_copy_request_inputs(num_reqs,idx_mapping,temperature,seeds)",
-    ),
-    (
-        f"{_RUNNING}.spec_decode.standalone_ar.speculator",
-        "StandaloneARSpeculator",
-        "propose(input_batch,last_sampled,temperature,seeds,dummy_run,num_speculative_tokens) "
-        "_prefill(input_batch,num_rejected,last_sampled,num_reqs,skip_attn,num_tokens_across_dp)",
-    ),
-    (f"{_RUNNING}.spec_decode.ngram.speculator", "NgramGPUSpeculator", "propose(input_batch,dummy_run) drafts"),
-    (
-        f"{_SCHEDULING}.output",
-        "SchedulerOutput",
-        "finished_req_ids preempted_req_ids kv_cache_block_copies scheduled_new_reqs scheduled_cached_reqs",
-    ),
-    (f"{_SCHEDULING}.output", "NewRequestData", "req_id block_ids num_computed_tokens"),
-    (f"{_SCHEDULING}.output", "CachedRequestData", "req_ids new_block_ids"),
-    (
-        "vllm.config.speculative",
-        "SpeculativeConfig",
-        "method draft_sample_method",
-    ),
-    ("vllm.config.vllm", "VllmConfig", "speculative_config parallel_config kv_transfer_config model_config"),
-    (
-        "vllm.config.parallel",
-        "ParallelConfig",
-        "world_size_across_dp tensor_parallel_size pipeline_parallel_size data_parallel_size "
-        "decode_context_parallel_size",
-    ),
-    ("vllm.config.model", "ModelConfig", "is_hybrid uses_mrope"),
-    ("vllm.distributed.parallel_state", "GroupCoordinator", "world_size cpu_group"),
-    ("vllm.v1.kv_cache_interface", "KVCacheConfig", "kv_cache_groups"),
-    ("vllm.v1.kv_cache_interface", "KVCacheGroupSpec", "kv_cache_spec"),
-)
+WORKER = _hooks("""
+v1.worker.gpu.model_runner GPUModelRunner execute_model(scheduler_output) sample_tokens(grammar_output) speculator
+  vllm_config model_config kv_cache_config req_states block_tables
+v1.worker.gpu.async_utils AsyncOutput model_runner_output
+v1.worker.gpu.input_batch InputBatch req_ids num_reqs num_reqs_after_padding idx_mapping idx_mapping_np
+  num_scheduled_tokens num_tokens num_tokens_after_padding input_ids positions query_start_loc query_start_loc_np
+  seq_lens seq_lens_cpu_upper_bound num_computed_tokens_np
+v1.worker.gpu.states RequestState all_token_ids
+v1.worker.gpu.block_table BlockTables gather_block_tables(idx_mapping,num_reqs_padded)
+v1.worker.gpu.spec_decode.speculator BaseSpeculator propose(input_batch,dummy_run,num_speculative_tokens)
+v1.worker.gpu.spec_decode.speculator DraftModelSpeculator draft_tokens num_speculative_steps max_num_tokens
+  supports_mm_inputs _copy_request_inputs(num_reqs,idx_mapping,temperature,seeds)
+v1.worker.gpu.spec_decode.standalone_ar.speculator StandaloneARSpeculator
+  propose(input_batch,last_sampled,temperature,seeds,dummy_run,num_speculative_tokens)
+  _prefill(input_batch,num_rejected,last_sampled,num_reqs,skip_attn,num_tokens_across_dp)
+v1.worker.gpu.spec_decode.ngram.speculator NgramGPUSpeculator propose(input_batch,dummy_run) drafts
+v1.core.sched.output SchedulerOutput finished_req_ids preempted_req_ids kv_cache_block_copies scheduled_new_reqs
+  scheduled_cached_reqs
+v1.core.sched.output NewRequestData req_id block_ids num_computed_tokens
+v1.core.sched.output CachedRequestData req_ids new_block_ids
+config.speculative SpeculativeConfig method draft_sample_method
+config.vllm VllmConfig speculative_config parallel_config kv_transfer_config model_config
+config.parallel ParallelConfig world_size_across_dp tensor_parallel_size pipeline_parallel_size data_parallel_size
+  decode_context_parallel_size
+config.model ModelConfig is_hybrid uses_mrope
+distributed.parallel_state GroupCoordinator world_size cpu_group
+v1.kv_cache_interface KVCacheConfig kv_cache_groups
+v1.kv_cache_interface KVCacheGroupSpec kv_cache_spec
+""")
 """Of the worker's part, on the V2 runner."""
 
 
@@ -148,7 +115,7 @@ def _fields(owner: type) -> set[str]:
 def rehearse(meter: Any) -> None:
     """One step without requests: a plan carries what is written on it to other processes, and can be counted. Raises
     whatever goes wrong."""
-    plan = importlib.import_module(f"{_SCHEDULING}.output").SchedulerOutput.make_empty()
+    plan = importlib.import_module("vllm.v1.core.sched.output").SchedulerOutput.make_empty()
     plan.speculative_off = True
     if not pickle.loads(pickle.dumps(plan)).speculative_off:  # noqa: S301  (our own bytes)
         raise TypeError("a plan loses what is written on it")
