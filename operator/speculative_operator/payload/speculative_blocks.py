@@ -20,7 +20,7 @@ MARGIN = 0.125
 """Further outside than this (and than one request) the row changes at once: it is about one band of the tuner's grid,
 and a K is nearly as good one band away."""
 RETURN = 64
-"""Steps in a row that must lie outside the row of a drafter that rests: before it drafts again it must catch up with
+"""Steps in a row that must lie outside the row of a speculator that rests: before it drafts again it must catch up with
 every request, which at a threshold would cost more than drafts bring."""
 FALL = 64.0
 """Blocks tried after which half of the share is left: by then K is known to about a hundredth."""
@@ -41,8 +41,8 @@ MOST_LAG = 24
 """Steps in a row that do not belong to a block and do not end it: drafts made for the K before, a request's first step,
 a load outside of the row for a moment. More of them, and blocks are no neighbours."""
 MOST_BEHIND = 192
-"""A drafter may catch up before a block for so many steps, or as long as so many of the block before took: enough for
-200 requests of 1,000 tokens. After that the trial counts as not made."""
+"""A speculator may catch up before a block for so many steps, or as long as so many of the block before took: enough
+for 200 requests of 1,000 tokens. After that the trial counts as not made."""
 ENDLESS = 1 << 31
 """Of the last row, which holds beyond its end."""
 SPARE_SCHEDULES = 8
@@ -156,7 +156,8 @@ class _Run:
         """Of the tried block, its first step too."""
         self._lag = 0
         self._behind = 0.0
-        """Steps since the block before in which the drafter caught up; a long one counts as so many of that block."""
+        """Steps since the block before in which the speculator caught up; a long one counts as so many of that
+        block."""
         self._at_k = False
         """Whether the step before was at this block's K too."""
         self._block = _NOTHING
@@ -183,11 +184,11 @@ class _Run:
 
     @property
     def broken(self) -> bool:
-        """Too many steps in a row did not belong, or the drafter has caught up for too long."""
+        """Too many steps in a row did not belong, or the speculator has caught up for too long."""
         return self._lag > MOST_LAG or self._behind > MOST_BEHIND
 
     def wait(self, seconds: float) -> None:
-        """A step at this block's K in which the drafter caught up: not what K costs, nor what it brings."""
+        """A step at this block's K in which the speculator caught up: not what K costs, nor what it brings."""
         steps = max(1.0, seconds * self._before[0] / (self._before[1] or inf)) if self._before is not None else 1.0
         if self.tried is not None:
             self.cell.spend(self.tried, steps)
@@ -265,7 +266,7 @@ class Blocks:
         self._low, self._high, self._outside = 1, 0, DWELL
         self._k = self._rows[0][2]
         self.resting = False
-        """Whether the drafter rests, as the scheduler tells after each step."""
+        """Whether the speculator rests, as the scheduler tells after each step."""
 
     @property
     def k_in_force(self) -> int:
@@ -315,7 +316,7 @@ class Blocks:
     ) -> None:
         """A finished step that emitted `tokens`: K that was verified, and `decoding` as `k_for` was given it.
 
-        `behind`: whether the drafter had missed tokens of its requests. At K = 0 it need not know them.
+        `behind`: whether the speculator had missed tokens of its requests. At K = 0 it need not know them.
         """
         run = self._run
         if run is None:

@@ -1,10 +1,10 @@
-"""When the drafter rests: K = 0 has lasted or is tried, and the workers are told that no drafts are wanted.
+"""When the speculator rests: K = 0 has lasted or is tried, and the workers are told that no drafts are wanted.
 
 Mounted beside `speculative_scheduler`, which asks `Latch` at each step; `speculative_worker` does what it says. At K =
-0 vLLM still runs the drafter's first pass, a tenth to a fifth of a step. Leaving it out leaves a gap in what the
-drafter has seen of the requests that run. So K = 0 of the table must have lasted: what flaps at a threshold stays with
-vLLM's own. Where the drafter catches up, no gap remains, and a few steps suffice. A block of steps in which K = 0 is
-tried is off at once: its gap is short, and what is compared is what K = 0 would be. Standard library alone.
+0 vLLM still runs the speculator's first pass, a tenth to a fifth of a step. Leaving it out leaves a gap in what the
+speculator has seen of the requests that run. So K = 0 of the table must have lasted: what flaps at a threshold stays
+with vLLM's own. Where the speculator catches up, no gap remains, and a few steps suffice. A block of steps in which K
+= 0 is tried is off at once: its gap is short, and what is compared is what K = 0 would be. Standard library alone.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 SOON = 8
-"""Steps after which K = 0 becomes off where the drafter catches up: what it leaves out now it computes
-later, and only for requests that still run. vLLM's own K = 0 costs most just then, while the load climbs: the drafter
-takes in every prompt."""
+"""Steps after which K = 0 becomes off where the speculator catches up: what it leaves out now it computes
+later, and only for requests that still run. vLLM's own K = 0 costs most just then, while the load climbs: the
+speculator takes in every prompt."""
 AGES = (32, 128, 512)
 """Tokens that a request with a gap has generated since drafts returned, up to which its drafts are counted together;
 further ones are counted apart."""
@@ -39,9 +39,9 @@ class Latch:
         self.steps = 0
         """Steps for which the workers were told so."""
         self.gapped: set[str] = set()
-        """Requests that were there while K = 0 of the table was off: the drafter has not seen much of them."""
+        """Requests that were there while K = 0 of the table was off: the speculator has not seen much of them."""
         self.missing: int | None = None
-        """Requests of which the drafter has missed something, as the worker tells where it catches up."""
+        """Requests of which the speculator has missed something, as the worker tells where it catches up."""
         self.behind = False
         """Whether requests of the step that ended last were among them while it drafted."""
         self.drafts = dict.fromkeys((*map(str, AGES), "+Inf"), (0, 0))
@@ -103,7 +103,7 @@ class Latch:
 
     @property
     def gaps(self) -> int:
-        """Requests of which the drafter has not seen all."""
+        """Requests of which the speculator has not seen all."""
         return len(self.gapped) if self.missing is None else self.missing
 
 
@@ -122,8 +122,8 @@ def from_environment() -> Latch | None:
 
 
 def told(output: Any) -> tuple[int, str, int | None, bool] | None:
-    """What the first worker told with its output: steps in which it left the drafter out, why it no longer can,
-    requests of which the drafter has missed something (None where it does not catch up), and whether such were in the
-    step."""
+    """What the first worker told with its output: steps in which it left the speculator out, why it no longer can,
+    requests of which the speculator has missed something (None where it does not catch up), and whether such were in
+    the step."""
     found = getattr(output, "speculative_off", None)
     return found if isinstance(found, tuple) and len(found) == 4 else None

@@ -137,7 +137,7 @@ class State:
         self.latch: Any = None
         """Of `speculative_off`; None where steps are never off."""
         self.rested = 0
-        """Steps in which the first worker left the drafter's pass out."""
+        """Steps in which the first worker left the speculator's pass out."""
         self.look: Callable[[], object] | None = None
         """Called before a text is made, so that a table is taken and acknowledged by an engine without requests too."""
 
@@ -209,13 +209,13 @@ def _latch(state: State) -> Iterator[str]:
     latch = state.latch
     if latch is None:
         return
-    yield from _head("drafter_off", "gauge", "Whether steps are off: K = 0 has lasted, and no drafter is needed.")
+    yield from _head("drafter_off", "gauge", "Whether steps are off: K = 0 has lasted, and no speculator is needed.")
     yield f"{_PREFIX}drafter_off {int(latch.off)}"
     yield from _head("drafter_off_steps_total", "counter", "Steps scheduled so.")
     yield f"{_PREFIX}drafter_off_steps_total {latch.steps}"
-    yield from _head("drafter_rested_steps_total", "counter", "Steps in which the first worker left the drafter out.")
+    yield from _head("drafter_rested_steps_total", "counter", "Steps in which the first worker left it out.")
     yield f"{_PREFIX}drafter_rested_steps_total {state.rested}"
-    yield from _head("requests_with_gaps", "gauge", "Requests of which the drafter has not seen all.")
+    yield from _head("requests_with_gaps", "gauge", "Requests of which the speculator has not seen all.")
     yield f"{_PREFIX}requests_with_gaps {latch.gaps}"
     for place, name in enumerate(("drafted", "accepted")):
         yield from _head(f"gapped_{name}_tokens_total", "counter", f"Drafts {name} of requests that lived through off.")
