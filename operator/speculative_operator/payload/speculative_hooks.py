@@ -84,7 +84,7 @@ def missing(hooks: Sequence[Hook]) -> str:
         for member in members.split():
             why = _why(found, member)
             if why:
-                return f"this vLLM's {module}.{name} {why}"
+                return f"this vLLM's {module}.{name}{why}"
     return ""
 
 
@@ -92,7 +92,7 @@ def _why(owner: type, member: str) -> str:
     """Why `member` of a class is not what is used; empty where it is."""
     name, _, arguments = member.rstrip(")").partition("(")
     if not (hasattr(owner, name) or name in _fields(owner)):
-        return f"has no {name}"
+        return f" has no {name}"
     with suppress(ValueError):  # what Python cannot tell of a method is no reason
         taken = inspect.signature(getattr(owner, name)).parameters if arguments else {}
         lacking = [one for one in arguments.split(",") if one and one not in taken]
@@ -113,11 +113,12 @@ def _fields(owner: type) -> set[str]:
 
 
 def rehearse(meter: Any) -> None:
-    """One step without requests: a plan carries what is written on it to other processes, and can be counted. Raises
-    whatever goes wrong."""
+    """One step without requests: a plan carries what is written on it to other processes, and can be counted by
+    `meter`, where there is one. Raises whatever goes wrong."""
     plan = importlib.import_module("vllm.v1.core.sched.output").SchedulerOutput.make_empty()
     plan.speculative_off = True
     if not pickle.loads(pickle.dumps(plan)).speculative_off:  # noqa: S301  (our own bytes)
         raise TypeError("a plan loses what is written on it")
-    meter.scheduled(plan)
-    meter.finished(plan, {}, False)
+    if meter is not None:
+        meter.scheduled(plan)
+        meter.finished(plan, {}, False)

@@ -193,7 +193,7 @@ class _HotTable:
 _PARTS = {
     "Table": ("_speculative_table", "K is not changed while serving: unexpected %r"),
     "Counting": ("_speculative_meter", "steps are no longer counted: %r"),
-    "Off": ("_speculative_latch", "the drafter is never left out: %r"),
+    "Off": ("_speculative_latch", "the speculator is never left out: %r"),
     "Blocks": ("_speculative_blocks", "nothing is tried, and K is by scheduled requests: %r"),
 }
 
@@ -289,9 +289,9 @@ def _hindrance(version: tuple[int, ...]) -> tuple[str, str]:
     if not version or version[:2] < _hooks.PROVEN[0]:
         return "EngineVersion", f"vLLM {'.'.join(map(str, version)) or 'of unknown version'} takes no schedule of K"
     missing = _hooks.missing(_hooks.SCHEDULER)
-    if not missing and _telemetry is not None:
+    if not missing:
         try:
-            _hooks.rehearse(_telemetry.Meter({0, 1}, False))
+            _hooks.rehearse(_telemetry and _telemetry.Meter({0, 1}, False))
         except Exception as error:
             missing = f"a dry plan failed: {error!r}"
     if not missing and version[:2] not in _hooks.PROVEN:
