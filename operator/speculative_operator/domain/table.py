@@ -163,6 +163,8 @@ class KnobSpace:
     drafts_blocks: bool = False
     """True when one draft pass yields all K tokens (dflash, dspark)."""
     draft_free: bool = False
+    full_graphs: bool = False
+    """True when a table costs no CUDA graphs, because the engine captures full ones for each K (vLLM's V2 runner)."""
     per_request: bool = False
     """True when the pods can withhold the drafts of single requests, should the table file say so."""
     rests: bool = False

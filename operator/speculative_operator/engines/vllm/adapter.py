@@ -21,7 +21,7 @@ from speculative_operator.engines.vllm.arguments import (
     has_own_weights,
 )
 from speculative_operator.engines.vllm.capability import BLOCK_METHODS
-from speculative_operator.engines.vllm.forms import SHUTDOWN_TIMEOUT_SINCE
+from speculative_operator.engines.vllm.forms import SHUTDOWN_TIMEOUT_SINCE, Runner
 from speculative_operator.engines.vllm.graphs import capture_sizes, raised_ceiling
 from speculative_operator.engines.vllm.plan import Plan, holds_drafts, leaves_out, plan, rests, rests_with
 
@@ -48,6 +48,7 @@ def knobs(spec: DeploymentSpec) -> KnobSpace:
         else min(cell.passes_at_zero, float(planned.max_k)),
         drafts_blocks=speculator.method in BLOCK_METHODS or planned.variant is Variant.PARALLEL,
         draft_free=speculator.method.draft_free,
+        full_graphs=planned.runner is Runner.V2,
         rests=rests(spec, planned),
         rests_with=rests_with(spec, planned),
         per_request=planned.actuator is Actuator.LIVE and holds_drafts(spec, planned),
