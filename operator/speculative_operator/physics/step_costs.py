@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from speculative_operator.domain.models import ModelShape, PairFacts
-from speculative_operator.domain.spec import Method
 from speculative_operator.domain.table import KnobSpace
 from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.physics.draft_costs import draft_costs
@@ -159,4 +158,3 @@ def token_seconds(model: ModelShape, rate: Rates) -> float:
     """Seconds of one token: its arithmetic and its share of the all-reduces (two per layer, 16-bit)."""
     reduced = REDUCES_PER_LAYER * model.layers * model.hidden_size * 2.0
     return 2.0 * model.active_parameters / rate.flops(model) + reduced * rate.reduce_seconds_per_byte
-

@@ -316,7 +316,9 @@ class Outlook:
         (on, on_local), (off, off_local) = self._on, self._off
         drafted = float(self.columns[column]) * self.traffic.draft_share
         host = np.zeros(len(TERMS))
-        host[TERMS.index("fixed")], host[TERMS.index("drafting")] = host_parts(model.prior.costs, knobs, float(self.points[row]), drafted)
+        host[TERMS.index("fixed")], host[TERMS.index("drafting")] = host_parts(
+            model.prior.costs, knobs, float(self.points[row]), drafted
+        )
         return span(
             model,
             host_deviation(model, self.policy.facts, knobs),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -105,13 +107,15 @@ def test_unknown_pairs_are_not_guessed() -> None:
     assert calibrated_costs("nobody/none", "Qwen/Qwen3-0.6B", "H100-SXM") is None
 
 
-@pytest.mark.parametrize(
-    ("method", "taxed"),
-    [(Method.DRAFT_MODEL, True), (Method.EAGLE3, False), (Method.MTP, False), (Method.NGRAM, False)],
-)
-def test_only_drafters_that_are_models_lose_their_graphs(method: Method, taxed: bool) -> None:
-    knobs = KnobSpace(Actuator.LIVE, (0, 3), 256, draft_free=method.draft_free)
-    for name, least in (("Qwen/Qwen3-8B", 1e-4), ("Qwen/Qwen3-30B-A3B", 1e-3)):
-        costs = roofline(PairFacts(find_model(name), None, find_accelerator("H100"), method=method), knobs)
-        assert costs is not None
-        assert (costs.graph_tax > least) == taxed
+@pytest.mark.parametrize("method", [Method.DRAFT_MODEL, Method.EAGLE3, Method.MTP, Method.NGRAM])
+def test_piecewise_graphs_cost_every_method_a_tax(method: Method) -> None:
+    """vllm#49548 on an H100-NVL, V1 runner: 0.9 ms at 2 requests and 16.7 ms at 189, the speculator's pass included."""
+    piecewise = KnobSpace(Actuator.LIVE, (0, 3), 256, draft_free=method.draft_free, passes_at_zero=0.0)
+    facts = PairFacts(find_model("google/gemma-4-31B-it"), None, find_accelerator("H100-NVL"), method=method)
+    costs = roofline(facts, piecewise)
+    assert costs is not None
+    for requests, least, most in ((2, 0.3e-3, 0.9e-3), (189, 7e-3, 16.7e-3)):
+        tax = step_seconds(costs, piecewise, requests, 0, 400, 0) - hard_off_seconds(costs, requests, 400, 0)
+        assert least < float(tax) < most
+        full = replace(piecewise, full_graphs=True)
+        assert float(step_seconds(costs, full, requests, 0, 400, 0)) == float(hard_off_seconds(costs, requests, 400, 0))
