@@ -224,8 +224,8 @@ def acceptance(evidence: AcceptanceEvidence, prior: Array) -> AcceptanceModel:
     gradient = tail / length[:, None]
     if evidence.mean_k >= 1.0:
         length = length * _across(survival, evidence.mean_k)
-    known = evidence.reached[0] if evidence.reached else 0.0
-    common = PAIR_SD * math.sqrt(PRIOR_WEIGHT / (PRIOR_WEIGHT + known))
+    reached = evidence.reached[0] if evidence.reached else 0.0
+    common = PAIR_SD * math.sqrt(PRIOR_WEIGHT / (PRIOR_WEIGHT + reached))
     return AcceptanceModel(np.asarray(survival), np.asarray(length), np.asarray(gradient), variance, common)
 
 

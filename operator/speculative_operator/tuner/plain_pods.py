@@ -41,7 +41,7 @@ class Step:
 
 def host_deviation(model: CostModel, facts: PairFacts, knobs: KnobSpace) -> float:
     """Log standard deviation of the host's part: as before any evidence, less what the evidence says of drafting."""
-    launched = pays_graph_tax(knobs) or Method.DRAFT_MODEL in (facts.method, method_of(facts, knobs))
+    launched = pays_graph_tax(knobs) or (facts.method or method_of(facts, knobs)) is Method.DRAFT_MODEL
     before = np.linalg.inv(model.prior.precision[: len(TERMS), : len(TERMS)])[_DRAFTING, _DRAFTING]
     left = min(float(model.covariance[_DRAFTING, _DRAFTING] / before), 1.0)
     return (LAUNCHED_SD if launched else IN_GRAPHS_SD) * math.sqrt(left)
