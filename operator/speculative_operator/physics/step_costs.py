@@ -31,7 +31,7 @@ GRAPH_TAX_PER_EXPERT_LAYER = 100e-6
 REQUEST_TAX = 46e-6
 """Seconds that each decoding request adds to a step of such a pod, whatever it drafts: 28 us (docs/decisions/0049, one
 H200, 8 to 128 requests, less what 8 have) and 75 us (vllm#49548, H100-NVL, 2 to 189 requests, less the speculator's
-pass); here their geometric mean."""
+pass); here their geometric mean. Lookups were not measured, and pay none of it."""
 EAGER_PER_LAYER = 0.12e-3
 EAGER_PER_EXPERT_LAYER = 2.4e-3
 """Least time of a layer without graphs: 12 kernels of 10 us; with experts 2.4 ms, by the 104 ms that a step of 43
@@ -137,7 +137,7 @@ def roofline(facts: PairFacts, knobs: KnobSpace, fit: Efficiencies = FITTED) -> 
         draft_per_kv_token=draft.per_kv_token,
         speculative_overhead=fit.speculative,
         graph_tax=verifier.layers * (GRAPH_TAX_PER_EXPERT_LAYER if experts else GRAPH_TAX_PER_LAYER),
-        request_tax=REQUEST_TAX,
+        request_tax=0.0 if knobs.draft_free else REQUEST_TAX,
         draft_launch=draft.launch,
         expert_fixed=expert_fixed,
         expert_reach=verifier.experts_per_token / verifier.experts if experts else 1.0,
