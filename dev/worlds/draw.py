@@ -200,6 +200,7 @@ def knobs_of(rig: Rig) -> KnobSpace:
         passes_at_zero=float(rig.par[at.SOFT]),
         drafts_blocks=rig.method is Method.DFLASH,
         draft_free=rig.method.draft_free,
+        full_graphs=True,
     )
 
 

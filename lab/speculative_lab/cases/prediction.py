@@ -108,7 +108,7 @@ def _best_arm(case: Case, fit: Efficiencies) -> _Arm:
 
 
 def _plain(case: Case, fit: Efficiencies) -> _Arm:
-    knobs = _knobs(case, Drafting(Kind.OFF, 0))
+    knobs = knobs_of(case, Drafting(Kind.OFF, 0))
     facts = PairFacts(case.plain, None, case.accelerator, case.accelerators)
     costs = _simulator(case) if case.simulated else _roofline(facts, knobs, fit)
     room = kv_tokens(facts, with_speculator=False)
@@ -120,7 +120,7 @@ def _plain(case: Case, fit: Efficiencies) -> _Arm:
 
 
 def _arm(case: Case, drafting: Drafting, fit: Efficiencies) -> _Arm:
-    knobs = _knobs(case, drafting)
+    knobs = knobs_of(case, drafting)
     facts = PairFacts(case.verifier, case.speculator, case.accelerator, case.accelerators, method=case.method)
     costs = _simulator(case) if case.simulated else _roofline(facts, knobs, fit)
     length, verified = _acceptance(case, drafting, fit)
@@ -185,7 +185,8 @@ def _widened(survival: NDArray[np.float64], branches: float) -> NDArray[np.float
     return np.asarray(np.cumprod(1.0 - (1.0 - conditional) ** branches))
 
 
-def _knobs(case: Case, drafting: Drafting) -> KnobSpace:
+def knobs_of(case: Case, drafting: Drafting) -> KnobSpace:
+    """The knob space of an engine that runs one arm of a row."""
     block = case.method in (Method.DFLASH, Method.DSPARK, Method.MEDUSA) or case.simulated
     return KnobSpace(
         actuator=Actuator.LIVE if drafting.dynamic else Actuator.RESTART,

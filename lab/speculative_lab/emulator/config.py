@@ -155,6 +155,7 @@ class EngineConfig:
             passes_at_zero=behaviour.passes_at_zero,
             drafts_blocks=behaviour.drafts_blocks,
             draft_free=behaviour.draft_free,
+            full_graphs=behaviour.runner is Runner.V2,
         )
 
     def pool(self) -> KvPool:

@@ -45,12 +45,13 @@ class Lead:
 
 def beliefs_at(view: Outlook, load: float) -> list[Belief]:
     """The belief in every K that a table may hold, ascending; `load` is the number of requests in one step of a pod."""
-    row, off = np.array([nearest(load, view.policy.knobs.max_batch)]), view.at(load, None)
+    row, off = nearest(load, view.policy.knobs.max_batch), view.at(load, None)
     found = []
     for column, k in enumerate(view.ks):
         speed = view.at(load, k)
-        wide = QUANTILE * float(view.deviation_from_off(row, np.array([column]))[0])
-        found.append(Belief(k, _percent(speed - off, wide), 1e3 * math.exp(min(-speed, 20.0))))
+        found.append(
+            Belief(k, _percent(speed - off, *view.span_from_off(row, column)), 1e3 * math.exp(min(-speed, 20.0)))
+        )
     return found
 
 
@@ -64,12 +65,12 @@ def lead_at(view: Outlook, load: float, k: int) -> Lead | None:
     others = [column for column in range(len(view.ks)) if column != held]
     best = max(others, key=lambda column: float(apart.mean[row, column]))
     wide = QUANTILE * float(apart.deviation[row, best])
-    return Lead(view.ks[best], _percent(-float(apart.mean[row, best]), wide))
+    return Lead(view.ks[best], _percent(-float(apart.mean[row, best]), wide, wide))
 
 
-def _percent(log_ratio: float, wide: float) -> Interval:
-    """The interval of a ratio given as logarithm, in percent, `wide` to both sides in log."""
-    low, mid, high = (100.0 * math.expm1(min(max(log_ratio + side, -20.0), 20.0)) for side in (-wide, 0.0, wide))
+def _percent(log_ratio: float, below: float, above: float) -> Interval:
+    """The interval of a ratio given as logarithm, in percent, from `below` it to `above` it in log."""
+    low, mid, high = (100.0 * math.expm1(min(max(log_ratio + side, -20.0), 20.0)) for side in (-below, 0.0, above))
     return Interval(low, mid, high)
 
 

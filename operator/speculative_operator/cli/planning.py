@@ -152,6 +152,8 @@ def _judge(plan: Plan, found: Subject, view: Outlook, rows: Catalogue, traffic: 
     interval = f"{gain.mid:+.0f} % ({gain.low:+.0f} to {gain.high:+.0f}) with K {best.k}"
     plan.verdict = f"{words}: {interval} expected at {at:g} request{'s' * (at != 1)} in one step of a pod"
     plan.advice += _range(plan.rows)
+    if plan.pays and gain.low < 0.0:
+        plan.advice.append("the interval reaches below 0: compare with a copy in mode Disabled before you rely on it")
     if gain.mid >= CLEAR_PERCENT:
         return
     length = float(view.drafts.length[best.k]) if best.k else 1.0

@@ -29,10 +29,11 @@ from speculative_operator.domain.table import KnobSpace
 from speculative_operator.physics.hardware import REDUCES_PER_LAYER, Efficiencies, Rates
 
 PASS_LAUNCH = 0.25e-3
-LAYER_LAUNCH = 20e-6
+LAYER_LAUNCH = 36e-6
 """Seconds for one draft pass, and for each of its layers, beyond reading weights: small kernels are bound by launches.
-Chosen so that the 28 layers of Qwen3-0.6B cost what the calibrated pair shows (1.36 ms a pass, 0.45 ms of it weights)
-and one layer lies near the 0.71 ms a pass of the SpecDecode-Bench fit (2.135 ms for K = 3): EAGLE .81, EAGLE-3 .53."""
+The 28 layers of Qwen3-0.6B launched in 0.9 ms on one host (the calibrated pair) and in 4.9 ms on another
+(docs/decisions/0049): this is 1.26 ms, nearer to the first, which more published rows share. One layer lies near the
+0.71 ms a pass of the SpecDecode-Bench fit (2.135 ms for K = 3): EAGLE .83, EAGLE-3 .55."""
 LOOKUP_SHARE = 0.006
 """Looking drafts up in the text costs this share of verification (SpecDecode-Bench fit, n-gram: 0.5875 %)."""
 HEAD_VOCABULARY = 128_000
@@ -55,6 +56,8 @@ class DraftCosts:
     """Seconds of one pass, of one more token in it, of one token of context read in it."""
 
     fixed: float
+    launch: float
+    """The part of `fixed` in which the host launches kernels."""
     per_token: float
     per_kv_token: float
 
@@ -65,13 +68,14 @@ def draft_costs(
     """Costs of a draft pass beside `verifier`, whose weights take `weights_seconds` to read once."""
     if knobs.draft_free:
         return DraftCosts(
-            LOOKUP_SHARE * weights_seconds, LOOKUP_SHARE * 2.0 * verifier.active_parameters / rates.bf16, 0.0
+            LOOKUP_SHARE * weights_seconds, 0.0, LOOKUP_SHARE * 2.0 * verifier.active_parameters / rates.bf16, 0.0
         )
     shape = facts.speculator or speculator_shape(verifier, facts.method or _method(knobs), max(knobs.ks, default=1))
     launches = (PASS_LAUNCH + LAYER_LAUNCH * shape.layers) * fit.launch
     reduces = rates.reduce_latency * REDUCES_PER_LAYER * shape.layers
     return DraftCosts(
         launches + reduces + shape.weight_bytes / rates.bandwidth,
+        launches,
         2.0 * shape.active_parameters / rates.flops(shape),
         shape.kv_bytes_per_token / rates.kv_bandwidth,
     )

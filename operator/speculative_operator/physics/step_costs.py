@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from speculative_operator.domain.models import ModelShape, PairFacts
-from speculative_operator.domain.spec import Method
 from speculative_operator.domain.table import KnobSpace
 from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.physics.draft_costs import draft_costs
@@ -29,6 +28,10 @@ layers). On one H200 in a virtual machine they did not: 66 us a layer at 8 reque
 GRAPH_TAX_PER_EXPERT_LAYER = 100e-6
 """Seconds a step loses per layer with experts when a live K forces piecewise graphs: 3.2 ms a token in one stream over
 48 layers is 67 us at one token a step and 170 us at 2.5 (vllm#49548)."""
+REQUEST_TAX = 46e-6
+"""Seconds that each decoding request adds to a step of such a pod, whatever it drafts: 28 us (docs/decisions/0049, one
+H200, 8 to 128 requests, less what 8 have) and 75 us (vllm#49548, H100-NVL, 2 to 189 requests, less the speculator's
+pass); here their geometric mean. Lookups were not measured, and pay none of it."""
 EAGER_PER_LAYER = 0.12e-3
 EAGER_PER_EXPERT_LAYER = 2.4e-3
 """Least time of a layer without graphs: 12 kernels of 10 us; with experts 2.4 ms, by the 104 ms that a step of 43
@@ -63,6 +66,10 @@ class StepCosts:
     """Tokens reach experts like `tokens ** expert_spread` independent ones; 1: tokens choose independently."""
     eager_floor: float = 0.0
     """Least time of a step whose decoded tokens exceed the capture ceiling: launching its kernels one by one."""
+    request_tax: float = 0.0
+    """Like `graph_tax`, for each decoding request: what the host does for it."""
+    draft_launch: float = 0.0
+    """The part of `draft_fixed` in which the host launches kernels."""
 
 
 _QWEN3_8B = StepCosts(
@@ -74,6 +81,8 @@ _QWEN3_8B = StepCosts(
     draft_per_kv_token=2.838e-8,
     speculative_overhead=1.247e-3,
     graph_tax=36 * GRAPH_TAX_PER_LAYER,
+    request_tax=REQUEST_TAX,
+    draft_launch=0.92e-3,
 )
 """Qwen3-8B + Qwen3-0.6B (draft model, K = 3) on one H100-SXM: fitted to the 16 speed-ups of arXiv 2601.11580 Fig. 1
 (vector figure; output tokens per second, end to end; vLLM 0.10-0.11 with full graphs, hence no graph tax in the fit).
@@ -127,7 +136,9 @@ def roofline(facts: PairFacts, knobs: KnobSpace, fit: Efficiencies = FITTED) -> 
         draft_per_token=draft.per_token,
         draft_per_kv_token=draft.per_kv_token,
         speculative_overhead=fit.speculative,
-        graph_tax=_graph_tax(facts, knobs, verifier),
+        graph_tax=verifier.layers * (GRAPH_TAX_PER_EXPERT_LAYER if experts else GRAPH_TAX_PER_LAYER),
+        request_tax=0.0 if knobs.draft_free else REQUEST_TAX,
+        draft_launch=draft.launch,
         expert_fixed=expert_fixed,
         expert_reach=verifier.experts_per_token / verifier.experts if experts else 1.0,
         expert_spread=fit.expert_spread,
@@ -147,12 +158,3 @@ def token_seconds(model: ModelShape, rate: Rates) -> float:
     """Seconds of one token: its arithmetic and its share of the all-reduces (two per layer, 16-bit)."""
     reduced = REDUCES_PER_LAYER * model.layers * model.hidden_size * 2.0
     return 2.0 * model.active_parameters / rate.flops(model) + reduced * rate.reduce_seconds_per_byte
-
-
-def _graph_tax(facts: PairFacts, knobs: KnobSpace, verifier: ModelShape) -> float:
-    if knobs.draft_free:
-        return 0.0
-    standalone = facts.speculator.layers > STANDALONE_LAYERS if facts.speculator is not None else False
-    if not standalone and facts.method is not Method.DRAFT_MODEL:
-        return 0.0
-    return verifier.layers * (GRAPH_TAX_PER_EXPERT_LAYER if verifier.experts else GRAPH_TAX_PER_LAYER)

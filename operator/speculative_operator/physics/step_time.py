@@ -5,7 +5,7 @@ published cases. Coefficients come from `step_costs`.
 
     T(b, K, c, p) = fixed + expert(n) + per_token * n + per_kv_token * b * c            n = b (K + 1) + p
                   + passes * (draft_fixed + draft_per_kv_token * b * c) + draft_per_token * m
-                  + speculative_overhead [K >= 1] + graph_tax [K is live, graphs are piecewise]
+                  + speculative_overhead [K >= 1] + (graph_tax + request_tax * b) [K is live, graphs are piecewise]
 
 b requests decode, each drafts K tokens and holds c tokens of context; p prompt tokens are prefilled in the same step.
 Weight traffic and arithmetic are added, not maximised: a fit of Llama-3.1-8B on H100 over batch 1..64 (SpecDecode-Bench
@@ -61,7 +61,7 @@ def step_parts(
     a_step = passes * costs.draft_fixed + costs.speculative_overhead * (drafts > 0)
     drafting = a_step + (passes * costs.draft_per_kv_token) * held + a_token * tokens + further * b
     if pays_graph_tax(knobs):
-        fixed = fixed + costs.graph_tax
+        fixed, drafting = fixed + costs.graph_tax, drafting + costs.request_tax * b
     return fixed, decoded, attended, drafting, filled + a_token * p
 
 
@@ -71,6 +71,14 @@ def plain_parts(
     """`plain_seconds` in the parts of `step_parts`; nothing is drafted. `knobs` tells the captured sizes."""
     b, c, p = (np.asarray(value, dtype=float) for value in (batch, context, prefill))
     return _verifier_parts(costs, b, b * c, p, knobs)
+
+
+def host_parts(costs: StepCosts, knobs: KnobSpace, batch: float, k: float) -> tuple[float, float]:
+    """Seconds of `step_parts` in which the host keeps the accelerator waiting, and would not without a speculator:
+    (in the fixed part, in drafting). They are the taxes of piecewise graphs, launches of draft passes, and what drafts
+    add to sampling."""
+    drafting = float(draft_passes(knobs, k)) * costs.draft_launch + (costs.speculative_overhead if k > 0 else 0.0)
+    return (costs.graph_tax, drafting + costs.request_tax * batch) if pays_graph_tax(knobs) else (0.0, drafting)
 
 
 def draft_passes(knobs: KnobSpace, k: ArrayLike) -> Array:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from speculative_operator.domain.decision import Interval, Policy
 from speculative_operator.domain.table import KnobSpace
+from speculative_operator.physics.step_time import host_parts
 from speculative_operator.tuner.acceptance import AcceptanceEvidence, AcceptanceModel, acceptance
 from speculative_operator.tuner.allowed import candidates
 from speculative_operator.tuner.comparisons import (
@@ -42,7 +43,8 @@ from speculative_operator.tuner.costs import (
     step_terms,
 )
 from speculative_operator.tuner.grid import edges, grid
-from speculative_operator.tuner.prior import Array, acceptance_prior, basis_of, cost_prior
+from speculative_operator.tuner.plain_pods import Step, host_deviation, span
+from speculative_operator.tuner.prior import TERMS, Array, acceptance_prior, basis_of, cost_prior
 from speculative_operator.tuner.request_time import whole_time
 from speculative_operator.tuner.traffic import Traffic
 
@@ -306,6 +308,25 @@ class Outlook:
         apart = self.gradients[rows, columns] - self.off_gradients[rows]
         earned = self.drafts.deviation(self.columns[columns], np.array(0))
         return np.asarray(np.hypot(self.costs.deviation(apart), earned))
+
+    def span_from_off(self, row: int, column: int) -> tuple[float, float]:
+        """How far below and above its middle the 80 % interval of the log speed at point `row`, K `column`, over no
+        speculator ends."""
+        knobs, model = self.policy.knobs, self.costs
+        (on, on_local), (off, off_local) = self._on, self._off
+        drafted = float(self.columns[column]) * self.traffic.draft_share
+        host = np.zeros(len(TERMS))
+        host[TERMS.index("fixed")], host[TERMS.index("drafting")] = host_parts(
+            model.prior.costs, knobs, float(self.points[row]), drafted
+        )
+        return span(
+            model,
+            host_deviation(model, self.policy.facts, knobs),
+            Step(on[row, column], on_local[row, column], host),
+            Step(off[row], off_local[row], np.zeros(len(TERMS))),
+            float(self.drafts.deviation(self.columns[column], np.array(0))),
+            QUANTILE,
+        )
 
 
 @lru_cache(maxsize=256)

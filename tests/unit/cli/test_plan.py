@@ -98,11 +98,23 @@ def test_below_one_and_a_half_it_says_why_and_what_would_help(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = {**QWEN, "speculator": {"method": "ngram"}}
-    status, out = run(tmp_path, capsys, spec, "--load", "16")
+    status, out = run(tmp_path, capsys, spec, "--load", "4")
     assert status == 0
     assert "verdict: some gain, below 1.5x: +" in out
     assert re.search(r"why: a step with K \d yields [\d.]+ tokens per request and takes [\d.]+ times as long", out)
     assert "would help: spec.speculator: " in out
+
+
+def test_where_the_interval_reaches_below_zero_it_says_how_to_find_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    advice = "the interval reaches below 0: compare with a copy in mode Disabled"
+    draft = {**QWEN, "speculator": {"method": "draft_model", "model": "hf://Qwen/Qwen3-0.6B"}}
+    status, out = run(tmp_path, capsys, draft, "--load", "4")
+    assert (status, advice in out) == (0, True)
+    head = {**QWEN, "speculator": {"method": "eagle3", "model": "hf://RedHatAI/Qwen3-8B-speculator.eagle3"}}
+    status, out = run(tmp_path, capsys, head, "--load", "4")
+    assert (status, advice in out) == (0, False)
 
 
 def test_no_candidate_at_a_high_load(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

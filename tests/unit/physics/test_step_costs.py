@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -105,13 +107,16 @@ def test_unknown_pairs_are_not_guessed() -> None:
     assert calibrated_costs("nobody/none", "Qwen/Qwen3-0.6B", "H100-SXM") is None
 
 
-@pytest.mark.parametrize(
-    ("method", "taxed"),
-    [(Method.DRAFT_MODEL, True), (Method.EAGLE3, False), (Method.MTP, False), (Method.NGRAM, False)],
-)
-def test_only_drafters_that_are_models_lose_their_graphs(method: Method, taxed: bool) -> None:
-    knobs = KnobSpace(Actuator.LIVE, (0, 3), 256, draft_free=method.draft_free)
-    for name, least in (("Qwen/Qwen3-8B", 1e-4), ("Qwen/Qwen3-30B-A3B", 1e-3)):
-        costs = roofline(PairFacts(find_model(name), None, find_accelerator("H100"), method=method), knobs)
-        assert costs is not None
-        assert (costs.graph_tax > least) == taxed
+@pytest.mark.parametrize("method", [Method.DRAFT_MODEL, Method.EAGLE3, Method.MTP, Method.NGRAM])
+def test_piecewise_graphs_cost_every_method_a_tax(method: Method) -> None:
+    """vllm#49548 on an H100-NVL, V1 runner: 0.9 ms at 2 requests and 16.7 ms at 189, the speculator's pass included."""
+    piecewise = KnobSpace(Actuator.LIVE, (0, 3), 256, draft_free=method.draft_free, passes_at_zero=0.0)
+    full = replace(piecewise, full_graphs=True)
+    facts = PairFacts(find_model("google/gemma-4-31B-it"), None, find_accelerator("H100-NVL"), method=method)
+    costs = roofline(facts, piecewise)
+    assert costs is not None
+    two, many = (
+        float(step_seconds(costs, piecewise, n, 0, 400, 0) - step_seconds(costs, full, n, 0, 400, 0)) for n in (2, 189)
+    )
+    assert 0.3e-3 < two < 0.9e-3
+    assert many == pytest.approx(two) if method.draft_free else 7e-3 < many < 16.7e-3

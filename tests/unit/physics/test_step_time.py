@@ -17,7 +17,7 @@ from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.physics.hardware import FITTED
 from speculative_operator.physics.step_costs import StepCosts, roofline
-from speculative_operator.physics.step_time import pad, plain_seconds, step_seconds
+from speculative_operator.physics.step_time import host_parts, pad, plain_seconds, step_seconds
 
 DATA = Path(__file__).parents[3] / "dev" / "data" / "published"
 UNIT = StepCosts(
@@ -29,6 +29,8 @@ UNIT = StepCosts(
     draft_per_kv_token=0.5,
     speculative_overhead=7.0,
     graph_tax=3.0,
+    request_tax=0.25,
+    draft_launch=60.0,
 )
 LIVE = KnobSpace(actuator=Actuator.LIVE, ks=(0, 1, 2, 3, 4, 5), max_batch=256)
 FIXED = dataclasses.replace(LIVE, actuator=Actuator.RESTART)
@@ -40,7 +42,7 @@ def facts(verifier: str = "Qwen/Qwen3-8B", speculator: str = "Qwen/Qwen3-0.6B", 
 
 def test_every_term_is_counted_once() -> None:
     # n = 2 * 4 + 6 = 14, kv = 2 * 50 = 100, three passes, m = 14 + 2 * 2 = 18
-    expected = 1000 + 140 + 100 + 3 * (100 + 50) + 5 * 18 + 7 + 3
+    expected = 1000 + 140 + 100 + 3 * (100 + 50) + 5 * 18 + 7 + 3 + 2 * 0.25
     assert float(step_seconds(UNIT, LIVE, 2, 3, 50, 6)) == expected
 
 
@@ -67,12 +69,21 @@ def test_passes_follow_the_drafter(change: dict[str, object], passes_at_3: int, 
 
 
 def test_graph_tax_is_paid_by_a_live_drafter_only() -> None:
-    live, fixed = (float(step_seconds(UNIT, knobs, 1, 2, 1, 0)) for knobs in (LIVE, FIXED))
+    live, fixed = (float(step_seconds(UNIT, knobs, 4, 2, 1, 0)) for knobs in (LIVE, FIXED))
     ignored = dataclasses.replace(LIVE, draft_passes_follow_k=False)
-    assert live - fixed == UNIT.graph_tax
+    assert live - fixed == UNIT.graph_tax + 4 * UNIT.request_tax
     full = dataclasses.replace(LIVE, full_graphs=True)
-    assert float(step_seconds(UNIT, full, 1, 2, 1, 0)) == fixed
+    assert float(step_seconds(UNIT, full, 4, 2, 1, 0)) == fixed
     assert float(step_seconds(UNIT, ignored, 1, 5, 1, 0)) == float(step_seconds(UNIT, FIXED, 1, 5, 1, 0))
+
+
+def test_the_hosts_part_is_what_drafts_launch_and_piecewise_graphs_cost() -> None:
+    assert host_parts(UNIT, LIVE, 4.0, 3.0) == (3.0, 3 * 60 + 7 + 4 * 0.25)
+    assert host_parts(UNIT, LIVE, 4.0, 0.0) == (3.0, 60 + 4 * 0.25)
+    assert host_parts(UNIT, FIXED, 4.0, 3.0) == (0.0, 3 * 60 + 7)
+    without_host = dataclasses.replace(UNIT, draft_fixed=40, speculative_overhead=0, graph_tax=0, request_tax=0)
+    seconds = (float(step_seconds(costs, LIVE, 4.0, 3.0, 50, 6)) for costs in (UNIT, without_host))
+    assert next(seconds) - next(seconds) == sum(host_parts(UNIT, LIVE, 4.0, 3.0))
 
 
 def test_roofline_meets_the_published_fit_of_llama() -> None:
@@ -96,7 +107,7 @@ def test_unknown_speculator_is_priced_as_a_head() -> None:
     assert model is not None
     assert head.draft_fixed < model.draft_fixed / 2
     assert head.draft_per_kv_token * 10 < model.draft_per_kv_token
-    assert head.graph_tax == 0 < model.graph_tax
+    assert head.draft_launch < model.draft_launch / 4
 
 
 def test_eagle_pass_lies_near_the_published_fit() -> None:
@@ -112,7 +123,7 @@ def test_eagle_pass_lies_near_the_published_fit() -> None:
 
 
 def test_draft_free_costs_next_to_nothing() -> None:
-    knobs = dataclasses.replace(LIVE, draft_free=True, passes_at_zero=0.0)
+    knobs = dataclasses.replace(LIVE, draft_free=True, passes_at_zero=0.0, full_graphs=True)
     costs = roofline(dataclasses.replace(facts(), speculator=None), knobs)
     assert costs is not None
     assert costs.draft_fixed < 0.01 * costs.fixed

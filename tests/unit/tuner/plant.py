@@ -18,7 +18,7 @@ from speculative_operator.physics.step_costs import StepCosts, calibrated_costs
 from speculative_operator.physics.step_time import plain_seconds, step_seconds
 from speculative_operator.tuner import Memory, decide
 
-KNOBS = KnobSpace(actuator=Actuator.LIVE, ks=(0, 1, 2, 3, 4, 5), max_batch=256)
+KNOBS = KnobSpace(actuator=Actuator.LIVE, ks=(0, 1, 2, 3, 4, 5), max_batch=256, full_graphs=True)
 FACTS = PairFacts(find_model("Qwen/Qwen3-8B"), find_model("Qwen/Qwen3-0.6B"), find_accelerator("H100-SXM"))
 TICK = 10.0
 CHAT = (0.67, 0.67, 0.66, 0.65, 0.64)

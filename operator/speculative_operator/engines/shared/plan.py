@@ -87,6 +87,7 @@ def knobs(spec: DeploymentSpec, offer: Offer) -> KnobSpace:
         passes_at_zero=planned.cell.passes_at_zero if table else 0.0,
         drafts_blocks=planned.cell.drafts_blocks,
         draft_free=spec.speculator.method.draft_free,
+        full_graphs=True,
         falling=offer.falling and table,
     )
 
