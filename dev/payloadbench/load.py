@@ -54,8 +54,8 @@ async def loop(url: str, asked: Sequence[str], concurrency: int, max_tokens: int
     texts = [""] * len(asked)
     tokens = [0] * len(asked)
     queue = iter(range(len(asked)))
-    timeout = aiohttp.ClientTimeout(total=600)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
+    timeout, connector = aiohttp.ClientTimeout(total=600), aiohttp.TCPConnector(limit=0)  # it holds back at 100
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
 
         async def client() -> None:
             for number in queue:
