@@ -70,7 +70,7 @@ class Serves(Protocol):
 
     def waves(self, width: int, tokens: int, seconds: float) -> Sent: ...
 
-    def looked(self) -> tuple[Counters, float]: ...
+    def looked(self) -> tuple[Counters, float | None]: ...
 
     async def steady(self, width: int, tokens: int, settle: float, seconds: float) -> tuple[Any, Any, Sent]: ...
 
@@ -147,11 +147,12 @@ def cell(engine: Serves, arm: Arm, traffic: Traffic, seconds: float) -> dict[str
         before = engine.looked()
         sent = engine.waves(traffic.width, traffic.tokens, seconds)
         after = engine.looked()
-    seen, rested = after[0].since(before[0]), after[1] - before[1]
+    seen = after[0].since(before[0])
     steps = max(seen.steps, 1.0)
+    rested = None if after[1] is None or before[1] is None else round((after[1] - before[1]) / steps, 3)
     return {
         "tokens_per_second": round(seen.generated / sent.seconds, 1), "step_ms": round(1000 * sent.seconds / steps, 3),
         "tokens_per_step": round(1.0 + seen.accepted / seen.drafts if seen.drafts else 1.0, 3),
-        "k": round(seen.k, 3), "left_out": round(rested / steps, 3), "seconds": round(sent.seconds, 2),
+        "k": round(seen.k, 3), "left_out": rested, "seconds": round(sent.seconds, 2),
         "failed": sent.failed,
     }  # fmt: skip

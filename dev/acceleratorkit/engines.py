@@ -48,14 +48,18 @@ SPECULATORS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 """What differs in Qwen3-0.6B, and in the EAGLE-3 heads that are published for Qwen3-8B."""
-TINY_EAGLE = {"draft_vocab_size": 2048, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 2]}}
+TINY_EAGLE = {"draft_vocab_size": 1024, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 2]}}
 KS = (0, 1, 3)
 RATES = (0.72, 0.52, 0.38)
 """Of drafts accepted, by position: those of the published speculators for Qwen3-8B are of this kind."""
 SEATS = 128
 OFF_STEPS = 64
-CACHE_BYTES = 5_800_000_000
-"""KV cache of each engine. A token takes 147 kB of it, with an EAGLE-3 head 152 and with a draft model 262."""
+LENGTHS = 16
+"""Of answers under steady traffic, each five tokens longer than the one before."""
+CACHE_TOKENS = 30_000
+"""Of each engine's KV cache: all requests of every load fit, and three engines into one accelerator."""
+TOKEN_BYTES = {"": 147_456, "eagle3": 151_552, "draft_model": 262_144}
+"""What one takes there, by speculator."""
 RESTED = re.compile(r"^speculative_payload_\w*rested_steps_total (\S+)$", re.MULTILINE)
 
 
@@ -91,7 +95,7 @@ def make_models(folder: Path, tiny: bool) -> None:
     for name, changes in SPECULATORS.items():
         shapes[name] = {**base, **changes}
         if tiny:
-            kept = {key: changes[key] for key in ("architectures", "model_type") if key in changes}
+            kept: dict[str, Any] = {key: changes[key] for key in ("architectures", "model_type") if key in changes}
             shapes[name] = {**base, **kept, "num_hidden_layers": 1, **(TINY_EAGLE if name == "eagle3" else {})}
     for name, shape in shapes.items():
         kept_out = shutil.ignore_patterns("*.safetensors")
@@ -101,10 +105,11 @@ def make_models(folder: Path, tiny: bool) -> None:
 
 def flags(engine: Engine, setting: Setting) -> list[str]:
     """vLLM's arguments for it, after those of `realengine.serving`."""
-    found = ["--load-format", "dummy", "--max-num-seqs", str(setting.seats)]
+    found = ["--load-format", "dummy", "--no-enable-prefix-caching", "--max-num-seqs", str(setting.seats)]
     if setting.backend:
-        found += ["--dtype", "bfloat16", "--attention-backend", setting.backend, "--gpu-memory-utilization", "0.25"]
-        found += ["--kv-cache-memory-bytes", str(CACHE_BYTES), "--max-cudagraph-capture-size", "512"]
+        found += ["--dtype", "bfloat16", "--attention-backend", setting.backend, "--gpu-memory-utilization", "0.2"]
+        cache = CACHE_TOKENS * TOKEN_BYTES[engine.speculator]
+        found += ["--kv-cache-memory-bytes", str(cache), "--max-cudagraph-capture-size", "512"]
     if engine.graphs:
         found += ["--compilation-config", json.dumps({"cudagraph_mode": engine.graphs})]
     if not engine.speculator:
@@ -172,15 +177,20 @@ class Running:
             if (lasted := time.monotonic() - began) >= seconds:
                 return Sent(lasted, failed)
 
-    def looked(self) -> tuple[counters.Counters, float]:
-        """Its counters, and the steps that left the speculator out."""
-        rested = RESTED.findall(read(self.telemetry)) if self.speculates else []
-        return counters.read(read(self.server.port)), sum(map(float, rested))
+    def looked(self) -> tuple[counters.Counters, float | None]:
+        """Its counters, and the steps that left the speculator out; None where nobody tells."""
+        rested: float | None = 0.0
+        if self.speculates:
+            try:
+                rested = sum(map(float, RESTED.findall(read(self.telemetry))))
+            except OSError:
+                rested = None
+        return counters.read(read(self.server.port)), rested
 
     async def steady(self, width: int, tokens: int, settle: float, seconds: float) -> tuple[Any, Any, Sent]:
         """`width` requests of unlike lengths all the time: what was counted before and after, and what was sent."""
         client = Client(self.server.url, "tiny")
-        load = Load(client, prompts(min(2 * width, 64), 1), tokens)
+        load = Load(client, prompts(LENGTHS, 1), tokens)
         await load.set_width(width)
         try:
             await asyncio.sleep(settle)
@@ -219,8 +229,7 @@ def serving(
 def start(engine: Engine, setting: Setting, within: float, stack: ExitStack) -> Running:
     """One engine, which `stack` ends. Raises ServerError."""
     home = setting.home / engine.name.replace(" ", "-").replace(",", "")
-    shutil.rmtree(home, ignore_errors=True)
-    home.mkdir(parents=True)
+    home.mkdir(parents=True, exist_ok=True)  # what it compiled in a group before is there
     table, port, began = home / "table.json", free_port(), time.monotonic()
     write_table(table, 1, [(1, setting.seats, 0)])
     server = Server(

@@ -29,7 +29,8 @@ from acceleratorkit.unpack import FORMAT, MANIFEST
 from realengine import paths
 
 PLAIN, KEEPS, SKIPS, DRAFT = "plain", "EAGLE-3, KeepRunning", "EAGLE-3, Skip", "draft model, Skip"
-LOADS = (Traffic(WAVES, 4, 512), Traffic(WAVES, 128, 192), Traffic(STEADY, 128, 96), Traffic(STEADY, 4, 256))
+LOADS = (Traffic(WAVES, 4, 512), Traffic(WAVES, 128, 160), Traffic(STEADY, 128, 96), Traffic(STEADY, 4, 256))
+"""The first two for all; the others for the longer run."""
 TINY_LOADS = (Traffic(WAVES, 2, 96), Traffic(STEADY, 2, 96))
 """Where no accelerator is: long enough for K = 0 to become off."""
 SPECULATION = Group(
@@ -44,7 +45,7 @@ SPECULATION = Group(
 V1, PIECEWISE, V1_DRAFT = "plain, V1", "plain, V1, piecewise graphs", "draft model, V1"
 RUNNERS = Group(
     "runners", (Engine(PLAIN), Engine(V1, 1), Engine(PIECEWISE, 1, graphs="PIECEWISE")),
-    (Arm(PLAIN, PLAIN), Arm(V1, V1), Arm(PIECEWISE, PIECEWISE)), LOADS[:3],
+    (Arm(PLAIN, PLAIN), Arm(V1, V1), Arm(PIECEWISE, PIECEWISE)), LOADS[:2],
 )  # fmt: skip
 DRAFTS = Group(
     "draft model", (Engine(PLAIN), Engine(DRAFT, 2, "draft_model", skip=True), Engine(V1_DRAFT, 1, "draft_model")),
@@ -60,7 +61,7 @@ VERIFIED = Group(
     (
         Arm(PLAIN, PLAIN), *(Arm(f"K = {k}", SKIPS, k) for k in (1, 3)),
         *(Arm(f"K = {k}, adaptive", ADAPTIVE, k) for k in (1, 3)),
-    ), LOADS[:3],
+    ), LOADS[:2],
 )  # fmt: skip
 TESTS = ("test_passes.py", "test_v2_runner.py", "test_off.py")
 """Of tests/vllm, those of what workers do otherwise; one that is not there is left out."""
@@ -78,19 +79,16 @@ class Program:
 
     def stages(self, seconds: float) -> list[Stage]:
         """In the order in which they settle most; the longer ones only where there is time for them."""
-        bench = Bench(partial(_serving, self._setting), self._record)
-        measured = [(SPECULATION, 500.0, 60.0)]
-        if seconds > SHORT:
-            measured += [(RUNNERS, 420.0, 240.0), (DRAFTS, 480.0, 300.0), (VERIFIED, 480.0, 300.0)]
+        bench, longer = Bench(partial(_serving, self._setting), self._record), seconds > SHORT
+        measured = [(SPECULATION, 600.0, 60.0)] if longer else [(replace(SPECULATION, traffic=LOADS[:2]), 500.0, 60.0)]
+        measured += [(RUNNERS, 300.0, 240.0), (DRAFTS, 420.0, 300.0), (VERIFIED, 360.0, 300.0)] if longer else []
         if not paths.on_accelerator():
             measured = [(replace(group, traffic=TINY_LOADS), most, least) for group, most, least in measured]
-        found = [
+        return [
             Stage("launches", self.launches, 60.0),
             *(Stage(group.name, partial(bench.measure, group), most, least) for group, most, least in measured),
+            *([Stage("tuner", self.climb, 300.0, 270.0), Stage("tests", self.tests, 600.0, 200.0)] if longer else []),
         ]
-        if seconds > SHORT:
-            found += [Stage("tuner", self.climb, 330.0, 300.0), Stage("tests", self.tests, 900.0, 240.0)]
-        return found
 
     def launches(self, until: float) -> None:
         """What a launch costs, and what the machine is."""
@@ -134,7 +132,7 @@ class Program:
         """The tests of the real engine that ask what workers do otherwise."""
         folder = paths.ROOT / "tests" / "vllm"
         there = [str(folder / name) for name in TESTS if (folder / name).exists()]
-        argv = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "-x", *there]
+        argv = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "-W", "default", *there]
         ran = subprocess.run(
             argv, capture_output=True, text=True, cwd=paths.ROOT, check=False,
             timeout=max(1.0, until - time.monotonic()),

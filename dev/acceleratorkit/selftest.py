@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ class Fake:
         self.clock.now += lasted
         return Sent(lasted, 0)
 
-    def looked(self) -> tuple[Counters, float]:
+    def looked(self) -> tuple[Counters, float | None]:
         return self.seen, self.rested
 
     async def steady(self, width: int, tokens: int, settle: float, seconds: float) -> tuple[Any, Any, Sent]:
@@ -91,7 +92,7 @@ def measure(path: Path, groups: Sequence[Group], seconds: float, breaks_after: f
     """Groups with made-up figures, in made-up time."""
     clock, record = Clock(), Record(path, {"format": FORMAT, "sample": True, "kit": {"vllm": "", "revision": ""}})
     bench = Bench(lambda made, within: serving(clock, made, within, breaks_after), record, clock)
-    stages = [Stage(group.name, lambda until, one=group: bench.measure(one, until), 200.0, 20.0) for group in groups]
+    stages = [Stage(group.name, partial(bench.measure, group), 200.0, 20.0) for group in groups]
     run(stages, record, seconds, clock)
     return record
 

@@ -134,7 +134,7 @@ def environment(home: Path) -> dict[str, str]:
     """Variables with which Python finds what was unpacked, and before what the machine has."""
     tree = home / TREE
     path = [str(home / SITE), *(str(tree / name) for name in ("operator", "dev")), str(tree)]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": ""}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
 
 def wrap(home: Path) -> None:

@@ -33,7 +33,7 @@ def test_arms_are_told_in_their_order_with_spread_and_share_of_the_first(found: 
     assert row(text, "K = 3")[0].endswith(", +100.0 %")
     names = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith(("| plain", "| K = "))]
     assert names == ["plain", "K = 0, KeepRunning", "K = 0, Skip", "K = 1", "K = 3"]
-    assert "left out of 97 % at 4 requests in waves, 60 % at 128 requests in waves of all steps" in text
+    assert "at K = 0, Skip: 97 % (4 requests, waves), 60 % (128 requests, waves)." in text
     assert "| empty kernel | 2.5 | 2.6 |" in text
     assert "FlashAttention 3" not in text, "a launch that failed has no figures"
     assert "later was skipped: 3 s were left, 60 are needed." in text

@@ -89,7 +89,8 @@ def test_a_stage_without_time_is_skipped(tmp_path: Path) -> None:
 
 
 def test_a_stage_that_hangs_is_cut_and_the_next_runs(tmp_path: Path) -> None:
-    record, ran = Record(tmp_path / "x.json", {}), []
+    record = Record(tmp_path / "x.json", {})
+    ran: list[float] = []
     stages = [Stage("hangs", lambda until: time.sleep(30), 0.2), Stage("next", ran.append, 1.0)]
     run(stages, record, time.monotonic() + 20.0, grace=0.1)
     assert (states(record), len(ran)) == ({"hangs": "cut", "next": "done"}, 1)
