@@ -23,8 +23,8 @@ WARM_TOKENS = 96
 ROUNDS, LONGEST, SHORTEST = 3, 9.0, 1.5
 """Rounds that the time is divided among, and seconds of a cell at most and at least; what is left goes into further
 rounds."""
-OVERHEAD = 1.7
-"""Seconds that a cell takes beside its own: the table, the warm wave, the wave that runs over."""
+FILLED = 0.85
+"""Of the time that is left, what rounds are planned for: a wave that began is awaited."""
 STOP_SECONDS = 15.0
 """Of a stage's time, for engines to end."""
 START_SHARE = 0.6
@@ -101,25 +101,26 @@ class Bench:
             self._rounds(group, arms, serve, until - STOP_SECONDS)
 
     def _rounds(self, group: Group, arms: Sequence[Arm], serve: Mapping[str, Serves], until: float) -> None:
-        cells, begun, broken = len(arms) * len(group.traffic), self._clock(), set[str]()
-        # a warm round of the shortest cells comes first
-        each = (until - begun - cells * (SHORTEST + OVERHEAD)) / (ROUNDS * cells) - OVERHEAD
-        seconds = min(LONGEST, max(SHORTEST, each))
-        for number, traffic, arm in turns(arms, group.traffic):
-            lasts = seconds if number else SHORTEST
-            if self._clock() + lasts + OVERHEAD > until or len(broken) == len(arms):
+        cells, broken = len(arms) * len(group.traffic), set[str]()
+        seconds, begun, longest = SHORTEST, self._clock(), dict.fromkeys(group.traffic, SHORTEST)
+        for turn, (number, traffic, arm) in enumerate(turns(arms, group.traffic)):
+            now = self._clock()
+            if turn == cells:  # the warm round has told what a cell takes beside its own seconds
+                beside = (now - begun) / cells - SHORTEST
+                seconds = min(LONGEST, max(SHORTEST, FILLED * (until - now) / (ROUNDS * cells) - beside))
+            if now + max(seconds, longest[traffic]) > until or len(broken) == len(arms):
                 return
             if arm.name in broken:
                 continue
             where = {"group": group.name, "load": traffic.kind, "width": traffic.width, "arm": arm.name}
             try:
-                found = cell(serve[arm.engine], arm, traffic, lasts)
+                found = cell(serve[arm.engine], arm, traffic, seconds)
             except Exception as error:  # this engine; the others are measured
                 broken.add(arm.name)
-                self._record.add(
-                    "cells", {**where, "round": number, "broken": f"{type(error).__name__}: {error}"[:500]}
-                )
+                why = f"{type(error).__name__}: {error}"[:500]
+                self._record.add("cells", {**where, "round": number, "broken": why})
                 continue
+            longest[traffic] = max(longest[traffic], self._clock() - now)
             print(number, *where.values(), found, flush=True)
             if number:
                 self._record.add("cells", {**where, "round": number, **found})

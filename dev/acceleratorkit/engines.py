@@ -173,7 +173,8 @@ class Running:
         began, failed = time.monotonic(), 0
         while True:
             self._seed += 1
-            failed += asyncio.run(loop(self.server.url, prompts(width, self._seed), width, tokens)).failed
+            asked = prompts(width, self._seed)
+            failed += asyncio.run(loop(self.server.url, asked, width, tokens, seeded=False)).failed
             if (lasted := time.monotonic() - began) >= seconds:
                 return Sent(lasted, failed)
 
@@ -189,7 +190,7 @@ class Running:
 
     async def steady(self, width: int, tokens: int, settle: float, seconds: float) -> tuple[Any, Any, Sent]:
         """`width` requests of unlike lengths all the time: what was counted before and after, and what was sent."""
-        client = Client(self.server.url, "tiny")
+        client = Client(self.server.url, "tiny", sampling={"temperature": 0, "seed": None})
         load = Load(client, prompts(LENGTHS, 1), tokens)
         await load.set_width(width)
         try:

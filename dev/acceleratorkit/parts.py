@@ -16,9 +16,10 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -68,19 +69,23 @@ def build(out: Path, wheels: Path, report: Report) -> list[Path]:
     fetched = {name: fetch(wheels / name, ["--require-hashes", "-r", str(of)], of) for name, of in LISTS.items()}
     (wheel,) = fetched["vllm"]
     report(f"wheels are in {wheels}")
-    contents = {
-        "kernels": vllm(wheel, lambda name: name == KERNELS),
-        "engine": [
-            *vllm(wheel, lambda name: name != KERNELS and not CUT.search(name)),
-            *(entry for one in fetched["engine"] for entry in unzipped(one, SITE)),
-            *own(),
-        ],
-        "base": [entry for one in fetched["base"] for entry in unzipped(one, f"base/{distribution(one)}")],
-    }
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
+    engine, base = fetched["engine"], fetched["base"]
+    jobs: dict[str, tuple[list[Path], Callable[[], Iterable[Entry]]]] = {
+        "kernels": ([wheel], lambda: unzipped(wheel, SITE, lambda name: name == KERNELS)),
+        "engine": (
+            [wheel, *engine],
+            lambda: chain(
+                unzipped(wheel, SITE, lambda name: name != KERNELS and not CUT.search(name)),
+                *(unzipped(one, SITE) for one in engine),
+            ),
+        ),
+        "base": (base, lambda: chain(*(unzipped(one, f"base/{distribution(one)}") for one in base))),
+        "tree": ([], own),
+    }
     with ThreadPoolExecutor() as pool:  # lzma lets go of the interpreter
-        written = list(pool.map(lambda item: write(out / f"{item[0]}.tar.xz", item[1]), contents.items()))
+        written = list(pool.map(lambda name: part_of(out / f"{name}.tar.xz", wheels, *jobs[name]), jobs))
     for part in written:
         if part["file"] == "base.tar.xz":
             part["packages"] = [distribution(one) for one in fetched["base"]]
@@ -91,9 +96,7 @@ def build(out: Path, wheels: Path, report: Report) -> list[Path]:
     for part in written:
         report(f"{part['file']}: {part['bytes'] / 2**20:.1f} MiB, unpacked {part['unpacked'] / 2**20:.0f} MiB")
         if part["bytes"] > LARGEST:
-            raise BuildError(
-                f"{part['file']} is larger than 64 MiB: move lines of {LISTS['base'].name} to another part"
-            )
+            raise BuildError(f"{part['file']} is larger than 64 MiB: take out more (CUT), or make another part")
     return sorted(out.iterdir())
 
 
@@ -119,6 +122,23 @@ def lock(wheels: Path) -> None:
         of.write_text("\n".join([*head, *lines]) + "\n")
 
 
+def part_of(
+    path: Path, wheels: Path, made_of: Sequence[Path], entries: Callable[[], Iterable[Entry]]
+) -> dict[str, Any]:
+    """Write a part, or take the one that was made before of the same wheels in the same way: xz takes minutes."""
+    if not made_of:
+        return write(path, entries())
+    key = hashlib.sha256(" ".join([CUT.pattern, *map(digest, made_of)]).encode()).hexdigest()[:16]
+    kept, said = wheels / f"{key}-{path.name}", wheels / f"{key}.json"
+    if not said.exists():
+        told = write(path, entries())
+        shutil.copy(path, kept)
+        said.write_text(json.dumps(told))
+    shutil.copy(kept, path)
+    found: dict[str, Any] = json.loads(said.read_text())
+    return found
+
+
 def plain(name: str) -> str:
     """A distribution's name as indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
@@ -127,11 +147,6 @@ def plain(name: str) -> str:
 def distribution(wheel: Path) -> str:
     """The name of a wheel's distribution."""
     return plain(wheel.name.split("-")[0])
-
-
-def vllm(wheel: Path, wanted: Callable[[str], bool]) -> list[Entry]:
-    """Files of vLLM's wheel."""
-    return list(unzipped(wheel, SITE, wanted))
 
 
 def unzipped(wheel: Path, below: str, wanted: Callable[[str], bool] = lambda name: True) -> Iterator[Entry]:

@@ -46,10 +46,13 @@ def prompts(count: int, seed: int, words: int = 12) -> list[str]:
     return made
 
 
-async def loop(url: str, asked: Sequence[str], concurrency: int, max_tokens: int, sampled_every: int = 0) -> Answers:
+async def loop(
+    url: str, asked: Sequence[str], concurrency: int, max_tokens: int, sampled_every: int = 0, *, seeded: bool = True
+) -> Answers:
     """Sends each prompt once, `concurrency` at a time, in order. A failed request counts and has an empty text.
 
-    Greedy, but for every `sampled_every`-th request from the first on: those are sampled at a high temperature.
+    Greedy, but for every `sampled_every`-th request from the first on: those are sampled at a high temperature. Where
+    it is `seeded`, chance is the same for the same request of every run.
     """
     texts = [""] * len(asked)
     tokens = [0] * len(asked)
@@ -61,8 +64,8 @@ async def loop(url: str, asked: Sequence[str], concurrency: int, max_tokens: int
             for number in queue:
                 body = {
                     "model": "tiny", "prompt": asked[number], "max_tokens": max_tokens,
-                    "temperature": 1.5 if sampled_every and number % sampled_every == 0 else 0, "seed": number,
-                    "ignore_eos": True,
+                    "temperature": 1.5 if sampled_every and number % sampled_every == 0 else 0,
+                    "seed": number if seeded else None, "ignore_eos": True,
                 }  # fmt: skip
                 async with session.post(f"{url}/v1/completions", json=body) as answer:
                     if answer.status == 200:

@@ -82,3 +82,21 @@ def test_what_runs_there_is_taken_along() -> None:
     ):  # fmt: skip
         assert needed in names
     assert not [name for name in names if "/.venv" in name or "__pycache__" in name or name.startswith("tree/build")]
+
+
+def test_a_part_is_packed_once_for_the_same_wheels(tmp_path: Path) -> None:
+    packed: list[int] = []
+
+    def entries() -> list[Entry]:
+        packed.append(1)
+        return [Entry("a", b"1")]
+
+    wheel, out = tmp_path / "a.whl", tmp_path / "engine.tar.xz"
+    wheel.write_bytes(b"1")
+    first = parts.part_of(out, tmp_path, [wheel], entries)
+    out.unlink()
+    assert parts.part_of(out, tmp_path, [wheel], entries) == first
+    assert (parts.digest(out), len(packed)) == (first["sha256"], 1)
+    wheel.write_bytes(b"2")
+    parts.part_of(out, tmp_path, [wheel], entries)
+    assert len(packed) == 2
