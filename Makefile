@@ -95,7 +95,7 @@ contract-vllm: vllm ## argument parser, scheduler classes, table file, live off 
 contract-vllm-matrix: vllm ## the payload on other releases of vLLM: make contract-vllm-matrix ARGS="0.31.0" (10 minutes each)
 	@$(PY) -m realengine.matrix $(ARGS)
 
-accelerator-kit: $(STAMP) ## what an accelerator is measured with, without a network there; into build/accelerator-kit (3 minutes)
+accelerator-kit: $(STAMP) ## what an accelerator is measured with, without a network there; into build/accelerator-kit (5 minutes the first time)
 	@$(PY) -m acceleratorkit build $(ARGS)
 
 e2e-vllm: toolchain ## the operator with the real vLLM as pods; report in build/e2e-vllm (8 minutes, 25 the first time)

@@ -27,7 +27,7 @@ FILLED = 0.85
 """Of the time that is left, what rounds are planned for: a wave that began is awaited."""
 STOP_SECONDS = 15.0
 """Of a stage's time, for engines to end."""
-START_SHARE = 0.6
+START_SHARE = 0.7
 """Of a stage's time that engines may take to start."""
 
 
