@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/operator:$(CURDIR)/lab:$(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e e2e-autoscaling vllm contract-vllm contract-vllm-matrix e2e-vllm bench bench-tuner bench-tuner-short bench-worlds bench-worlds-short bench-ablations bench-autoscaling generate check-generated check-manifests lock sbom image chart bundle plugin clean
+.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e e2e-autoscaling vllm contract-vllm contract-vllm-matrix e2e-vllm accelerator-kit bench bench-tuner bench-tuner-short bench-worlds bench-worlds-short bench-ablations bench-autoscaling generate check-generated check-manifests lock sbom image chart bundle plugin clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -94,6 +94,9 @@ contract-vllm: vllm ## argument parser, scheduler classes, table file, skipping 
 
 contract-vllm-matrix: vllm ## the payload on other releases of vLLM: make contract-vllm-matrix ARGS="0.31.0" (10 minutes each)
 	@$(PY) -m realengine.matrix $(ARGS)
+
+accelerator-kit: $(STAMP) ## what an accelerator is measured with, without a network there; into build/accelerator-kit (5 minutes the first time)
+	@$(PY) -m acceleratorkit build $(ARGS)
 
 e2e-vllm: toolchain ## the operator with the real vLLM as pods; report in build/e2e-vllm (8 minutes, 25 the first time)
 	@$(PY) -m realengine.e2e $(ARGS)

@@ -46,23 +46,26 @@ def prompts(count: int, seed: int, words: int = 12) -> list[str]:
     return made
 
 
-async def loop(url: str, asked: Sequence[str], concurrency: int, max_tokens: int, sampled_every: int = 0) -> Answers:
+async def loop(
+    url: str, asked: Sequence[str], concurrency: int, max_tokens: int, sampled_every: int = 0, *, seeded: bool = True
+) -> Answers:
     """Sends each prompt once, `concurrency` at a time, in order. A failed request counts and has an empty text.
 
-    Greedy, but for every `sampled_every`-th request from the first on: those are sampled at a high temperature.
+    Greedy, but for every `sampled_every`-th request from the first on: those are sampled at a high temperature. Where
+    it is `seeded`, chance is the same for the same request of every run.
     """
     texts = [""] * len(asked)
     tokens = [0] * len(asked)
     queue = iter(range(len(asked)))
-    timeout = aiohttp.ClientTimeout(total=600)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
+    timeout, connector = aiohttp.ClientTimeout(total=600), aiohttp.TCPConnector(limit=0)  # it holds back at 100
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
 
         async def client() -> None:
             for number in queue:
                 body = {
                     "model": "tiny", "prompt": asked[number], "max_tokens": max_tokens,
-                    "temperature": 1.5 if sampled_every and number % sampled_every == 0 else 0, "seed": number,
-                    "ignore_eos": True,
+                    "temperature": 1.5 if sampled_every and number % sampled_every == 0 else 0,
+                    "seed": number if seeded else None, "ignore_eos": True,
                 }  # fmt: skip
                 async with session.post(f"{url}/v1/completions", json=body) as answer:
                     if answer.status == 200:

@@ -70,7 +70,9 @@ class Server:
         flags: Sequence[str],
         variables: Mapping[str, str],
         verifier: Path | None = None,
+        within: float = START_SECONDS,
     ) -> None:
+        self._within = within
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = home / "engine.log"
@@ -101,7 +103,7 @@ class Server:
 
     def _await(self) -> None:
         assert self._process is not None
-        until = time.monotonic() + START_SECONDS
+        until = time.monotonic() + self._within
         while time.monotonic() < until and self._process.poll() is None:
             try:
                 urllib.request.urlopen(f"{self.url}/health", timeout=5).close()  # noqa: S310  (loopback)
@@ -110,7 +112,7 @@ class Server:
             else:
                 return
         end = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
-        raise ServerError(f"the engine did not start within {START_SECONDS:.0f} s; the end of {self.log}:\n{end}")
+        raise ServerError(f"the engine did not start within {self._within:.0f} s; the end of {self.log}:\n{end}")
 
     def _stop(self) -> None:
         process = self._process

@@ -11,6 +11,7 @@ _NAMES = {
     "vllm:spec_decode_num_draft_tokens_total": "draft_tokens",
     "vllm:spec_decode_num_accepted_tokens_total": "accepted",
     "vllm:generation_tokens_total": "generated",
+    "vllm:iteration_tokens_total_count": "steps",
     "vllm:num_requests_running": "running",
     "vllm:num_requests_waiting": "waiting",
 }
@@ -27,6 +28,7 @@ class Counters:
     generated: float = 0.0
     running: float = 0.0
     waiting: float = 0.0
+    steps: float = 0.0
 
     def since(self, before: Counters) -> Counters:
         """What was counted between two looks; requests as they are now."""
@@ -37,6 +39,7 @@ class Counters:
             self.generated - before.generated,
             self.running,
             self.waiting,
+            self.steps - before.steps,
         )
 
     @property

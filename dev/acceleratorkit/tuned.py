@@ -1,6 +1,6 @@
 """`speculative tune` beside one engine: its scrapes go in, its tables come out, while the load climbs and falls.
 
-Called by `accelerator`. Between engine and tuner there is what an operator has there too: the text of both ports, and a
+Called by `program`. Between engine and tuner there is what an operator has there too: the text of both ports, and a
 file. Everything is counted by the engine's own counters.
 """
 
@@ -46,9 +46,10 @@ class Tuner:
     def __init__(self, spec: dict[str, Any], table: Path, version: int) -> None:
         self._table, self._version = table, version
         self.decision: dict[str, Any] = {}
+        path = [str(paths.ROOT / "operator"), *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "speculative_operator.cli.main", "tune"], stdin=subprocess.PIPE, text=True,
-            stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(paths.ROOT / "operator")},
+            stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
         )  # fmt: skip
         self._send({"spec": spec, "facts": {}})
 

@@ -1,0 +1,47 @@
+"""`python -m acceleratorkit build`: the kit, in parts; `report FILE`: the page of what it found; `lock`: its hashes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from acceleratorkit import parts, report
+from realengine import paths
+
+OUT = paths.ROOT / "build" / "accelerator-kit"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="acceleratorkit", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    for verb in ("build", "lock"):
+        one = verbs.add_parser(verb)
+        one.add_argument("--wheels", type=Path, default=paths.cache() / "accelerator-kit", help="where wheels are kept")
+    verbs.choices["build"].add_argument("--out", type=Path, default=OUT)
+    page = verbs.add_parser("report")
+    page.add_argument("results", type=Path, help="the JSON that the kit wrote")
+    page.add_argument("--write", action="store_true", help="keep it in the tree, and make page and picture anew")
+    options = parser.parse_args(arguments)
+    began = time.monotonic()
+    try:
+        if options.verb == "build":
+            written = parts.build(options.out, options.wheels, lambda line: print(line, file=sys.stderr, flush=True))
+            size = sum(path.stat().st_size for path in written) / 2**20
+            print(f"{options.out}: {len(written)} files, {size:.0f} MiB, after {time.monotonic() - began:.0f} s")
+        elif options.verb == "lock":
+            parts.lock(options.wheels)
+        elif options.write:
+            report.keep(options.results)
+        else:
+            print(report.section(report.read(options.results)))
+    except (parts.BuildError, report.BadResultsError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
