@@ -50,7 +50,7 @@ def test_throughput_grows_less_than_the_load() -> None:
 def test_replicas_keep_the_target_up_to_the_load_that_is_told(target: float) -> None:
     plant = Lucky()
     loop = aimed(plant, tpot=target)
-    loop.play(*[LOAD] * 120)
+    loop.play(*[LOAD] * 140)
     for decision in loop.decisions[-40:]:
         load = decision.estimate.load_within_target
         assert load is not None
