@@ -145,7 +145,7 @@ def test_scaling_replaces_no_pod_and_a_table_neither() -> None:
     platform.edit(replicas=3)
     platform.settle()
     for _ in range(60):
-        outcome = platform.tick(observed(platform, batch=200, survival=0.2))
+        outcome = platform.tick(observed(platform, batch=200, survival=0.02))
         platform.roll()
         if any(kind == "ConfigMap" for kind, _, _ in applies(outcome)):
             break
