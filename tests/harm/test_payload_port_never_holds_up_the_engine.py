@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
@@ -16,19 +17,32 @@ from speculative_operator.payload.speculative_port import Server, serve
 REQUEST = b"GET /metrics HTTP/1.1\r\n\r\n"
 
 
+class Loop(asyncio.SelectorEventLoop):
+    """A loop whose time passes when told to."""
+
+    now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+    def turn(self) -> None:
+        """What can be done at once, and no sleep."""
+        for _ in range(12):
+            self.call_soon(self.stop)
+            self.run_forever()
+
+
 class Port:
-    """A server that steps when told to, in a time of its own."""
+    """A server in a time of its own."""
 
     def __init__(self) -> None:
-        self.now, self.texts = 1000.0, 0
+        self.texts = 0
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.listener.setblocking(False)
-        self.server = Server(self.listener, self.text, self.clock)
-        setattr(self.server, "_longest_sleep", lambda _: 0.0)  # noqa: B010  # time passes when told to
+        self.loop = Loop()
+        self.server = Server(self.listener, self.text, self.loop.time)
+        self.running = self.loop.create_task(self.server.run())
+        self.loop.turn()
         self.open: list[socket.socket] = [self.listener]
-
-    def clock(self) -> float:
-        return self.now
 
     def text(self) -> str:
         self.texts += 1
@@ -43,27 +57,37 @@ class Port:
 
     def take(self) -> None:
         """The next connection is taken: so much later that it may be."""
-        self.now += door.ACCEPT_SECONDS
-        self.server.step()
+        self.loop.now += 1.01 * door.ACCEPT_SECONDS
+        self.loop.turn()
 
     def answer(self, client: socket.socket) -> bytes:
-        """What the client gets, after as many steps as it takes."""
-        for _ in range(4):
-            self.server.step()
+        """What the client gets."""
+        self.loop.turn()
         return client.recv(65_536)
 
     @property
     def clients(self) -> int:
-        return len(self.server._clients)
+        return len(self.server.clients)
+
+    @property
+    def listening(self) -> bool:
+        """Whether a connection wakes the thread."""
+        return self.listener.fileno() in self.loop._selector.get_map()  # type: ignore[attr-defined]  # asyncio's own
+
+    def close(self) -> None:
+        for task in (self.running, *self.server.clients):
+            task.cancel()
+        self.loop.turn()
+        self.loop.close()
+        for one in self.open:
+            one.close()
 
 
 @pytest.fixture
 def port() -> Iterator[Port]:
     made = Port()
     yield made
-    for one in (*made.open, *(client.connection for client in made.server._clients.values())):
-        one.close()
-    made.server._selector.close()
+    made.close()
 
 
 def test_asking_without_end_never_makes_more_than_one_text_a_second(port: Port) -> None:
@@ -79,17 +103,15 @@ def test_asking_without_end_never_makes_more_than_one_text_a_second(port: Port) 
 
 def test_connections_are_never_taken_faster_than_their_rate(port: Port) -> None:
     """The kernel holds the rest back, and the thread sleeps meanwhile."""
+    assert port.listening
     for _ in range(10):
         port.connect()
-    port.server.step()
-    taken = port.clients
-    listening = []
-    for _ in range(5):
-        port.server._listen(port.now >= port.server._next_accept)
-        listening.append(port.listener.fileno() in port.server._selector.get_map())
-    assert taken == 1
-    assert not any(listening), "an engine's cores would spin on a listener that is always ready"
-    assert Server._longest_sleep(port.server, port.now) == pytest.approx(door.ACCEPT_SECONDS)
+    port.loop.turn()
+    assert port.clients == 1
+    assert not port.listening, "an engine's cores would spin on a listener that is always ready"
+    port.loop.now += 0.9 * door.ACCEPT_SECONDS
+    port.loop.turn()
+    assert port.clients == 1
     port.take()
     assert port.clients == 2
 
@@ -107,19 +129,22 @@ def test_silent_clients_never_hide_the_telemetry(port: Port) -> None:
 def test_a_slow_client_is_never_held_longer_than_its_time(port: Port) -> None:
     slow = port.connect(b"GET /metr")
     port.take()
-    port.server.step()
-    port.now += door.CLIENT_SECONDS
-    port.take()
+    assert port.clients == 1
+    port.loop.now += door.CLIENT_SECONDS
+    port.loop.turn()
     assert port.clients == 0
     assert slow.recv(10) == b""
+
+
+def test_a_client_that_hangs_up_is_never_listened_to(port: Port) -> None:
+    port.connect(b"GET /metr").close()
+    port.take()
+    assert port.clients == 0
 
 
 def test_a_request_without_end_is_never_kept(port: Port) -> None:
     client = port.connect(b"x" * (door.LARGEST_REQUEST + 5000))
     port.take()
-    for _ in range(8):
-        if port.clients:
-            port.server.step()
     assert port.clients == 0
     client.close()
 
@@ -129,11 +154,27 @@ def test_a_client_that_reads_nothing_never_blocks_the_others(port: Port) -> None
     port.server._text = port.text
     port.connect(REQUEST)
     port.take()
-    for _ in range(3):
-        port.server.step()
+    assert port.clients == 1
     other = port.connect(REQUEST)
     port.take()
     assert b"200 OK" in port.answer(other)
+
+
+def test_too_few_file_descriptors_never_end_it(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+    accept, failures = port.loop.sock_accept, iter([True])
+
+    async def failing(listener: socket.socket) -> tuple[socket.socket, object]:
+        if next(failures, False):
+            raise OSError(24, "too many open files")
+        return await accept(listener)
+
+    monkeypatch.setattr(port.loop, "sock_accept", failing)
+    for _ in range(2):
+        client = port.connect(REQUEST)
+        port.take()
+        port.take()
+        assert b"200 OK" in port.answer(client)
+    assert next(failures, "used") == "used"
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 """K of each step, and what is learned by trying: blocks of steps at another K, each beside blocks at the table's K.
 
 Mounted beside `speculative_scheduler`, which asks `k_for` when a step is scheduled; `speculative_telemetry` hands every
-finished step to `count` and exports `comparisons`. Standard library alone, Python 3.9 and newer, no clock. Blocks that
-are neighbours meet the same machine, requests, contexts and prompts per second, so that their difference is that of K
-alone, without a model of the rest. docs/metrics.md, "Tried blocks", says exactly what is counted.
+finished step to `count` and exports `comparisons`. Standard library alone, no clock. Blocks that are neighbours meet
+the same machine, requests, contexts and prompts per second, so that their difference is that of K alone, without a
+model of the rest. docs/metrics.md, "Tried blocks", says exactly what is counted.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from math import inf, log, sqrt
+from operator import add
 from typing import Any
 
 DWELL = 8
@@ -20,8 +21,8 @@ MARGIN = 0.125
 """Further outside than this (and than one request) the row changes at once: it is about one band of the tuner's grid,
 and a K is nearly as good one band away."""
 RETURN = 64
-"""Steps in a row that must lie outside the row of a speculator that rests: before it drafts again it must catch up with
-every request, which at a threshold would cost more than drafts bring."""
+"""Steps in a row that must lie outside the row while the speculator is left out: before it drafts again it must catch
+up with every request, which at a threshold would cost more than drafts bring."""
 FALL = 64.0
 """Blocks tried after which half of the share is left: by then K is known to about a hundredth."""
 TOO_SLOW = 3.0
@@ -48,7 +49,11 @@ ENDLESS = 1 << 31
 SPARE_SCHEDULES = 8
 """A tried block whose steps are not told of ends after two blocks' worth of schedules and these."""
 
-Totals = tuple[int, float, int, float, int, int, float]  # an alias is evaluated: no new syntax here
+Row = tuple[int, int, int]
+"""First and last number of decoding requests, K."""
+TryRow = tuple[int, int, Sequence[int], float]
+"""First and last number of decoding requests, K to try, share of the steps."""
+Totals = tuple[int, float, int, float, int, int, float]
 """Steps, seconds, scheduled requests, seconds x scheduled requests, tokens; steps without prompt tokens, and seconds of
 these: prompts come in lumps, and would hide what a K costs."""
 Key = tuple[int, int, int, int]
@@ -62,8 +67,6 @@ _NOTHING: Totals = (0, 0.0, 0, 0.0, 0, 0, 0.0)
 
 class _Record:
     """What became of one K in one cell under the table in force."""
-
-    __slots__ = ("blocks", "rest_needed", "rested", "square", "steps", "struck", "total")
 
     def __init__(self) -> None:
         self.steps, self.rest_needed = 0.0, FORGIVEN
@@ -97,14 +100,15 @@ class _Record:
 class _Cell:
     """Numbers of decoding requests that lie in one row of the table and in one row of what is tried."""
 
-    __slots__ = ("_due", "_share", "_turn", "first", "k", "last", "records")
-
     def __init__(self, first: int, last: int, k: int, ks: Sequence[int], share: float) -> None:
         self.first, self.last, self.k = first, last, k
         self.records = {tried: _Record() for tried in ks if tried != k}
-        self._share, self._turn = share, 0
-        self._due = 0.0
-        """Steps that may be tried."""
+        self._share, self._turn, self._due = share, 0, 0.0
+        """`_due`: steps that may be tried."""
+
+    def holds(self, decoding: int) -> bool:
+        """Whether so many decoding requests lie in it."""
+        return self.first <= decoding <= self.last
 
     def spend(self, k: int, steps: float = 1.0) -> None:
         """A step at a tried K, or one that took as long as several."""
@@ -130,34 +134,16 @@ class _Cell:
 class _Run:
     """What is counted in one cell while nothing interrupts it."""
 
-    __slots__ = (
-        "_at_k",
-        "_before",
-        "_behind",
-        "_block",
-        "_compare",
-        "_lag",
-        "_steps",
-        "_tried_seconds",
-        "_waiting",
-        "cell",
-        "left",
-        "tried",
-    )
-
     def __init__(self, cell: _Cell, steps: int, compare: Callable[[_Cell, int, Totals, Totals], None]) -> None:
-        self.cell, self._compare = cell, compare
+        self.cell, self._steps, self._compare = cell, steps, compare
         self.tried: int | None = None
         """K that is tried now."""
-        self.left = 0
-        """Schedules after which the tried block ends, whatever has been counted."""
-        self._steps = steps
+        self.left = self._lag = 0
+        """`left`: schedules after which the tried block ends, whatever has been counted."""
         self._tried_seconds = 0.0
         """Of the tried block, its first step too."""
-        self._lag = 0
         self._behind = 0.0
-        """Steps since the block before in which the speculator caught up; a long one counts as so many of that
-        block."""
+        """Steps since the block before in which the speculator caught up; a long one counts as so many of that one."""
         self._at_k = False
         """Whether the step before was at this block's K too."""
         self._block = _NOTHING
@@ -173,8 +159,7 @@ class _Run:
             return True
         if k == self.tried or (self._waiting is not None and k == self._waiting[0]):
             self.cell.spend(k)
-        self._at_k = False
-        self._lag += 1
+        self.pause()
         return False
 
     def pause(self) -> None:
@@ -238,16 +223,9 @@ class Blocks:
         self.comparisons: dict[Key, Figures] = {}
         self.put_in_force([(1, 1, 0)], None, 0)
 
-    def put_in_force(
-        self,
-        rows: Sequence[tuple[int, int, int]],
-        tries: Sequence[tuple[int, int, Sequence[int], float]] | None,
-        steps: int,
-    ) -> None:
-        """A new table, checked: `rows` (first, last, K), `tries` (first, last, K to try, share), blocks of `steps`.
-
-        What was tried under the table before, and struck, is forgotten; `comparisons` go on.
-        """
+    def put_in_force(self, rows: Sequence[Row], tries: Sequence[TryRow] | None, steps: int) -> None:
+        """A new table, checked, and how many steps a block has. What was tried under the table before, and struck, is
+        forgotten; `comparisons` go on."""
         self._rows = [*rows[:-1], (rows[-1][0], ENDLESS, rows[-1][2])]
         self._firsts = [row[0] for row in self._rows]
         self._cells = [
@@ -256,7 +234,6 @@ class Blocks:
             for first, last, k in self._rows
             if max(low, first) <= min(high, last)
         ]
-        self._cell_firsts = [cell.first for cell in self._cells]
         self._steps = steps
         self._run: _Run | None = None
         self.idle()
@@ -266,7 +243,7 @@ class Blocks:
         self._low, self._high, self._outside = 1, 0, DWELL
         self._k = self._rows[0][2]
         self.resting = False
-        """Whether the speculator rests, as the scheduler tells after each step."""
+        """Whether the speculator is left out, as the scheduler tells after each step."""
 
     @property
     def k_in_force(self) -> int:
@@ -279,14 +256,11 @@ class Blocks:
             return self._k
         self._take_row(decoding)
         run = self._run
-        if run is None or run.tried is None:
-            return self._k
-        if run.cell.k != self._k or not run.cell.first <= decoding <= run.cell.last:
-            return self._k
-        run.left -= 1
-        if run.left > 0:
-            return run.tried
-        self._run = None
+        if run is not None and run.tried is not None and run.cell.k == self._k and run.cell.holds(decoding):
+            run.left -= 1
+            if run.left > 0:
+                return run.tried
+            self._run = None
         return self._k
 
     def _take_row(self, decoding: int) -> None:
@@ -305,42 +279,26 @@ class Blocks:
             self._outside = 0
 
     def count(
-        self,
-        k: int,
-        decoding: int,
-        requests: int,
-        seconds: float,
-        tokens: int,
-        prefill_tokens: int,
-        behind: bool = False,
+        self, k: int, decoding: int, requests: int, seconds: float, tokens: int, prefill: int, behind: bool = False
     ) -> None:
-        """A finished step that emitted `tokens`: K that was verified, and `decoding` as `k_for` was given it.
-
-        `behind`: whether the speculator had missed tokens of its requests. At K = 0 it need not know them.
-        """
+        """A finished step that emitted `tokens` and computed `prefill` tokens of prompts: K that was verified, and
+        `decoding` as `k_for` was given it. `behind`: whether the speculator had missed tokens of its requests. At K = 0
+        it need not know them."""
         run = self._run
         if run is None:
-            run = self._run = self._run_of(decoding)
-        if run is None:
-            return
-        if not run.cell.first <= decoding <= run.cell.last:
+            cell = next((cell for cell in self._cells if cell.holds(decoding)), None)
+            if cell is None:
+                return
+            run = self._run = _Run(cell, self._steps, self._compare)
+        if not run.cell.holds(decoding):
             run.pause()
-            if run.broken:
-                self._run = None
-            return
-        if run.belongs(k):
+        elif run.belongs(k):
             if behind and k:
                 run.wait(seconds)
             else:
-                run.add(requests, seconds, tokens, prefill_tokens)
+                run.add(requests, seconds, tokens, prefill)
         if run.broken:
             self._run = None
-
-    def _run_of(self, decoding: int) -> _Run | None:
-        place = bisect_right(self._cell_firsts, decoding) - 1
-        if place < 0 or decoding > self._cells[place].last:
-            return None
-        return _Run(self._cells[place], self._steps, self._compare)
 
     def _compare(self, cell: _Cell, k: int, tried: Totals, beside: Totals) -> None:
         if min(tried[:5]) <= 0 or min(beside[:5]) <= 0:
@@ -353,13 +311,8 @@ class Blocks:
         if key not in self.comparisons and len(self.comparisons) >= MOST_COMPARISONS:
             del self.comparisons[next(iter(self.comparisons))]
         blocks, all_tried, all_beside, seconds, tokens = self.comparisons.get(key, (0, _NOTHING, _NOTHING, 0.0, 0.0))
-        self.comparisons[key] = (
-            blocks + 1,
-            _sum(all_tried, tried),
-            _sum(all_beside, beside),
-            seconds + slower * slower,
-            tokens + richer * richer,
-        )
+        sums = _sum(all_tried, tried), _sum(all_beside, beside)
+        self.comparisons[key] = (blocks + 1, *sums, seconds + slower * slower, tokens + richer * richer)
 
 
 def decoding(plan: Any, requests: Mapping[str, Any]) -> int:
@@ -369,16 +322,11 @@ def decoding(plan: Any, requests: Mapping[str, Any]) -> int:
     """
     scheduled, drafts = plan.num_scheduled_tokens, plan.scheduled_spec_decode_tokens
     # no Python code for each request where all have drafts, or one token and its drafts
-    if len(drafts) == len(scheduled):
-        return len(scheduled)
-    if plan.total_num_scheduled_tokens == len(scheduled) + sum(map(len, drafts.values())):
-        return len(scheduled)
-    count = 0
-    for name, tokens in scheduled.items():
-        request = requests[name]
-        if request.num_computed_tokens + tokens >= request.num_tokens + request.num_output_placeholders:
-            count += 1
-    return count
+    most, total = len(scheduled), plan.total_num_scheduled_tokens
+    if len(drafts) == most or total == most + sum(map(len, drafts.values())):
+        return most
+    known = ((requests[name], tokens) for name, tokens in scheduled.items())
+    return sum(one.num_computed_tokens + more >= one.num_tokens + one.num_output_placeholders for one, more in known)
 
 
 def _slower(tried: Totals, beside: Totals) -> float:
@@ -389,12 +337,4 @@ def _slower(tried: Totals, beside: Totals) -> float:
 
 
 def _sum(one: Totals, other: Totals) -> Totals:
-    return (
-        one[0] + other[0],
-        one[1] + other[1],
-        one[2] + other[2],
-        one[3] + other[3],
-        one[4] + other[4],
-        one[5] + other[5],
-        one[6] + other[6],
-    )
+    return tuple(map(add, one, other))

@@ -1,10 +1,10 @@
-"""When the speculator rests: K = 0 has lasted or is tried, and the workers are told that no drafts are wanted.
+"""When the speculator is left out: K = 0 has lasted or is tried, and the workers are told that no drafts are wanted.
 
 Mounted beside `speculative_scheduler`, which asks `Latch` at each step; `speculative_worker` does what it says. At K =
 0 vLLM still runs the speculator's first pass, a tenth to a fifth of a step. Leaving it out leaves a gap in what the
 speculator has seen of the requests that run. So K = 0 of the table must have lasted: what flaps at a threshold stays
-with vLLM's own. Where the speculator catches up, no gap remains, and a few steps suffice. A block of steps in which K
-= 0 is tried is off at once: its gap is short, and what is compared is what K = 0 would be. Standard library alone.
+with vLLM's own. Where the speculator catches up, no gap remains, and a few steps suffice. A block of steps in which K =
+0 is tried is off at once: its gap is short, and what is compared is what K = 0 would be. Standard library alone.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 SOON = 8
-"""Steps after which K = 0 becomes off where the speculator catches up: what it leaves out now it computes
-later, and only for requests that still run. vLLM's own K = 0 costs most just then, while the load climbs: the
-speculator takes in every prompt."""
+"""Steps after which K = 0 becomes off where the speculator catches up: it computes later what it leaves out, and only
+for requests that still run. vLLM's own K = 0 costs most just then, while the load climbs: it takes in every prompt."""
 AGES = (32, 128, 512)
 """Tokens that a request with a gap has generated since drafts returned, up to which its drafts are counted together;
 further ones are counted apart."""
@@ -33,11 +32,10 @@ class Latch:
         self._needed = steps
         self._held = 0
         """Steps in a row for which K in force was 0, off or not."""
-        self.off = False
-        self.lasted = False
-        """Whether K = 0 of the table has lasted; while it does, steps at a K that is tried are not off."""
-        self.steps = 0
-        """Steps for which the workers were told so."""
+        self.off = self.lasted = False
+        """`lasted`: K = 0 of the table has; meanwhile steps at a K that is tried are not off."""
+        self.steps = self.rested = 0
+        """Steps for which the workers were told so, and those in which the first worker left the speculator out."""
         self.gapped: set[str] = set()
         """Requests that were there while K = 0 of the table was off: the speculator has not seen much of them."""
         self.missing: int | None = None
@@ -56,8 +54,7 @@ class Latch:
         self._held = self._held + 1 if in_force == 0 else 0
         self.lasted = self._held >= (self._needed if self.missing is None else min(SOON, self._needed))
         self.off = k == 0 and (self.lasted or in_force > 0)
-        if self.off:
-            self.steps += 1
+        self.steps += self.off
         if self.off and self.lasted:
             self.gapped.update(scheduled)
             self._since.clear()
@@ -88,17 +85,16 @@ class Latch:
 
     def count_drafts(self, plan: Any, output: Any) -> None:
         """A step's results, before vLLM looks at them (it cuts the lists of tokens at a stop)."""
-        tokens = getattr(output, "sampled_token_ids", None)
-        if not self.gapped or not tokens or not plan.scheduled_spec_decode_tokens:
+        tokens, verified = getattr(output, "sampled_token_ids", None), plan.scheduled_spec_decode_tokens
+        if not self.gapped or not tokens or not verified:
             return
         self._since = {name: self._since.get(name, 0) for name in self.gapped}
-        for name in self.gapped.intersection(plan.scheduled_spec_decode_tokens):
+        for name in self.gapped.intersection(verified):
             emitted = len(tokens[output.req_id_to_index[name]])
             if emitted:
                 age = next((str(most) for most in AGES if self._since[name] <= most), "+Inf")
                 drafted, accepted = self.drafts[age]
-                drafted += len(plan.scheduled_spec_decode_tokens[name])
-                self.drafts[age] = (drafted, accepted + emitted - 1)
+                self.drafts[age] = drafted + len(verified[name]), accepted + emitted - 1
                 self._since[name] += emitted
 
     @property
@@ -123,7 +119,6 @@ def from_environment() -> Latch | None:
 
 def told(output: Any) -> tuple[int, str, int | None, bool] | None:
     """What the first worker told with its output: steps in which it left the speculator out, why it no longer can,
-    requests of which the speculator has missed something (None where it does not catch up), and whether such were in
-    the step."""
+    requests of which it has missed something (None where it does not catch up), and whether the step had such."""
     found = getattr(output, "speculative_off", None)
     return found if isinstance(found, tuple) and len(found) == 4 else None

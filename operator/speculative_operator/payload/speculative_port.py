@@ -1,19 +1,18 @@
 """The port on which step telemetry is served: a bounded share of one thread, whoever asks and however often.
 
-Mounted beside `speculative_scheduler`, which starts `serve` once. Standard library alone, Python 3.9 and newer. Anybody
-who reaches the pod may connect, so text is made once a second at most, connections are taken at a bounded rate, and a
-client that sends slowly makes room for those who come after it.
+Mounted beside `speculative_scheduler`, which starts `serve` once. Standard library alone. Anybody who reaches the pod
+may connect, so text is made once a second at most, connections are taken at a bounded rate, and a client that sends
+slowly makes room for those who come after it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
-import selectors
 import socket
 import threading
-import time
 from collections.abc import Callable
 
 PORT_VARIABLE = "SPECULATIVE_TELEMETRY_PORT"
@@ -46,9 +45,13 @@ def serve(text: Callable[[], str]) -> int | None:
         if not 0 <= number < 1 << 16:
             raise ValueError("it must be from 0 (any) to 65535, or off")
         listener = _listener(os.environ.get(HOST_VARIABLE, ""), number)
-        server = Server(listener, text)
-        threading.Thread(target=server.run, name="speculative-telemetry", daemon=True).start()
         port: int = listener.getsockname()[1]
+        loop = asyncio.SelectorEventLoop()
+        answering = Server(listener, text, loop.time).run()
+        run = threading.Thread(
+            target=loop.run_until_complete, args=(answering,), name="speculative-telemetry", daemon=True
+        )
+        run.start()
     except Exception as error:
         _log.warning("speculative: no step telemetry on port %s: %s", asked, error)
         return None
@@ -68,119 +71,65 @@ def _listener(host: str, port: int) -> socket.socket:
     return socket.create_server(("", port), backlog=MOST_CLIENTS)
 
 
-class _Client:
-    """One connection: its request as far as it has come, then what is left of the answer."""
-
-    def __init__(self, connection: socket.socket, until: float) -> None:
-        self.connection, self.until = connection, until
-        self.request, self.answer = b"", b""
-
-
 class Server:
-    """Asleep in the kernel while nobody asks. Everything happens in the thread that calls `run`."""
+    """Asleep in the kernel while nobody asks. All happens in the thread that runs `run`, by the time of its loop."""
 
-    def __init__(
-        self, listener: socket.socket, text: Callable[[], str], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, listener: socket.socket, text: Callable[[], str], clock: Callable[[], float]) -> None:
         self._listener, self._text, self._clock = listener, text, clock
-        self._selector = selectors.DefaultSelector()
-        self._clients: dict[int, _Client] = {}
-        """By file descriptor, the one that came first first."""
+        self.clients: dict[asyncio.Task[None], None] = {}
+        """The one that came first first."""
         self._body, self._made = b"", -TEXT_SECONDS
-        self._next_accept = 0.0
 
-    def run(self) -> None:
+    async def run(self) -> None:
         """Answers for ever."""
+        loop = asyncio.get_running_loop()
         self._listener.setblocking(False)
         while True:
             try:
-                self.step()
+                connection, _ = await loop.sock_accept(self._listener)
+                if len(self.clients) >= MOST_CLIENTS:
+                    next(iter(self.clients)).cancel()
+                task = loop.create_task(self._attend(connection))
+                self.clients[task] = None
+                task.add_done_callback(self.clients.pop)
             except Exception as error:  # such as too few file descriptors: no reason to stop, nor to spin
                 _log.debug("speculative: a scrape failed: %r", error)
-                time.sleep(ACCEPT_SECONDS)
+            await asyncio.sleep(ACCEPT_SECONDS)
 
-    def step(self) -> None:
-        """Sleeps until a client wants something or its time is over, and does what is to be done then."""
-        now = self._clock()
-        self._listen(now >= self._next_accept)
-        ready = self._selector.select(self._longest_sleep(now))
-        now = self._clock()
-        for key, _ in ready:
-            if key.fd == self._listener.fileno():
-                self._accept(now)
-            elif key.fd in self._clients:
-                self._go_on(self._clients[key.fd], now)
-        for client in [one for one in self._clients.values() if one.until <= now]:
-            self._hang_up(client)
-
-    def _listen(self, wanted: bool) -> None:
-        """Whether the listener may wake the thread: between two clients it must not."""
-        if wanted != (self._listener.fileno() in self._selector.get_map()):
-            if wanted:
-                self._selector.register(self._listener, selectors.EVENT_READ)
-            else:
-                self._selector.unregister(self._listener)
-
-    def _longest_sleep(self, now: float) -> float | None:
-        moments = [client.until for client in self._clients.values()]
-        if now < self._next_accept:
-            moments.append(self._next_accept)
-        return max(0.0, min(moments) - now) if moments else None
-
-    def _accept(self, now: float) -> None:
-        self._next_accept = now + ACCEPT_SECONDS
-        connection, _ = self._listener.accept()
-        if len(self._clients) >= MOST_CLIENTS:
-            self._hang_up(next(iter(self._clients.values())))
-        client = _Client(connection, now + CLIENT_SECONDS)
-        connection.setblocking(False)
-        self._clients[connection.fileno()] = client
-        self._selector.register(connection, selectors.EVENT_READ)
-
-    def _go_on(self, client: _Client, now: float) -> None:
+    async def _attend(self, connection: socket.socket) -> None:
+        """Answers one client, whose time is bounded, and hangs up."""
         try:
-            done = self._sent(client) if client.answer else self._received(client, now)
-        except BlockingIOError:
-            return
+            await asyncio.wait_for(self._exchange(connection), CLIENT_SECONDS)
         except Exception as error:
             _log.debug("speculative: a scrape failed: %r", error)
-            done = True
-        if done:
-            self._hang_up(client)
+        finally:
+            connection.close()
 
-    def _received(self, client: _Client, now: float) -> bool:
-        """True where there is nothing to be answered."""
-        piece = client.connection.recv(4096)
-        client.request += piece
-        if not piece or len(client.request) > LARGEST_REQUEST:
-            return True
-        if b"\r\n\r\n" not in client.request:
-            return False
-        client.answer = self._answer(client.request, now)
-        self._selector.modify(client.connection, selectors.EVENT_WRITE)
-        return False
+    async def _exchange(self, connection: socket.socket) -> None:
+        loop, request = asyncio.get_running_loop(), b""
+        while b"\r\n\r\n" not in request:
+            piece = await loop.sock_recv(connection, 4096)
+            request += piece
+            if not piece or len(request) > LARGEST_REQUEST:
+                return
+        await loop.sock_sendall(connection, self._answer(request))
 
-    @staticmethod
-    def _sent(client: _Client) -> bool:
-        """True once the client has the whole answer."""
-        client.answer = client.answer[client.connection.send(client.answer) :]
-        return not client.answer
-
-    def _answer(self, request: bytes, now: float) -> bytes:
+    def _answer(self, request: bytes) -> bytes:
         method, _, rest = request.partition(b" ")
         path = rest.split(b" ", 1)[0].split(b"?", 1)[0]
         if path not in (b"/metrics", b"/") or method not in (b"GET", b"HEAD"):
             status, body = b"404 Not Found", b"only GET /metrics\n"
         else:
-            status, body = b"200 OK", self._fresh(now)
+            status, body = b"200 OK", self._fresh()
         head = (
             b"HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
             b"Content-Length: %d\r\nConnection: close\r\n\r\n" % (status, len(body))
         )
         return head if method == b"HEAD" else head + body
 
-    def _fresh(self, now: float) -> bytes:
+    def _fresh(self) -> bytes:
         """The text, made anew where it is older than `TEXT_SECONDS`."""
+        now = self._clock()
         if now - self._made >= TEXT_SECONDS:
             # Before it is made: one that fails is not tried again for each client.
             self._made, self._body = now, b""
@@ -188,9 +137,3 @@ class Server:
         if not self._body:
             raise RuntimeError("there is no text to serve")
         return self._body
-
-    def _hang_up(self, client: _Client) -> None:
-        self._clients.pop(client.connection.fileno(), None)
-        with contextlib.suppress(Exception):
-            self._selector.unregister(client.connection)
-        client.connection.close()

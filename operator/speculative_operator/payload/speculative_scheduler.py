@@ -158,13 +158,13 @@ class _HotTable:
 
     def _speculative_told(self, plan: Any, output: Any) -> None:
         """What the first worker did of what it was told."""
-        latch, found, state = self._speculative_latch, _off.told(output), self._speculative_state
+        latch, found = self._speculative_latch, _off.told(output)
         latch.count_drafts(plan, output)
         if found is None and getattr(plan, "speculative_off", False):
             raise RuntimeError("no worker says that it left the speculator out: does the V1 runner serve?")
-        if found is None or state is None:
+        if found is None:
             return
-        state.rested, refused, missing, latch.behind = found
+        latch.rested, refused, missing, latch.behind = found
         latch.hear(plan, missing)
         if refused:
             raise RuntimeError(refused)

@@ -1,14 +1,14 @@
 """What each step of the engine had: K, batch, seconds, tokens, drafts by position. Counted here, served as metrics.
 
-Mounted beside `speculative_scheduler`, which calls `Meter` around every step. Standard library alone, Python 3.9 and
-newer. Counting costs the engine's thread some microseconds a step and takes no lock; text is made by the thread of
-`speculative_port`, when somebody asks. Names and meanings: docs/metrics.md, "Step telemetry of the payload".
+Mounted beside `speculative_scheduler`, which calls `Meter` around every step. Standard library alone. Counting costs
+the engine's thread some microseconds a step and takes no lock; text is made by the thread of `speculative_port`, when
+somebody asks. Names and meanings: docs/metrics.md, "Step telemetry of the payload".
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import add, attrgetter
 from typing import Any
 
@@ -121,44 +121,55 @@ def _decoding(plan: Any) -> int:
 class State:
     """What is told beside the counters. Plain attributes, set by whoever knows."""
 
+    live, scheduler, reason = False, "none", ""
+    """Whether tables are re-read, and why not; empty while they are."""
+    table: tuple[int, float] | None = None
+    """Version in force and the unix time since when."""
+    meter: Meter | None = None
+    latch: Any = None
+    """Of `speculative_off`; None where steps are never off."""
+    look: Callable[[], object] | None = None
+    """Called before a text is made, so that a table is taken and acknowledged by an engine without requests too."""
+
     def __init__(self, engine_version: str, proven: bool = True) -> None:
         self.engine_version, self.proven = engine_version, proven
-        self.scheduler = "none"
-        self.live = False
-        self.reason = ""
-        """Why tables are not re-read; empty while they are."""
         self.off: dict[str, str] = {}
         """Part of the payload that has turned itself off (see `_PARTS` of the scheduler) -> the error that it met."""
-        self.table: tuple[int, float] | None = None
-        """Version in force and the unix time since when."""
-        self.meter: Meter | None = None
         self.comparisons: Mapping[tuple[int, int, int, int], tuple[Any, ...]] = {}
         """Of `speculative_blocks`: (K, K in force, first, last) -> blocks, tried, beside, two sums of squares."""
-        self.latch: Any = None
-        """Of `speculative_off`; None where steps are never off."""
-        self.rested = 0
-        """Steps in which the first worker left the speculator's pass out."""
-        self.look: Callable[[], object] | None = None
-        """Called before a text is made, so that a table is taken and acknowledged by an engine without requests too."""
 
 
-_STEP_FAMILIES = (
-    ("steps", "Engine steps that emitted tokens, by the K verified and the scheduled requests."),
-    ("step_seconds", "Wall time of these steps, from the end of the step before."),
-    ("requests", "Scheduled requests, added up over these steps."),
-    ("tokens", "Tokens emitted in these steps."),
-    ("prefill_tokens", "Prompt tokens computed in these steps."),
-)
-_TRIED_FAMILIES = (
-    ("steps", "Steps of tried blocks that were compared, and of the blocks beside them."),
-    ("step_seconds", "Wall time of these steps."),
-    ("requests", "Scheduled requests, added up over these steps."),
-    ("request_seconds", "Wall time of each of these steps times its scheduled requests."),
-    ("tokens", "Tokens emitted in these steps."),
-    ("decode_steps", "Those of these steps that computed no prompt tokens."),
-    ("decode_step_seconds", "Wall time of those."),
-)
 _PREFIX = "speculative_payload_"
+_FAMILIES = (
+    ("info", "Whether this engine re-reads its table of K, and why not.", "info", 0),
+    ("off", "Parts of the payload that have turned themselves off, and why.", "off", 0),
+    ("table_version", "Version of the table of K in force.", "table", 0),
+    ("table_applied_timestamp_seconds", "When it came into force.", "table", 1),
+    ("drafter_off", "Whether steps are off: K = 0 has lasted, and no speculator is needed.", "latch", 0),
+    ("drafter_off_steps_total", "Steps scheduled so.", "latch", 1),
+    ("drafter_rested_steps_total", "Steps in which the first worker left the speculator out.", "latch", 2),
+    ("requests_with_gaps", "Requests of which the speculator has not seen all.", "latch", 3),
+    ("gapped_drafted_tokens_total", "Drafts of requests that lived through off.", "ages", 0),
+    ("gapped_accepted_tokens_total", "Those that were accepted.", "ages", 1),
+    ("steps_total", "Engine steps that emitted tokens, by the K verified and the scheduled requests.", "cells", 0),
+    ("step_seconds_total", "Wall time of these steps, from the end of the step before.", "cells", 1),
+    ("requests_total", "Scheduled requests, added up over these steps.", "cells", 2),
+    ("tokens_total", "Tokens emitted in these steps.", "cells", 3),
+    ("prefill_tokens_total", "Prompt tokens computed in these steps.", "cells", 4),
+    ("drafted_tokens_total", "Draft tokens verified at a position in steps of that K.", "positions", 0),
+    ("accepted_tokens_total", "Those that were accepted.", "positions", 1),
+    ("tried_blocks_total", "Tried blocks that were compared.", "blocks", 0),
+    ("tried_seconds_square_total", "Squared differences of log seconds of a step, to the blocks beside.", "blocks", 3),
+    ("tried_tokens_square_total", "Squared differences of log(tokens / requests), to the blocks beside.", "blocks", 4),
+    ("tried_steps_total", "Steps of tried blocks that were compared, and of the blocks beside them.", "sides", 0),
+    ("tried_step_seconds_total", "Wall time of these steps.", "sides", 1),
+    ("tried_requests_total", "Scheduled requests, added up over these steps.", "sides", 2),
+    ("tried_request_seconds_total", "Wall time of each of these steps times its scheduled requests.", "sides", 3),
+    ("tried_tokens_total", "Tokens emitted in these steps.", "sides", 4),
+    ("tried_decode_steps_total", "Those of these steps that computed no prompt tokens.", "sides", 5),
+    ("tried_decode_step_seconds_total", "Wall time of those.", "sides", 6),
+)
+"""Name, meaning, and which figure of which rows of `_rows` they tell."""
 
 
 def scraped(state: State) -> str:
@@ -170,107 +181,50 @@ def scraped(state: State) -> str:
 
 def exposition(state: State) -> str:
     """Prometheus text of everything that `state` holds."""
-    told = (_info(state), _off(state), _table(state), _latch(state), _counters(state.meter), _tried(state))
-    return "\n".join([*(line for lines in told for line in lines), ""])
-
-
-def _info(state: State) -> Iterator[str]:
-    yield from _head("info", "gauge", "Whether this engine re-reads its table of K, and why not.")
-    labels = {
-        "live": str(state.live).lower(),
-        "engine_version": state.engine_version,
-        "proven": str(state.proven).lower(),
-        "scheduler": state.scheduler,
-        "reason": state.reason,
-    }
-    yield f"{_PREFIX}info{{{','.join(f'{name}={_quoted(value)}' for name, value in labels.items())}}} 1"
-
-
-def _off(state: State) -> Iterator[str]:
-    parts = sorted(dict(state.off).items())
-    if parts:
-        yield from _head("off", "gauge", "Parts of the payload that have turned themselves off, and why.")
-    for part, why in parts:
-        yield f"{_PREFIX}off{{part={_quoted(part)},reason={_quoted(why)}}} 1"
-
-
-def _table(state: State) -> Iterator[str]:
-    table = state.table
-    if table is None:
-        return
-    yield from _head("table_version", "gauge", "Version of the table of K in force.")
-    yield f"{_PREFIX}table_version {table[0]}"
-    yield from _head("table_applied_timestamp_seconds", "gauge", "When it came into force.")
-    yield f"{_PREFIX}table_applied_timestamp_seconds {table[1]:.6f}"
-
-
-def _latch(state: State) -> Iterator[str]:
-    """K = 0 that has lasted, and what the workers left out for it."""
-    latch = state.latch
-    if latch is None:
-        return
-    yield from _head("drafter_off", "gauge", "Whether steps are off: K = 0 has lasted, and no speculator is needed.")
-    yield f"{_PREFIX}drafter_off {int(latch.off)}"
-    yield from _head("drafter_off_steps_total", "counter", "Steps scheduled so.")
-    yield f"{_PREFIX}drafter_off_steps_total {latch.steps}"
-    yield from _head("drafter_rested_steps_total", "counter", "Steps in which the first worker left it out.")
-    yield f"{_PREFIX}drafter_rested_steps_total {state.rested}"
-    yield from _head("requests_with_gaps", "gauge", "Requests of which the speculator has not seen all.")
-    yield f"{_PREFIX}requests_with_gaps {latch.gaps}"
-    for place, name in enumerate(("drafted", "accepted")):
-        yield from _head(f"gapped_{name}_tokens_total", "counter", f"Drafts {name} of requests that lived through off.")
-        for age, counts in latch.drafts.items():
-            yield f'{_PREFIX}gapped_{name}_tokens_total{{age="{age}"}} {counts[place]}'
-
-
-def _counters(meter: Meter | None) -> Iterator[str]:
-    if meter is None:
-        return
-    cells = sorted(dict(meter.cells).items())
-    for place, (name, meaning) in enumerate(_STEP_FAMILIES):
-        yield from _head(f"{name}_total", "counter", meaning)
-        for (k, bucket), figures in cells:
-            upper = "+Inf" if bucket > LARGEST_BUCKET else str(bucket)
-            yield f'{_PREFIX}{name}_total{{k="{k}",batch="{upper}"}} {figures[place]!r}'
-    positions = sorted(dict(meter.positions).items())
-    for side, name in enumerate(("drafted", "accepted")):
-        yield from _head(f"{name}_tokens_total", "counter", f"Draft tokens {name} at a position in steps of that K.")
-        for k, counts in positions:
-            for position, drafted in enumerate(counts[0]):
-                if drafted:
-                    labels = f'k="{k}",position="{position}"'
-                    yield f"{_PREFIX}{name}_tokens_total{{{labels}}} {counts[side][position]}"
-
-
-def _tried(state: State) -> Iterator[str]:
-    """Tried blocks beside blocks at the K in force."""
-    found = [
-        (f'k="{k}",against="{against}",first="{first}",last="{last}"', figures)
-        for (k, against, first, last), figures in sorted(dict(state.comparisons).items())
-    ]
-    if not found:
-        return
-    alone = (
-        (0, "blocks", "Tried blocks that were compared."),
-        (3, "seconds_square", "Squared differences of log seconds of a step, of a tried block and those beside it."),
-        (4, "tokens_square", "Squared differences of log(tokens / requests) of a tried block and those beside it."),
-    )
-    for place, name, meaning in alone:
-        yield from _head(f"tried_{name}_total", "counter", meaning)
-        for labels, figures in found:
-            yield f"{_PREFIX}tried_{name}_total{{{labels}}} {figures[place]!r}"
-    for place, (name, meaning) in enumerate(_TRIED_FAMILIES):
-        yield from _head(f"tried_{name}_total", "counter", meaning)
-        for labels, figures in found:
-            yield f'{_PREFIX}tried_{name}_total{{{labels},side="tried"}} {figures[1][place]!r}'
-            yield f'{_PREFIX}tried_{name}_total{{{labels},side="beside"}} {figures[2][place]!r}'
-
-
-def _head(name: str, kind: str, meaning: str) -> Iterator[str]:
-    yield f"# HELP {_PREFIX}{name} {meaning}"
-    yield f"# TYPE {_PREFIX}{name} {kind}"
+    lines, rows = [], _rows(state)
+    for name, meaning, kind, place in _FAMILIES:
+        if rows[kind]:
+            series = "counter" if name.endswith("_total") else "gauge"
+            lines += [f"# HELP {_PREFIX}{name} {meaning}", f"# TYPE {_PREFIX}{name} {series}"]
+        for labels, figures in rows[kind]:
+            written = ",".join(f"{label}={_quoted(str(value))}" for label, value in labels.items())
+            lines.append(f"{_PREFIX}{name}{'{' * bool(written)}{written}{'}' * bool(written)} {figures[place]}")
+    return "\n".join([*lines, ""])
 
 
 def _quoted(value: str) -> str:
     text = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{text}"'
+
+
+def _rows(state: State) -> Mapping[str, Sequence[tuple[Mapping[str, object], Sequence[Any]]]]:
+    """Labels and figures by kind: every figure of one row is of one moment."""
+    info = {
+        "live": str(state.live).lower(), "engine_version": state.engine_version, "proven": str(state.proven).lower(),
+        "scheduler": state.scheduler, "reason": state.reason,
+    }  # fmt: skip
+    meter, latch, compared = state.meter, state.latch, sorted(dict(state.comparisons).items())
+    blocks = [(dict(zip(("k", "against", "first", "last"), key, strict=True)), figures) for key, figures in compared]
+    return {
+        "info": [(info, (1,))],
+        "off": [({"part": part, "reason": why}, (1,)) for part, why in sorted(dict(state.off).items())],
+        "table": [({}, (state.table[0], f"{state.table[1]:.6f}"))] if state.table else [],
+        "latch": [({}, (int(latch.off), latch.steps, latch.rested, latch.gaps))] if latch else [],
+        "ages": [({"age": age}, counts) for age, counts in latch.drafts.items()] if latch else [],
+        "cells": [
+            ({"k": k, "batch": "+Inf" if bucket > LARGEST_BUCKET else bucket}, cell)
+            for (k, bucket), cell in (sorted(dict(meter.cells).items()) if meter else ())
+        ],
+        "positions": [
+            ({"k": k, "position": position}, counts)
+            for k, found in (sorted(dict(meter.positions).items()) if meter else ())
+            for position, counts in enumerate(zip(*found, strict=True))
+            if counts[0]
+        ],
+        "blocks": blocks,
+        "sides": [
+            ({**labels, "side": side}, figures[place])
+            for labels, figures in blocks
+            for place, side in ((1, "tried"), (2, "beside"))
+        ],
+    }

@@ -218,7 +218,7 @@ class TestOff:
         assert off.seconds < 0.95 * soft.seconds
         assert off.generated_tokens == soft.generated_tokens == 4
         assert run.payload._speculative_latch.off
-        assert run.payload._speculative_state.rested == run.core.rested > 25
+        assert run.payload._speculative_latch.rested == run.core.rested > 25
 
     def test_k_0_that_is_tried_is_off_at_once(self, mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SPECULATIVE_OFF_STEPS", "8")

@@ -125,7 +125,7 @@ def test_the_newest_acknowledgement_wins(engine: Engine) -> None:
 
 def test_requests_with_gaps_are_told_as_they_are_now(engine: Engine) -> None:
     assert extend(WINDOW, engine.series(), 60).gapped == 0.0
-    engine.state.latch = SimpleNamespace(off=False, steps=9, gaps=2, drafts={})
+    engine.state.latch = SimpleNamespace(off=False, steps=9, rested=7, gaps=2, drafts={})
     engine.scrape(END + 2)
     assert extend(WINDOW, engine.series(), 60).gapped == 2.0
     engine.state.latch.gaps = 0

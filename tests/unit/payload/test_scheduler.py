@@ -509,9 +509,14 @@ def test_drafts_of_requests_that_lived_through_off_are_told(stepping: Path, monk
     made.requests["new"] = Request(1)
     plan = made.schedule()
     plan.scheduled_spec_decode_tokens = {"0": [7, 7, 7], "new": [7, 7, 7]}
-    output = SimpleNamespace(sampled_token_ids=[[5, 5], [5], [5]], req_id_to_index={"0": 0, "1": 1, "new": 2})
+    output = SimpleNamespace(
+        sampled_token_ids=[[5, 5], [5], [5]],
+        req_id_to_index={"0": 0, "1": 1, "new": 2},
+        speculative_off=(5, "", None, False),
+    )
     made.update_from_output(plan, output)
     text = telemetry.exposition(made._speculative_state)
+    assert "speculative_payload_drafter_rested_steps_total 5\n" in text
     assert 'speculative_payload_gapped_drafted_tokens_total{age="32"} 3\n' in text
     assert 'speculative_payload_gapped_accepted_tokens_total{age="32"} 1\n' in text
     assert 'speculative_payload_gapped_accepted_tokens_total{age="+Inf"} 0\n' in text

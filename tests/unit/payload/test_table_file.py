@@ -239,7 +239,7 @@ def test_a_row_to_the_end_of_numbers_costs_nothing() -> None:
 def test_the_files_stand_alone(name: str) -> None:
     """They are mounted without this project, into images with their own Python."""
     text = Path(payload.__file__).with_name(name).read_text()
-    tree = ast.parse(text, feature_version=(3, 9))
+    tree = ast.parse(text, feature_version=(3, 10))
     top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     names = {alias.name for node in top if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in top if isinstance(node, ast.ImportFrom)}
