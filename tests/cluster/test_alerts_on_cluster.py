@@ -123,7 +123,9 @@ def test_each_alert_fires_by_its_cause_and_ends_with_its_remedy(stage: Stage) ->
 
 def test_missing_metrics_fire_until_they_are_back(stage: Stage) -> None:
     missing = ("SpeculativeDeploymentMetricsMissing", SLOW)
-    assert missing not in firing(stage)
+    # A pod that started a moment ago is not read yet on a busy machine. The rule's own wait of minutes covers that for
+    # a user; this test takes the wait out.
+    resolves(stage, missing)
     configure(stage.cluster, engines=False)
     fires(stage, missing)
     configure(stage.cluster)
@@ -132,7 +134,7 @@ def test_missing_metrics_fire_until_they_are_back(stage: Stage) -> None:
 
 def test_an_operator_that_is_gone_fires_until_it_is_back(stage: Stage) -> None:
     scale = ("scale", scene.OPERATOR, "-n", scene.OPERATOR_NAMESPACE)
-    assert DOWN not in firing(stage)
+    resolves(stage, DOWN)
     stage.cluster.kubectl(*scale, "--replicas=0")
     fires(stage, DOWN)
     stage.cluster.kubectl(*scale, "--replicas=1")
