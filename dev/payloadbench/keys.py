@@ -80,7 +80,7 @@ def _run(key: str) -> dict[str, float]:
 def _set_key(hot: HotStepper, key: str) -> None:
     scheduler: Any = hot._scheduler
     if key == "scheduled":
-        scheduler._speculative_blocks = None
+        scheduler._speculative_state.blocks = None
     else:
         blocks = sys.modules["speculative_blocks"]
         blocks.DWELL = 1 if key == "decoding" else 8  # type: ignore[attr-defined]  # imported from where pods have it

@@ -156,7 +156,6 @@ FUNCTIONS = ours()
 def test_none_of_our_functions_can_fail_a_call_of_the_engine(
     owner: Any, name: str, when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    speculative_scheduler._classes.clear()
     if when == "from the start":
         monkeypatch.setattr(owner, name, boom)
     made = start()
@@ -168,7 +167,7 @@ def test_none_of_our_functions_can_fail_a_call_of_the_engine(
 def test_the_test_above_looks_at_every_part() -> None:
     names = {f"{getattr(owner, '__name__', '')}.{name}".rpartition("payload.")[2] for owner, name in FUNCTIONS}
     assert {"TableFile.poll", "Meter.finished", "Blocks.count", "_HotTable._speculative_look"} <= names
-    assert "speculative_scheduler._give_up" in names
+    assert "speculative_scheduler._serve" in names
     assert len(FUNCTIONS) > 50
 
 
@@ -191,7 +190,7 @@ def test_a_part_that_fails_is_off_with_one_warning_and_its_reason_in_the_metrics
     monkeypatch.setattr(speculative_table.TableFile, "poll", boom)
     steps(made, tmp_path)
     assert len([text for text in caplog.messages if "boom" in text]) == 2
-    text = speculative_telemetry.scraped(made._speculative_state)
+    text = speculative_telemetry.exposition(made._speculative_state)
     for part in ("Table", "Counting"):
         assert f'speculative_payload_off{{part="{part}",reason="RuntimeError(\'boom\')"}} 1' in text
     assert 'live="false"' in text
@@ -202,10 +201,10 @@ def test_blocks_that_fail_leave_k_to_the_table(method: str, tmp_path: Path, monk
     made = start()
     monkeypatch.setattr(speculative_blocks.Blocks, method, boom)
     steps(made, tmp_path)
-    assert made._speculative_blocks is None
-    assert (made._speculative_table is not None, made._speculative_meter is not None) == (True, True)
+    assert made._speculative_state.blocks is None
+    assert (made._speculative_state.file is not None, made._speculative_state.meter is not None) == (True, True)
     assert made.drafted == 1
-    assert 'speculative_payload_off{part="Blocks"' in speculative_telemetry.scraped(made._speculative_state)
+    assert 'speculative_payload_off{part="Blocks"' in speculative_telemetry.exposition(made._speculative_state)
 
 
 def test_a_k_that_is_tried_is_not_left_in_force_where_steps_are_no_longer_counted(
@@ -251,7 +250,7 @@ def test_an_engine_without_a_version_starts_with_its_own_scheduler(vllm: ModuleT
     assert type(start()) is Engine
 
 
-@pytest.mark.parametrize("helper", ["_stand_aside", "_state", "_serve", "_inert", "_engine_version"])
+@pytest.mark.parametrize("helper", ["_serve", "_inert", "_engine_version"])
 def test_nothing_on_the_way_to_the_engines_own_scheduler_can_stop_it(
     vllm: ModuleType, helper: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,7 +273,7 @@ def test_two_threads_that_look_never_put_an_older_table_in_place_of_a_newer_one(
 ) -> None:
     """The scraper's thread has parsed version 2 and has not assigned it when the engine's thread looks at version 3."""
     made = start()
-    table, poll = made._speculative_table, speculative_table.TableFile.poll
+    table, poll = made._speculative_state.file, speculative_table.TableFile.poll
 
     def slow(subject: Any) -> Any:
         found = poll(subject)

@@ -144,7 +144,7 @@ class Engine:
 
 
 def told(scheduler: Any) -> dict[str, Any]:
-    meter = scheduler._speculative_meter
+    meter = scheduler._speculative_state.meter
     cells = meter.cells.values()
     sums = [[sum(values) for values in zip(*side, strict=True)] for side in zip(*meter.positions.values(), strict=True)]
     return {
@@ -166,8 +166,10 @@ def main() -> None:
             "vllm": vllm,
             "payload": told(scheduler),
             "keys": [engine.right_keys, engine.wrong_keys],
-            "comparisons": [[*key, *figures] for key, figures in scheduler._speculative_state.comparisons.items()],
-            "off": scheduler._speculative_state.off,
+            "comparisons": [
+                [*key, *figures] for key, figures in scheduler._speculative_state.blocks.comparisons.items()
+            ],
+            "off": dict(scheduler._speculative_state.ended),
             "classes": [c.__name__ for c in type(scheduler).__mro__],
         }
     json.dump(found, sys.stdout)

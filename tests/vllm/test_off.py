@@ -19,13 +19,13 @@ WORKER = (
     *("learn", "rest", "missed", "_inputs", "compute"),
 )
 SCHEDULER = (
-    *("step", "told", "mark", "hear", "count_drafts", "k_for", "count"),
-    *("scheduling", "scheduled", "finished", "due", "poll"),
+    *("step", "mark", "hear", "count_drafts", "k_for", "count"),
+    *("scheduling", "scheduled", "finished", "poll"),
 )
 """What fails in turn, on the workers' side and on the scheduler's."""
 ENDS = {
     "k_for": ("Blocks", "Off"), "count": ("Blocks", "Off"), "scheduling": ("Counting",),
-    "scheduled": ("Counting",), "finished": ("Counting",), "due": ("Table",), "poll": ("Table",),
+    "scheduled": ("Counting",), "finished": ("Counting",), "poll": ("Table",),
 }  # fmt: skip
 """Parts of the plug-in that end by it, where that is not the part `Off` alone."""
 

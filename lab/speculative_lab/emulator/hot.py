@@ -143,10 +143,10 @@ class HotStepper:
         self._core, self._scheduler = core, scheduler
         self._plan: Plan | None = None
         self._time = 0.0
-        meter = getattr(scheduler, "_speculative_meter", None)
-        if meter is not None:
+        state = getattr(scheduler, "_speculative_state", None)
+        if state is not None and state.meter is not None:
             # its steps take engine time, as all other metrics tell it: not what this machine needs for them
-            meter.clock = lambda: self._time
+            state.meter.clock = lambda: self._time
 
     def step(self, now: float) -> StepResult:
         """One step that starts at engine time `now`."""

@@ -59,7 +59,7 @@ these: prompts come in lumps, and would hide what a K costs."""
 Key = tuple[int, int, int, int]
 """K tried, K in force, first and last number of decoding requests."""
 Figures = tuple[int, Totals, Totals, float, float]
-"""Blocks, tried, beside, sums of squared differences of log seconds of a step (see `_slower`) and of log(tokens /
+"""Blocks, tried, beside, sums of squared differences of log seconds of a step (see `_compare`) and of log(tokens /
 requests)."""
 
 _NOTHING: Totals = (0, 0.0, 0, 0.0, 0, 0, 0.0)
@@ -69,20 +69,14 @@ class _Record:
     """What became of one K in one cell under the table in force."""
 
     def __init__(self) -> None:
-        self.steps, self.rest_needed = 0.0, FORGIVEN
-        self._judge_anew()
-
-    def _judge_anew(self) -> None:
-        self.blocks, self.total, self.square = 0, 0.0, 0.0
-        self.struck, self.rested = False, 0
+        self.steps = self.total = self.square = 0.0
+        self.blocks = self.struck = 0
+        """`struck`: blocks at the K in force until it may be tried again."""
+        self._rest = FORGIVEN
 
     def rest(self) -> None:
         """A block at the K in force has passed."""
-        if self.struck:
-            self.rested += 1
-            if self.rested >= self.rest_needed:
-                self.rest_needed = min(2 * self.rest_needed, LONGEST_REST)
-                self._judge_anew()
+        self.struck = max(0, self.struck - 1)
 
     def judge(self, speed: float, fair: bool) -> None:
         """`speed` is the log of a block's over that of the blocks beside it; `fair` where one block may tell."""
@@ -91,10 +85,13 @@ class _Record:
         self.square += speed * speed
         mean = self.total / self.blocks
         if self.blocks < LEAST_BLOCKS:
-            self.struck = fair and speed < BAD_BLOCK
+            bad = fair and speed < BAD_BLOCK
         else:
             variance = max(0.0, self.square / self.blocks - mean * mean) / (self.blocks - 1)
-            self.struck = mean + BAD_ERRORS * sqrt(variance) < BAD_MEAN
+            bad = mean + BAD_ERRORS * sqrt(variance) < BAD_MEAN
+        if bad:  # afterwards it is judged anew
+            self.struck, self._rest = self._rest, min(2 * self._rest, LONGEST_REST)
+            self.blocks, self.total, self.square = 0, 0.0, 0.0
 
 
 class _Cell:
@@ -138,16 +135,17 @@ class _Run:
         self.cell, self._steps, self._compare = cell, steps, compare
         self.tried: int | None = None
         """K that is tried now."""
-        self.left = self._lag = 0
-        """`left`: schedules after which the tried block ends, whatever has been counted."""
+        self.left = 0
+        """Schedules after which the tried block ends, whatever has been counted."""
+        self.lag, self.behind = 0, 0.0
+        """Steps in a row that did not belong; steps since the block before in which the speculator caught up, of which
+        a long one counts as so many of that block."""
         self._tried_seconds = 0.0
         """Of the tried block, its first step too."""
-        self._behind = 0.0
-        """Steps since the block before in which the speculator caught up; a long one counts as so many of that one."""
         self._at_k = False
         """Whether the step before was at this block's K too."""
         self._block = _NOTHING
-        self._before: Totals | None = None
+        self._before = _NOTHING
         """The block at the table's K that ended last."""
         self._waiting: tuple[int, Totals, Totals] | None = None
         """K of a tried block, the block before it and itself: the one after it is being counted."""
@@ -155,7 +153,7 @@ class _Run:
     def belongs(self, k: int) -> bool:
         """Whether a step that verified `k` may be counted. If not, its drafts were made before K changed."""
         if k == (self.cell.k if self.tried is None else self.tried):
-            self._lag = 0
+            self.lag = 0
             return True
         if k == self.tried or (self._waiting is not None and k == self._waiting[0]):
             self.cell.spend(k)
@@ -165,26 +163,21 @@ class _Run:
     def pause(self) -> None:
         """A step elsewhere."""
         self._at_k = False
-        self._lag += 1
-
-    @property
-    def broken(self) -> bool:
-        """Too many steps in a row did not belong, or the speculator has caught up for too long."""
-        return self._lag > MOST_LAG or self._behind > MOST_BEHIND
+        self.lag += 1
 
     def wait(self, seconds: float) -> None:
         """A step at this block's K in which the speculator caught up: not what K costs, nor what it brings."""
-        steps = max(1.0, seconds * self._before[0] / (self._before[1] or inf)) if self._before is not None else 1.0
+        steps = max(1.0, seconds * self._before[0] / (self._before[1] or inf))
         if self.tried is not None:
             self.cell.spend(self.tried, steps)
             self.left += 1
         self._at_k = True
-        self._behind += steps
+        self.behind += steps
 
     def add(self, requests: int, seconds: float, tokens: int, prefill_tokens: int) -> None:
         """A step at this block's K."""
         too_slow = False
-        if self.tried is not None and self._before is not None:
+        if self.tried is not None:
             self.cell.spend(self.tried)
             self._tried_seconds += seconds
             too_slow = self._tried_seconds > TOO_SLOW * self._before[1]
@@ -198,8 +191,8 @@ class _Run:
 
     def _end_block(self) -> None:
         block, self._block = self._block, _NOTHING
-        self._behind = 0.0
-        if self.tried is not None and self._before is not None:
+        self.behind = 0.0
+        if self.tried is not None:
             self._waiting = (self.tried, self._before, block)
             self.tried, self._at_k = None, False
             return
@@ -226,8 +219,8 @@ class Blocks:
     def put_in_force(self, rows: Sequence[Row], tries: Sequence[TryRow] | None, steps: int) -> None:
         """A new table, checked, and how many steps a block has. What was tried under the table before, and struck, is
         forgotten; `comparisons` go on."""
+        self.rows = rows
         self._rows = [*rows[:-1], (rows[-1][0], ENDLESS, rows[-1][2])]
-        self._firsts = [row[0] for row in self._rows]
         self._cells = [
             _Cell(max(low, first), min(high, last), k, ks, share)
             for low, high, ks, share in tries or ()
@@ -241,27 +234,23 @@ class Blocks:
     def idle(self) -> None:
         """The engine has nothing left to do: what comes next is no neighbour of what was, and takes its row at once."""
         self._low, self._high, self._outside = 1, 0, DWELL
-        self._k = self._rows[0][2]
+        self.k_in_force = self._rows[0][2]
+        """K of the table where no other is tried, at the load of the step for which `k_for` was asked last."""
         self.resting = False
         """Whether the speculator is left out, as the scheduler tells after each step."""
-
-    @property
-    def k_in_force(self) -> int:
-        """K of the table where no other is tried, at the load of the step for which `k_for` was asked last."""
-        return self._k
 
     def k_for(self, decoding: int) -> int:
         """K of the drafts that are made at the end of a step in which so many requests decode."""
         if decoding < 1:  # nobody gets drafts
-            return self._k
+            return self.k_in_force
         self._take_row(decoding)
         run = self._run
-        if run is not None and run.tried is not None and run.cell.k == self._k and run.cell.holds(decoding):
+        if run is not None and run.tried is not None and run.cell.k == self.k_in_force and run.cell.holds(decoding):
             run.left -= 1
             if run.left > 0:
                 return run.tried
             self._run = None
-        return self._k
+        return self.k_in_force
 
     def _take_row(self, decoding: int) -> None:
         """Into the row of so many requests: at once where they are far from the row so far, else after a while."""
@@ -270,12 +259,12 @@ class Blocks:
             return
         self._outside += 1
         slack = max(1.0, MARGIN * decoding)
-        if self.resting and self._k == 0:
+        if self.resting and self.k_in_force == 0:
             new = self._outside >= RETURN or 2 * decoding < self._low  # few are left to catch up with
         else:
             new = self._outside >= DWELL or not self._low - slack <= decoding <= self._high + slack
         if new:
-            self._low, self._high, self._k = self._rows[bisect_right(self._firsts, decoding) - 1]
+            self._low, self._high, self.k_in_force = self._rows[bisect_right(self._rows, (decoding, 2 * ENDLESS)) - 1]
             self._outside = 0
 
     def count(
@@ -297,22 +286,23 @@ class Blocks:
                 run.wait(seconds)
             else:
                 run.add(requests, seconds, tokens, prefill)
-        if run.broken:
+        if run.lag > MOST_LAG or run.behind > MOST_BEHIND:
             self._run = None
 
     def _compare(self, cell: _Cell, k: int, tried: Totals, beside: Totals) -> None:
         if min(tried[:5]) <= 0 or min(beside[:5]) <= 0:
             return  # a clock that stood still: nothing to take the logarithm of
-        slower = _slower(tried, beside)
+        alone = tried[6] > 0 and beside[6] > 0
+        steps, seconds = (5, 6) if alone else (0, 1)  # of those without prompts where both have some
+        slower = log(tried[seconds] / tried[steps]) - log(beside[seconds] / beside[steps])
         richer = log(tried[4] / tried[2]) - log(beside[4] / beside[2])
-        ample = tried[2] >= LEAST_REQUESTS or tried[0] < self._steps
-        cell.records[k].judge(richer - slower, ample and tried[6] > 0 and beside[6] > 0)
+        cell.records[k].judge(richer - slower, alone and (tried[2] >= LEAST_REQUESTS or tried[0] < self._steps))
         key = (k, cell.k, cell.first, cell.last)
         if key not in self.comparisons and len(self.comparisons) >= MOST_COMPARISONS:
             del self.comparisons[next(iter(self.comparisons))]
-        blocks, all_tried, all_beside, seconds, tokens = self.comparisons.get(key, (0, _NOTHING, _NOTHING, 0.0, 0.0))
+        blocks, all_tried, all_beside, *squares = self.comparisons.get(key, (0, _NOTHING, _NOTHING, 0.0, 0.0))
         sums = _sum(all_tried, tried), _sum(all_beside, beside)
-        self.comparisons[key] = (blocks + 1, *sums, seconds + slower * slower, tokens + richer * richer)
+        self.comparisons[key] = (blocks + 1, *sums, squares[0] + slower * slower, squares[1] + richer * richer)
 
 
 def decoding(plan: Any, requests: Mapping[str, Any]) -> int:
@@ -327,13 +317,6 @@ def decoding(plan: Any, requests: Mapping[str, Any]) -> int:
         return most
     known = ((requests[name], tokens) for name, tokens in scheduled.items())
     return sum(one.num_computed_tokens + more >= one.num_tokens + one.num_output_placeholders for one, more in known)
-
-
-def _slower(tried: Totals, beside: Totals) -> float:
-    """Difference of log seconds of a step: of those without prompts where both have some."""
-    if tried[6] > 0 and beside[6] > 0:
-        return log(tried[6] / tried[5]) - log(beside[6] / beside[5])
-    return log(tried[1] / tried[0]) - log(beside[1] / beside[0])
 
 
 def _sum(one: Totals, other: Totals) -> Totals:

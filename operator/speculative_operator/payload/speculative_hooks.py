@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pickle
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -82,8 +83,7 @@ def missing(hooks: Sequence[Hook]) -> str:
         except Exception as error:
             return f"this vLLM has no {module}.{name}: {error!r}"
         for member in members.split():
-            why = _why(found, member)
-            if why:
+            if why := _why(found, member):
                 return f"this vLLM's {module}.{name}{why}"
     return ""
 
@@ -102,13 +102,12 @@ def _why(owner: type, member: str) -> str:
 
 
 def _fields(owner: type) -> set[str]:
-    """Names that instances have: declared ones, and what the source of the class and its bases sets on `self`."""
+    """Names that instances have: declared ones, and what the source of the class and its bases has on `self`."""
     found: set[str] = set()
     for one in owner.__mro__[:-1]:
         found.update(getattr(one, "__annotations__", {}), getattr(one, "__slots__", ()))
         with suppress(OSError, TypeError):
-            source = inspect.getsource(one)
-            found.update(part.split(":")[0].split("=")[0].split(",")[0].strip() for part in source.split("self.")[1:])
+            found.update(re.findall(r"\bself\.(\w+)", inspect.getsource(one)))
     return found
 
 

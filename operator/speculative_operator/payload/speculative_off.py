@@ -36,16 +36,15 @@ class Latch:
         """`lasted`: K = 0 of the table has; meanwhile steps at a K that is tried are not off."""
         self.steps = self.rested = 0
         """Steps for which the workers were told so, and those in which the first worker left the speculator out."""
-        self.gapped: set[str] = set()
-        """Requests that were there while K = 0 of the table was off: the speculator has not seen much of them."""
+        self.gapped: dict[str, int] = {}
+        """Requests that were there while K = 0 of the table was off, of which the speculator has not seen much, and the
+        tokens that each has generated since."""
         self.missing: int | None = None
         """Requests of which the speculator has missed something, as the worker tells where it catches up."""
         self.behind = False
         """Whether requests of the step that ended last were among them while it drafted."""
         self.drafts = dict.fromkeys((*map(str, AGES), "+Inf"), (0, 0))
         """Drafted and accepted tokens of requests that were there while it was off, by their age since."""
-        self._since: dict[str, int] = {}
-        """Tokens that each of them has generated since."""
         self._whole = 0
         """Off steps until which nothing is missing any more."""
 
@@ -56,10 +55,9 @@ class Latch:
         self.off = k == 0 and (self.lasted or in_force > 0)
         self.steps += self.off
         if self.off and self.lasted:
-            self.gapped.update(scheduled)
-            self._since.clear()
-        if self.gapped:
-            self.gapped.intersection_update(known)
+            self.gapped = dict.fromkeys((*self.gapped, *scheduled), 0)
+        for name in self.gapped.keys() - known if self.gapped else ():
+            del self.gapped[name]
         return self.off
 
     def mark(self, plan: Any, requests: Mapping[str, Any]) -> None:
@@ -77,25 +75,33 @@ class Latch:
             if joins or self.missing or self._whole != self.steps:
                 plan.speculative_catches_up = self.steps
 
-    def hear(self, plan: Any, missing: int | None) -> None:
-        """After the step of `plan`, so many requests lack something; None where the worker does not catch up."""
-        self.missing = missing
-        if not missing:
-            self._whole = max(self._whole, getattr(plan, "speculative_catches_up", 0))
+    def hear(self, plan: Any, output: Any) -> None:
+        """The first worker's output of the step of `plan`, before vLLM looks at it. With it that worker tells in how
+        many steps it left the speculator out, why it no longer can, of how many requests it has missed something (None
+        where it does not catch up), and whether the step had such. Raises RuntimeError where it no longer obeys."""
+        self.count_drafts(plan, output)
+        told = getattr(output, "speculative_off", None)
+        if isinstance(told, tuple) and len(told) == 4:
+            self.rested, refused, self.missing, self.behind = told
+            if not self.missing:
+                self._whole = max(self._whole, getattr(plan, "speculative_catches_up", 0))
+            if refused:
+                raise RuntimeError(refused)
+        elif getattr(plan, "speculative_off", False):
+            raise RuntimeError("no worker says that it left the speculator out: does the V1 runner serve?")
 
     def count_drafts(self, plan: Any, output: Any) -> None:
         """A step's results, before vLLM looks at them (it cuts the lists of tokens at a stop)."""
         tokens, verified = getattr(output, "sampled_token_ids", None), plan.scheduled_spec_decode_tokens
         if not self.gapped or not tokens or not verified:
             return
-        self._since = {name: self._since.get(name, 0) for name in self.gapped}
-        for name in self.gapped.intersection(verified):
+        for name in self.gapped.keys() & verified:
             emitted = len(tokens[output.req_id_to_index[name]])
             if emitted:
-                age = next((str(most) for most in AGES if self._since[name] <= most), "+Inf")
+                age = next((str(most) for most in AGES if self.gapped[name] <= most), "+Inf")
                 drafted, accepted = self.drafts[age]
                 self.drafts[age] = drafted + len(verified[name]), accepted + emitted - 1
-                self._since[name] += emitted
+                self.gapped[name] += emitted
 
     @property
     def gaps(self) -> int:
@@ -115,10 +121,3 @@ def from_environment() -> Latch | None:
     """The latch that the pod was started with; None without. Raises ValueError where it says nothing usable."""
     given = os.environ.get(VARIABLE, "")
     return Latch(int(given)) if given else None
-
-
-def told(output: Any) -> tuple[int, str, int | None, bool] | None:
-    """What the first worker told with its output: steps in which it left the speculator out, why it no longer can,
-    requests of which it has missed something (None where it does not catch up), and whether the step had such."""
-    found = getattr(output, "speculative_off", None)
-    return found if isinstance(found, tuple) and len(found) == 4 else None

@@ -47,11 +47,8 @@ def serve(text: Callable[[], str]) -> int | None:
         listener = _listener(os.environ.get(HOST_VARIABLE, ""), number)
         port: int = listener.getsockname()[1]
         loop = asyncio.SelectorEventLoop()
-        answering = Server(listener, text, loop.time).run()
-        run = threading.Thread(
-            target=loop.run_until_complete, args=(answering,), name="speculative-telemetry", daemon=True
-        )
-        run.start()
+        run = Server(listener, text, loop.time).run()
+        threading.Thread(target=loop.run_until_complete, args=(run,), name="speculative-telemetry", daemon=True).start()
     except Exception as error:
         _log.warning("speculative: no step telemetry on port %s: %s", asked, error)
         return None
@@ -61,14 +58,12 @@ def serve(text: Callable[[], str]) -> int | None:
 
 def _listener(host: str, port: int) -> socket.socket:
     """Listens on `host`; on every address of IPv4 and IPv6 where none is given, as far as this machine has them."""
-    if host:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=MOST_CLIENTS)
-    if socket.has_dualstack_ipv6():
+    if not host and socket.has_dualstack_ipv6():
         # a kernel with IPv6 turned off lets such a socket be made, and not be bound
         with contextlib.suppress(OSError):
             return socket.create_server(("", port), family=socket.AF_INET6, backlog=MOST_CLIENTS, dualstack_ipv6=True)
-    return socket.create_server(("", port), backlog=MOST_CLIENTS)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=MOST_CLIENTS)
 
 
 class Server:

@@ -1,7 +1,7 @@
 """Live K for a stock vLLM: a scheduler that re-reads its table of K by batch size from a mounted file.
 
 Mounted into the serving container and named by `--scheduler-cls speculative_scheduler.scheduler`. It needs nothing but
-the standard library (Python 3.9 and newer) and vLLM, which it imports late. It never fails the engine: whatever it does
+the standard library (Python 3.10 or newer) and vLLM, which it imports late. It never fails the engine: whatever it does
 not know or understand leaves the engine's own behaviour and table as they are, with one warning, and each of its parts
 that meets an error turns itself off. The file, `$SPECULATIVE_TABLE_FILE`, is that of `speculative_table`; with
 `speculative_telemetry` each step is counted and served as metrics by `speculative_port`; `speculative_blocks` chooses K
@@ -16,7 +16,9 @@ import copy
 import importlib
 import logging
 import os
+import re
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -45,6 +47,28 @@ _off = _sibling("speculative_off")
 _hooks = _sibling("speculative_hooks")
 
 
+class State:
+    """The parts of the payload, None what is not there or has ended, and what else is told to whoever scrapes.
+
+    Every attribute is replaced in one store, for another thread reads them.
+    """
+
+    file: Any = None
+    """Table file: while there is one, tables are re-read."""
+    meter: Any = None
+    blocks: Any = None
+    latch: Any = None
+    """Of `speculative_off`; None where steps are never off."""
+    ended: tuple[tuple[str, str], ...] = ()
+    """Parts that have turned themselves off (see `_PARTS`), and the errors that they met."""
+    table: tuple[int, float] | None = None
+    """Version in force and the unix time since when."""
+    engine_version, proven, scheduler, reason = "", False, "none", ""
+    """`reason`: why tables are not re-read."""
+    look: Callable[[], object] = staticmethod(lambda: None)
+    """Called before a text is made, so that a table is taken and acknowledged by an engine without requests too."""
+
+
 class _HotTable:
     """Mixin before one of vLLM's schedulers: keeps `dynamic_sd_lookup` as the table file says, and counts steps.
 
@@ -52,217 +76,164 @@ class _HotTable:
     that vLLM calls gives what vLLM's own gives, whatever happens in ours.
     """
 
-    _speculative_table: Any = None
-    _speculative_state: Any = None
-    _speculative_meter: Any = None
-    _speculative_blocks: Any = None
-    _speculative_latch: Any = None
-    _speculative_chosen_by: Any = None
-    """The table that `_speculative_blocks` has been given."""
+    _speculative_state = State()
+    _speculative_looking = threading.Lock()
+    """Held by the thread that looks at the table file."""
     _speculative_decoding = 0
     """Requests that decode in the step scheduled last."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        _attempt(self, "Table", self._speculative_start)
-        if self._speculative_blocks is not None and _off is not None:
-            self._speculative_latch = _attempt(self, "Off", _off.from_environment)
-        _attempt(self, "Counting", self._speculative_count)
+        state = self._speculative_state = State()
+        _attempt(state, "Table", self._speculative_start, state)
+        if state.blocks is not None and _off is not None:
+            state.latch = _attempt(state, "Off", _off.from_environment)
+        if _telemetry is not None:
+            _attempt(state, "Counting", self._speculative_count, state)
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
         """vLLM's, whatever its arguments in this release, after a look at the table file."""
-        if self._speculative_table is not None:
-            _attempt(self, "Table", self._speculative_poll)
-        meter = self._speculative_meter
-        if meter is None:
-            return super().schedule(*args, **kwargs)  # type: ignore[misc]  # vLLM's scheduler comes after the mixin
-        _attempt(self, "Counting", meter.scheduling)
-        plan = super().schedule(*args, **kwargs)  # type: ignore[misc]
-        _attempt(self, "Counting", meter.scheduled, plan, self._speculative_decoding)
+        state = self._speculative_state
+        _attempt(state, "Table", self._speculative_look, state)
+        if state.meter is not None:
+            _attempt(state, "Counting", state.meter.scheduling)
+        plan = super().schedule(*args, **kwargs)  # type: ignore[misc]  # vLLM's scheduler comes after the mixin
+        if state.meter is not None:
+            _attempt(state, "Counting", state.meter.scheduled, plan, self._speculative_decoding)
         return plan
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any, *args: Any, **kwargs: Any) -> Any:
         """vLLM's; a step ends with it, so that no idle time is counted."""
-        if self._speculative_latch is not None:
-            _attempt(self, "Off", self._speculative_told, scheduler_output, model_runner_output)
+        state, step = self._speculative_state, None
+        if state.latch is not None:
+            _attempt(state, "Off", state.latch.hear, scheduler_output, model_runner_output)
         outputs = super().update_from_output(scheduler_output, model_runner_output, *args, **kwargs)  # type: ignore[misc]
-        meter, blocks, step = self._speculative_meter, self._speculative_blocks, None
-        if meter is not None:
+        if state.meter is not None:
             busy = bool(self.requests)  # type: ignore[attr-defined]  # of vLLM's scheduler
-            step = _attempt(self, "Counting", meter.finished, scheduler_output, outputs, busy)
-        if blocks is not None:
-            _attempt(self, "Blocks", self._speculative_counted, blocks, step)
+            step = _attempt(state, "Counting", state.meter.finished, scheduler_output, outputs, busy)
+        if state.blocks is not None:
+            _attempt(state, "Blocks", self._speculative_counted, state, step)
         return outputs
 
     def _update_after_schedule(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
         """vLLM's, the first that reads K of the next drafts from the plan: it is chosen before."""
-        if self._speculative_blocks is not None:
-            _attempt(self, "Blocks", self._speculative_choose, self._speculative_blocks, scheduler_output)
-        if self._speculative_latch is not None:
-            _attempt(self, "Off", self._speculative_rest, scheduler_output)
+        state = self._speculative_state
+        if state.blocks is not None:
+            _attempt(state, "Blocks", self._speculative_choose, state, scheduler_output)
+        if state.latch is not None:
+            _attempt(state, "Off", self._speculative_rest, state, scheduler_output)
         return super()._update_after_schedule(scheduler_output, *args, **kwargs)  # type: ignore[misc]
 
-    def _speculative_start(self) -> None:
-        """The table file is looked at from now on."""
-        self._speculative_looking = threading.Lock()
-        self._speculative_state = _state()
-        self._speculative_table = _table_of(self, self._speculative_state)
-        self._speculative_look()
-        if self._speculative_table is not None and _blocks is not None and hasattr(super(), "_update_after_schedule"):
-            self._speculative_blocks = _blocks.Blocks()
+    def _speculative_start(self, state: State) -> None:
+        """The table file is looked at from now on, where the engine was started with a schedule of the known form."""
+        lookup: Any = getattr(self, "dynamic_sd_lookup", None)
+        path = os.environ.get(TABLE_VARIABLE)
+        known = isinstance(lookup, list) and len(lookup) > 1 and all(type(k) is int for k in lookup)
+        absent = "the engine runs without a schedule (none given at start, or data parallelism dropped it)"
+        hindrances = (
+            (lookup is None, "NoSchedule", absent),
+            (not known, "UnknownSchedule", "this engine keeps its schedule in a form that is not known here"),
+            (not path, "NoTableFile", f"{TABLE_VARIABLE} is not set"),
+        )
+        for hinders, reason, why in hindrances:
+            if hinders:
+                _inert(state, reason, why)
+                return
+        state.file = _tables.TableFile(path, lookup[1:], len(lookup) - 1)
+        self._speculative_look(state)
+        if _blocks is not None and hasattr(super(), "_update_after_schedule"):
+            state.blocks = _blocks.Blocks()
 
-    def _speculative_count(self) -> None:
+    def _speculative_count(self, state: State) -> None:
         """Steps are counted from now on, and served."""
-        state, config = self._speculative_state, self.vllm_config  # type: ignore[attr-defined]  # of vLLM's scheduler
-        if state is None:
-            return
-        table = self._speculative_table
-        prepared = table.allowed if table is not None else {0, self.num_spec_tokens}  # type: ignore[attr-defined]
+        config = self.vllm_config  # type: ignore[attr-defined]  # of vLLM's scheduler
+        prepared = state.file.allowed if state.file is not None else {0, self.num_spec_tokens}  # type: ignore[attr-defined]
         varied = config.speculative_config is not None and config.speculative_config.method in VARIED_METHODS
         state.scheduler = "async" if config.scheduler_config.async_scheduling else "sync"
-        state.meter = self._speculative_meter = _telemetry.Meter(prepared, varied)
-        if self._speculative_blocks is not None:
-            state.comparisons = self._speculative_blocks.comparisons
-            state.latch = self._speculative_latch
-        state.look = lambda: _attempt(self, "Table", self._speculative_look)
+        state.look = lambda: _attempt(state, "Table", self._speculative_look, state)
+        state.meter = _telemetry.Meter(prepared, varied)
         _serve(state)
 
-    def _speculative_choose(self, blocks: Any, plan: Any) -> None:
-        """K by the table in force. Tables arrive in any thread; here they reach `blocks` in the engine's."""
-        table = self._speculative_table and self._speculative_table.table
+    def _speculative_choose(self, state: State, plan: Any) -> None:
+        """K by the table in force. Tables arrive in any thread; here they reach the blocks in the engine's."""
+        blocks, file = state.blocks, state.file
+        table = file and file.table
         if table is None or not plan.num_scheduled_tokens:
             return
-        if table is not self._speculative_chosen_by:
+        if state.latch is None:
+            blocks.resting = False
+        if blocks.rows is not table.rows:
             blocks.put_in_force(table.rows, table.tries, table.steps)
-            self._speculative_chosen_by = table
         self._speculative_decoding = _blocks.decoding(plan, self.requests)  # type: ignore[attr-defined]
         plan.num_spec_tokens_to_schedule = blocks.k_for(self._speculative_decoding)
 
-    def _speculative_counted(self, blocks: Any, step: Any) -> None:
+    def _speculative_counted(self, state: State, step: Any) -> None:
         """A step is over: what the meter counted of it, or None."""
         if step is not None:
-            blocks.count(*step, self._speculative_latch is not None and self._speculative_latch.behind)
+            state.blocks.count(*step, state.latch is not None and state.latch.behind)
         if not self.requests:  # type: ignore[attr-defined]
-            blocks.idle()
+            state.blocks.idle()
 
-    def _speculative_rest(self, plan: Any) -> None:
+    def _speculative_rest(self, state: State, plan: Any) -> None:
         """Tells the workers where K = 0 has lasted."""
-        blocks, latch = self._speculative_blocks, self._speculative_latch
-        if blocks is None:
+        latch, scheduled, requests = state.latch, plan.num_scheduled_tokens, self.requests  # type: ignore[attr-defined]
+        if state.blocks is None:
             raise RuntimeError("K is no longer chosen here")
-        scheduled, requests = plan.num_scheduled_tokens, self.requests  # type: ignore[attr-defined]
         if scheduled:
-            latch.step(plan.num_spec_tokens_to_schedule, blocks.k_in_force, scheduled, requests)
+            latch.step(plan.num_spec_tokens_to_schedule, state.blocks.k_in_force, scheduled, requests)
             latch.mark(plan, requests)
-        blocks.resting = latch.lasted
+        state.blocks.resting = latch.lasted
 
-    def _speculative_told(self, plan: Any, output: Any) -> None:
-        """What the first worker did of what it was told."""
-        latch, found = self._speculative_latch, _off.told(output)
-        latch.count_drafts(plan, output)
-        if found is None and getattr(plan, "speculative_off", False):
-            raise RuntimeError("no worker says that it left the speculator out: does the V1 runner serve?")
-        if found is None:
-            return
-        latch.rested, refused, missing, latch.behind = found
-        latch.hear(plan, missing)
-        if refused:
-            raise RuntimeError(refused)
-
-    def _speculative_look(self) -> None:
+    def _speculative_look(self, state: State) -> None:
         """Puts a new table in force. Who comes second while another thread looks goes on without: the one that has
         looked is the one that assigns, so that an older table never takes the place of a newer one."""
-        table = self._speculative_table
-        if table is None or not self._speculative_looking.acquire(blocking=False):
-            return
-        try:
-            found = table.poll()
-            if found is not None:
-                self.dynamic_sd_lookup = found.dense
-                if self._speculative_state is not None:
-                    self._speculative_state.table = (found.version, table.since)
-        finally:
-            self._speculative_looking.release()
-
-    def _speculative_poll(self) -> None:
-        """A look where one is due."""
-        if self._speculative_table.due():
-            self._speculative_look()
+        file = state.file
+        if file is not None and self._speculative_looking.acquire(blocking=False):
+            try:
+                if (found := file.poll()) is not None:
+                    self.dynamic_sd_lookup = found.dense
+                    state.table = (found.version, found.since)
+            finally:
+                self._speculative_looking.release()
 
 
 _PARTS = {
-    "Table": ("_speculative_table", "K is not changed while serving: unexpected %r"),
-    "Counting": ("_speculative_meter", "steps are no longer counted: %r"),
-    "Off": ("_speculative_latch", "the speculator is never left out: %r"),
-    "Blocks": ("_speculative_blocks", "nothing is tried, and K is by scheduled requests: %r"),
+    "Table": ("file", "K is not changed while serving: unexpected %r"),
+    "Counting": ("meter", "steps are no longer counted: %r"),
+    "Off": ("latch", "the speculator is never left out: %r"),
+    "Blocks": ("blocks", "nothing is tried, and K is by scheduled requests: %r"),
 }
+"""Part -> its attribute of `State`, and what is said when it ends."""
 
 
-def _attempt(hot: Any, part: str, act: Any, *given: Any) -> Any:
-    """What `act` gives; None where it fails, which ends `part` for good."""
+def _attempt(state: State, part: str, act: Any, *given: Any) -> Any:
+    """What `act` gives; None where it fails, which ends `part` for good: with one warning, and its error for whoever
+    scrapes. Never raises."""
     try:
         return act(*given)
     except Exception as error:
-        _give_up(hot, part, error)
+        with suppress(Exception):
+            name, why = _PARTS[part]
+            setattr(state, name, None)
+            _log.warning("speculative: " + why, error)
+            state.ended = (*state.ended, (part, repr(error)[:200]))
+            if part == "Table":
+                state.reason = "Error"
         return None
 
 
-def _give_up(hot: Any, part: str, error: Exception) -> None:
-    """Turns a part off for good, with one warning and its reason for whoever scrapes. Never raises."""
-    with suppress(Exception):
-        name, why = _PARTS[part]
-        setattr(hot, name, None)
-        _log.warning("speculative: " + why, error)
-        if part == "Off" and hot._speculative_blocks is not None:
-            hot._speculative_blocks.resting = False
-        state = hot._speculative_state
-        if state is not None:
-            state.off[part] = repr(error)[:200]
-            if part == "Table":
-                state.live, state.reason = False, "Error"
-            if part == "Counting":
-                state.meter = None
-            if part == "Off":
-                state.latch = None
-
-
-def _table_of(engine_scheduler: Any, state: Any) -> Any:
-    """The table file for a scheduler that was started with a schedule of the known form; else None and a warning."""
-    lookup = getattr(engine_scheduler, "dynamic_sd_lookup", None)
-    path = os.environ.get(TABLE_VARIABLE)
-    if lookup is None:
-        why = "the engine runs without a schedule (none given at start, or data parallelism dropped it)"
-        _inert(state, "NoSchedule", why)
-    elif not isinstance(lookup, list) or len(lookup) < 2 or not all(type(k) is int for k in lookup):
-        _inert(state, "UnknownSchedule", "this engine keeps its schedule in a form that is not known here")
-    elif not path:
-        _inert(state, "NoTableFile", f"{TABLE_VARIABLE} is not set")
-    elif _tables is None:
-        _inert(state, "Error", "speculative_table cannot be used")
-    else:
-        table = _tables.TableFile(path, lookup[1:], len(lookup) - 1)
-        if state is not None:
-            state.live = True
-        return table
-    return None
-
-
-def _inert(state: Any, reason: str, why: str) -> None:
-    """`state`, where there is one, tells the reason to whoever scrapes."""
-    if state is not None:
-        state.live, state.reason = False, reason
+def _inert(state: State, reason: str, why: str) -> None:
+    """`state` tells the reason to whoever scrapes, the log tells it in words."""
+    state.reason = reason
     _log.warning("speculative: K is not changed while serving: %s", why)
 
 
-def _state() -> Any:
-    """What is told to whoever scrapes; None where nothing can be counted."""
+def _serve(state: State) -> None:
+    """Tells `state` and the engine's version to whoever scrapes."""
     version = _engine_version()
-    return _telemetry.State(".".join(map(str, version)), version[:2] in _hooks.PROVEN) if _telemetry else None
-
-
-def _serve(state: Any) -> None:
-    if state is not None and _port is not None:
-        _port.serve(lambda: _telemetry.scraped(state))
+    state.engine_version, state.proven = ".".join(map(str, version)), version[:2] in _hooks.PROVEN
+    if _port is not None and _telemetry is not None:
+        _port.serve(lambda: _telemetry.exposition(state))
 
 
 def scheduler(*args: Any, **kwargs: Any) -> Any:
@@ -271,14 +242,17 @@ def scheduler(*args: Any, **kwargs: Any) -> Any:
     Gives vLLM's own scheduler for the configuration (the asynchronous one where that is on: the other would cost a
     large part of the speed), with the table file mixed in where this vLLM has what that rests on.
     """
-    own = _own_class((*args, *kwargs.values()))
+    own = made = _own_class((*args, *kwargs.values()))
     try:
         reason, why = _hindrance(_engine_version())
-        made = own if reason else _hot(own)
         if reason:
-            _stand_aside(reason, why)
+            state = State()
+            state.ended = (("Hooks", why[:200]),) if reason == "MissingHook" else ()
+            _inert(state, reason, why)
+            _serve(state)
+        else:
+            made = _hot(own)
     except Exception as error:
-        made = own
         with suppress(Exception):
             _log.warning("speculative: K is not changed while serving: unexpected %r", error)
     return made(*args, **kwargs)
@@ -286,8 +260,9 @@ def scheduler(*args: Any, **kwargs: Any) -> Any:
 
 def _hindrance(version: tuple[int, ...]) -> tuple[str, str]:
     """Why nothing can be changed in this vLLM: a reason for metrics and a sentence; empty where it has all hooks."""
+    number = ".".join(map(str, version))
     if not version or version[:2] < _hooks.PROVEN[0]:
-        return "EngineVersion", f"vLLM {'.'.join(map(str, version)) or 'of unknown version'} takes no schedule of K"
+        return "EngineVersion", f"vLLM {number or 'of unknown version'} takes no schedule of K"
     missing = _hooks.missing(_hooks.SCHEDULER)
     if not missing:
         try:
@@ -295,26 +270,12 @@ def _hindrance(version: tuple[int, ...]) -> tuple[str, str]:
         except Exception as error:
             missing = f"a dry plan failed: {error!r}"
     if not missing and version[:2] not in _hooks.PROVEN:
-        _log.warning("speculative: not proven with vLLM %s, which has all that is needed", ".".join(map(str, version)))
+        _log.warning("speculative: not proven with vLLM %s, which has all that is needed", number)
     return ("MissingHook", missing) if missing else ("", "")
 
 
-def _stand_aside(reason: str, why: str) -> None:
-    """Nothing of vLLM is touched; metrics say so."""
-    state = _state()
-    if state is not None and reason == "MissingHook":
-        state.off["Hooks"] = why[:200]
-    _inert(state, reason, why)
-    _serve(state)
-
-
-_classes: dict[type, type] = {}
-
-
 def _hot(base: type) -> type:
-    if base not in _classes:
-        _classes[base] = type(f"Speculative{base.__name__}", (_HotTable, base), {"__module__": __name__})
-    return _classes[base]
+    return type(f"Speculative{base.__name__}", (_HotTable, base), {"__module__": __name__})
 
 
 def _own_class(given: tuple[Any, ...]) -> Any:
@@ -334,14 +295,7 @@ def _own_class(given: tuple[Any, ...]) -> Any:
 
 def _engine_version() -> tuple[int, ...]:
     """(0, 32, 0) of "0.32.0+cpu"; () when it cannot be told."""
-    try:
-        version = str(importlib.import_module("vllm").__version__)
-    except Exception:
-        return ()
-    numbers: list[int] = []
-    for part in version.partition("+")[0].split(".")[:3]:
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        if not digits:
-            break
-        numbers.append(int(digits))
-    return tuple(numbers)
+    with suppress(Exception):
+        found: Any = re.match(r"\d+(\.\d+){0,2}", str(importlib.import_module("vllm").__version__))
+        return tuple(map(int, found[0].split(".")))
+    return ()

@@ -28,8 +28,11 @@ FEWEST_STEPS, MOST_STEPS = 4, 256
 
 _log = logging.getLogger("vllm.speculative_scheduler")
 
-Rows = list[tuple[int, int, int]]
-TryRows = list[tuple[int, int, list[int], float]]
+Clock = Callable[[], float]
+"""Seconds."""
+Row = tuple[int, int, int]
+"""First and last number of decoding requests, K."""
+TryRow = tuple[int, int, list[int], float]
 """First and last number of decoding requests, K to try, share of the steps there."""
 
 
@@ -41,12 +44,14 @@ class Table(NamedTuple):
     """What a table file says."""
 
     version: int
-    rows: Rows
+    rows: list[Row]
     dense: list[int]
     """K by batch size, index 0 unused."""
-    tries: TryRows | None = None
+    tries: list[TryRow] | None = None
     steps: int = 0
     """Of a tried block."""
+    since: float = 0.0
+    """Unix time since when it is in force."""
 
     def __str__(self) -> str:
         """`1-16:4 17-256:1, tries 5-8:3,5`."""
@@ -65,24 +70,36 @@ def parse(text: str, allowed: Iterable[int], max_batch: int) -> Table:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadTableError(f"is no JSON ({error})") from None
-    known = frozenset(allowed)
-    version, rows = _of(data, "version"), _of(data, "rows")
-    if not _whole(version) or version < 0 or not isinstance(rows, list) or not rows:
+    version, rows, tried = _values(data, "the file", "version", "rows", "try")
+    if type(version) is not int or version < 0 or not isinstance(rows, list) or not rows:
         raise BadTableError('must be {"version": N, "rows": [[first, last, K], ...]}')
-    _refuse_unknown(data, {"version", "rows", "try"}, "the file")
-    checked: Rows = []
+    known = frozenset(allowed)
+    checked: list[Row] = []
     for row in rows:
         checked.append(_row(row, checked[-1][1] + 1 if checked else 1, known))
     dense = [0]
     for _, last, k in checked:
         dense += [k] * (min(last, max_batch) + 1 - len(dense))
     dense += [checked[-1][2]] * (max_batch + 1 - len(dense))
-    steps, tries = _tries(data["try"], known) if "try" in data else (0, None)
-    return Table(version, checked, dense, tries, steps)
+    return Table(version, checked, dense, *(_tries(tried, known) if "try" in data else ()))
 
 
-def _row(row: Any, expected: int, allowed: frozenset[int]) -> tuple[int, int, int]:
-    if not isinstance(row, list) or len(row) != 3 or not all(map(_whole, row)):
+def _values(data: Any, where: str, *keys: str) -> tuple[Any, ...]:
+    """Those of an object's keys; None of one that it lacks, and of all where it is none."""
+    if not isinstance(data, dict):
+        return (None,) * len(keys)
+    if unknown := sorted(data.keys() - keys):
+        raise BadTableError(f"{where} has {unknown[0]!r}, which is not known here; those are {sorted(keys)}")
+    return tuple(map(data.get, keys))
+
+
+def _whole(values: Any) -> bool:
+    """Whether it is a list of whole numbers."""
+    return isinstance(values, list) and all(type(one) is int for one in values)
+
+
+def _row(row: Any, expected: int, allowed: frozenset[int]) -> Row:
+    if not _whole(row) or len(row) != 3:
         raise BadTableError(f"row {row!r} must be three whole numbers [first, last, K]")
     first, last, k = row
     if first != expected or last < first:
@@ -92,51 +109,34 @@ def _row(row: Any, expected: int, allowed: frozenset[int]) -> tuple[int, int, in
     return first, last, k
 
 
-def _tries(data: Any, allowed: frozenset[int]) -> tuple[int, TryRows]:
-    steps, rows = _of(data, "steps"), _of(data, "rows")
+def _tries(data: Any, allowed: frozenset[int]) -> tuple[list[TryRow], int]:
+    steps, rows = _values(data, '"try"', "steps", "rows")
     if not isinstance(rows, list):
         raise BadTableError('"try" must be {"steps": N, "rows": [[first, last, [K, ...], share], ...]}')
-    _refuse_unknown(data, {"steps", "rows"}, '"try"')
-    if not _whole(steps) or not FEWEST_STEPS <= steps <= MOST_STEPS:
+    if type(steps) is not int or not FEWEST_STEPS <= steps <= MOST_STEPS:
         raise BadTableError(f'"try": steps {steps!r} must be a whole number from {FEWEST_STEPS} to {MOST_STEPS}')
-    checked: TryRows = []
+    checked: list[TryRow] = []
     for row in rows:
         checked.append(_try_row(row, checked[-1][1] if checked else 0, allowed))
-    return steps, checked
+    return checked, steps
 
 
-def _try_row(row: Any, before: int, allowed: frozenset[int]) -> tuple[int, int, list[int], float]:
-    def refuse(why: str) -> None:
-        raise BadTableError(f'"try": row {row!r}{why}')
-
-    if not isinstance(row, list) or len(row) != 4 or not _whole(row[0]) or not _whole(row[1]):
-        refuse(" must be [first, last, [K, ...], share]")
+def _try_row(row: Any, before: int, allowed: frozenset[int]) -> TryRow:
+    if not isinstance(row, list) or len(row) != 4 or not _whole(row[:2]):
+        raise BadTableError(f'"try": row {row!r} must be [first, last, [K, ...], share]')
     first, last, ks, share = row
-    if not 1 <= first <= last:
-        refuse(" must start at 1 or above and not end before it starts")
-    if first <= before:
-        refuse(f" must start after {before}, where the row before it ends")
-    if not isinstance(ks, list) or not ks or not all(map(_whole, ks)) or len(set(ks)) < len(ks):
-        refuse(f": {ks!r} must be a list of different K")
-    if not allowed.issuperset(ks):
-        refuse(f": a K was not prepared at start; those are {sorted(allowed)}")
-    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= LARGEST_SHARE:
-        refuse(f": share {share!r} must be above 0 and at most {LARGEST_SHARE}")
+    numbers, fair = _whole(ks), type(share) in (int, float) and 0 < share <= LARGEST_SHARE
+    problems = (
+        (not 1 <= first <= last, " must start at 1 or above and not end before it starts"),
+        (first <= before, f" must start after {before}, where the row before it ends"),
+        (not numbers or not ks or len(set(ks)) < len(ks), f": {ks!r} must be a list of different K"),
+        (numbers and not allowed.issuperset(ks), f": a K was not prepared at start; those are {sorted(allowed)}"),
+        (not fair, f": share {share!r} must be above 0 and at most {LARGEST_SHARE}"),
+    )
+    for wrong, why in problems:
+        if wrong:
+            raise BadTableError(f'"try": row {row!r}{why}')
     return first, last, ks, float(share)
-
-
-def _of(data: Any, key: str) -> Any:
-    return data.get(key) if isinstance(data, dict) else None
-
-
-def _refuse_unknown(data: dict[str, Any], known: set[str], where: str) -> None:
-    unknown = sorted(set(data) - known)
-    if unknown:
-        raise BadTableError(f"{where} has {unknown[0]!r}, which is not known here; those are {sorted(known)}")
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 class TableFile:
@@ -147,30 +147,19 @@ class TableFile:
     """
 
     def __init__(
-        self,
-        path: str,
-        allowed: Iterable[int],
-        max_batch: int,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
+        self, path: str, allowed: Iterable[int], max_batch: int, clock: Clock = time.monotonic, wall: Clock = time.time
     ) -> None:
         self.path, self.allowed, self._max_batch = path, frozenset(allowed), max_batch
         self._clock, self._wall = clock, wall
         self.table: Table | None = None
         """In force; None before the first good file."""
-        self.since = 0.0
-        """Unix time since when."""
         self._next = 0.0
         self._seen: tuple[int, int, int] | None = None
         self._text: str | None = None
         self._warned = ""
 
-    def due(self) -> bool:
-        """Whether `poll` would look at the file. Cheap: for every step."""
-        return self._clock() >= self._next
-
     def poll(self) -> Table | None:
-        """The table that has come into force with this call, else None."""
+        """The table that has come into force with this call, else None. Cheap where no look is due: for every step."""
         now = self._clock()
         if now < self._next:
             return None
@@ -200,9 +189,10 @@ class TableFile:
         text = raw.decode("utf-8", "replace")
         table = parse(text, self.allowed, self._max_batch) if text != self._text else None
         self._text, self._warned = text, ""
-        if table is not None:
-            self.table, self.since = table, self._wall()
-            # the engine's log shows whole seconds; how fast a table arrives is worth more
-            moment = datetime.fromtimestamp(self.since, timezone.utc).isoformat(timespec="milliseconds")  # noqa: UP017
-            _log.info("speculative: table version %d in force since %s: %s", table.version, moment, table)
+        if table is None:
+            return None
+        self.table = table = table._replace(since=self._wall())
+        # the engine's log shows whole seconds; how fast a table arrives is worth more
+        moment = datetime.fromtimestamp(table.since, timezone.utc).isoformat(timespec="milliseconds")  # noqa: UP017
+        _log.info("speculative: table version %d in force since %s: %s", table.version, moment, table)
         return table

@@ -16,7 +16,6 @@ LARGEST_BUCKET = 1024
 PAUSE_SECONDS = 1.0
 """Nobody scheduled for this long with no step under way: the engine was paused, and the time is no step's."""
 
-_BUCKETS = [1 << (batch - 1).bit_length() for batch in range(LARGEST_BUCKET + 1)]
 _new_tokens = attrgetter("new_token_ids")
 
 Cell = tuple[int, float, int, int, int]
@@ -87,7 +86,8 @@ class Meter:
         if made_for and len(drafts) == batch and further == batch * made_for and made_for < len(self._label):
             k, prefill = self._label[made_for], 0  # every request verifies as many drafts as were asked for
         else:
-            lengths, of_outputs = list(map(len, drafts.values())), _decoding(plan)
+            lengths, known = list(map(len, drafts.values())), plan.scheduled_cached_reqs.num_output_tokens
+            of_outputs = len(known) - known.count(0)  # those that have an output token already
             k = self._label[min(max(lengths), len(self._label) - 1)] if lengths else 0
             prompts_alone = not of_outputs
             if made_for > k and self._varied and (lengths or of_outputs):
@@ -99,7 +99,7 @@ class Meter:
         if not tokens or began is None:
             return None
         seconds = now - began
-        key = (k, _BUCKETS[batch] if batch < len(_BUCKETS) else LARGEST_BUCKET + 1)
+        key = (k, 1 << (batch - 1).bit_length() if batch <= LARGEST_BUCKET else LARGEST_BUCKET + 1)
         steps, before, requests, emitted, prompt = self.cells.get(key, (0, 0.0, 0, 0, 0))
         self.cells[key] = (steps + 1, before + seconds, requests + batch, emitted + tokens, prompt + prefill)
         return (made_for if prompts_alone else k), decoding, batch, seconds, tokens, prefill
@@ -112,34 +112,8 @@ class Meter:
         self.positions[k] = (tuple(drafted), tuple(accepted))
 
 
-def _decoding(plan: Any) -> int:
-    """Scheduled requests that have an output token already."""
-    outputs: list[int] = plan.scheduled_cached_reqs.num_output_tokens
-    return len(outputs) - outputs.count(0)
-
-
-class State:
-    """What is told beside the counters. Plain attributes, set by whoever knows."""
-
-    live, scheduler, reason = False, "none", ""
-    """Whether tables are re-read, and why not; empty while they are."""
-    table: tuple[int, float] | None = None
-    """Version in force and the unix time since when."""
-    meter: Meter | None = None
-    latch: Any = None
-    """Of `speculative_off`; None where steps are never off."""
-    look: Callable[[], object] | None = None
-    """Called before a text is made, so that a table is taken and acknowledged by an engine without requests too."""
-
-    def __init__(self, engine_version: str, proven: bool = True) -> None:
-        self.engine_version, self.proven = engine_version, proven
-        self.off: dict[str, str] = {}
-        """Part of the payload that has turned itself off (see `_PARTS` of the scheduler) -> the error that it met."""
-        self.comparisons: Mapping[tuple[int, int, int, int], tuple[Any, ...]] = {}
-        """Of `speculative_blocks`: (K, K in force, first, last) -> blocks, tried, beside, two sums of squares."""
-
-
 _PREFIX = "speculative_payload_"
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _FAMILIES = (
     ("info", "Whether this engine re-reads its table of K, and why not.", "info", 0),
     ("off", "Parts of the payload that have turned themselves off, and why.", "off", 0),
@@ -172,42 +146,33 @@ _FAMILIES = (
 """Name, meaning, and which figure of which rows of `_rows` they tell."""
 
 
-def scraped(state: State) -> str:
-    """What a scraper is given. An engine without requests looks at no table by itself: it does so now."""
-    if state.look is not None:
-        state.look()
-    return exposition(state)
-
-
-def exposition(state: State) -> str:
-    """Prometheus text of everything that `state` holds."""
+def exposition(state: Any) -> str:
+    """Prometheus text of everything that the scheduler's `state` holds. An engine without requests looks at no table by
+    itself: it does so now."""
+    state.look()
     lines, rows = [], _rows(state)
     for name, meaning, kind, place in _FAMILIES:
         if rows[kind]:
-            series = "counter" if name.endswith("_total") else "gauge"
-            lines += [f"# HELP {_PREFIX}{name} {meaning}", f"# TYPE {_PREFIX}{name} {series}"]
+            lines.append(f"# HELP {_PREFIX}{name} {meaning}")
+            lines.append(f"# TYPE {_PREFIX}{name} {'counter' if name.endswith('_total') else 'gauge'}")
         for labels, figures in rows[kind]:
-            written = ",".join(f"{label}={_quoted(str(value))}" for label, value in labels.items())
+            written = ",".join(f'{label}="{str(value).translate(_ESCAPES)}"' for label, value in labels.items())
             lines.append(f"{_PREFIX}{name}{'{' * bool(written)}{written}{'}' * bool(written)} {figures[place]}")
     return "\n".join([*lines, ""])
 
 
-def _quoted(value: str) -> str:
-    text = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{text}"'
-
-
-def _rows(state: State) -> Mapping[str, Sequence[tuple[Mapping[str, object], Sequence[Any]]]]:
+def _rows(state: Any) -> Mapping[str, Sequence[tuple[Mapping[str, object], Sequence[Any]]]]:
     """Labels and figures by kind: every figure of one row is of one moment."""
     info = {
-        "live": str(state.live).lower(), "engine_version": state.engine_version, "proven": str(state.proven).lower(),
-        "scheduler": state.scheduler, "reason": state.reason,
+        "live": str(state.file is not None).lower(), "engine_version": state.engine_version,
+        "proven": str(state.proven).lower(), "scheduler": state.scheduler, "reason": state.reason,
     }  # fmt: skip
-    meter, latch, compared = state.meter, state.latch, sorted(dict(state.comparisons).items())
-    blocks = [(dict(zip(("k", "against", "first", "last"), key, strict=True)), figures) for key, figures in compared]
+    meter, latch, tried, keys = state.meter, state.latch, state.blocks, ("k", "against", "first", "last")
+    compared = sorted(dict(tried.comparisons).items()) if tried else []
+    blocks = [(dict(zip(keys, key, strict=True)), figures) for key, figures in compared]
     return {
         "info": [(info, (1,))],
-        "off": [({"part": part, "reason": why}, (1,)) for part, why in sorted(dict(state.off).items())],
+        "off": [({"part": part, "reason": why}, (1,)) for part, why in sorted(state.ended)],
         "table": [({}, (state.table[0], f"{state.table[1]:.6f}"))] if state.table else [],
         "latch": [({}, (int(latch.off), latch.steps, latch.rested, latch.gaps))] if latch else [],
         "ages": [({"age": age}, counts) for age, counts in latch.drafts.items()] if latch else [],

@@ -24,18 +24,14 @@ _LEAVING = ("SlidingWindow", "ChunkedLocal")
 def why_not(runner: Any) -> str:
     """Why the draft model of `runner` cannot catch up; empty where it can."""
     groups = runner.kv_cache_config.kv_cache_groups
-    kinds = [spec for group in groups for spec in _kinds(group.kv_cache_spec)]
+    specs = [group.kv_cache_spec for group in groups]
+    specs += [joined for spec in specs for joined in getattr(spec, "kv_cache_specs", {}).values()]
     hindrances = (
-        (any(kind.startswith(_LEAVING) for kind in kinds), "its KV cache gives blocks back"),
+        (any(type(spec).__name__.startswith(_LEAVING) for spec in specs), "its KV cache gives blocks back"),
         (runner.model_config.uses_mrope or runner.speculator.supports_mm_inputs, "it takes more than tokens"),
         (len(groups) != 1, "its KV cache is a group of its own"),
     )
     return next((why for hinders, why in hindrances if hinders), "")
-
-
-def _kinds(spec: Any) -> list[str]:
-    """Class names of a group's KV cache, and of those that it joins."""
-    return [type(one).__name__ for one in (spec, *getattr(spec, "kv_cache_specs", {}).values())]
 
 
 class _Part(NamedTuple):
@@ -112,19 +108,17 @@ class Unseen:
             self._forget(new.req_id)
             self._blocks[new.req_id], cached = list(new.block_ids[0]), -(-int(new.num_computed_tokens) // self._size)
             self._stale.difference_update(self._blocks[new.req_id][cached:])
-            if cached:
-                self._joined[new.req_id] = cached
-        if self._stale or self._holes:
-            stale = self._lacking() if self._joined else set()
-            for name in self._joined:
-                self._meet(name, stale)
+            self._joined[new.req_id] = cached
+        if self._joined:
+            self._meet(self._lacking())
 
-    def _meet(self, name: str, stale: Collection[int]) -> None:
-        """A request that joins in this step misses what is missing in the blocks that the prefix cache gave it."""
-        cached = self._blocks[name][: self._joined[name]]
-        first = next((place * self._size for place, block in enumerate(cached) if block in stale), None)
-        if first is not None:
-            self._holes[name] = min(first, self._holes.get(name, first))
+    def _meet(self, stale: Collection[int]) -> None:
+        """Requests that join in this step miss what is missing in the blocks that the prefix cache gave them."""
+        for name, cached in self._joined.items() if stale else ():
+            blocks = enumerate(self._blocks[name][:cached])
+            first = next((place * self._size for place, block in blocks if block in stale), None)
+            if first is not None:
+                self._holes[name] = min(first, self._holes.get(name, first))
 
     def _forget(self, name: str) -> None:
         """The request is over or preempted; its blocks may stay in the prefix cache."""
@@ -151,8 +145,7 @@ class Unseen:
             written: set[int] = set()
             for place, name in enumerate(batch.req_ids):
                 written.update(self._blocks[name][int(starts[place]) // self._size :])
-            for name in self._joined:
-                self._meet(name, written)
+            self._meet(written)
 
     def missed(self, batch: Any, given: Mapping[str, Any] | None) -> Missed | None:
         """vLLM's own pass over `batch` comes next: what is to be computed before it, if the plan wants that. `given`

@@ -79,7 +79,7 @@ def test_the_table_of_the_file_comes_into_force(mounted: Path, monkeypatch: pyte
     run.add(output=50)
     assert {result.k for result in run.hot_steps(5)} == {1}
     monkeypatch.setattr(sys.modules["speculative_table"], "POLL_SECONDS", 0.0)
-    run.payload._speculative_table._next = 0.0
+    run.payload._speculative_state.file._next = 0.0
     write(mounted, 5, [[1, 16, 3]])
     assert {result.k for result in run.hot_steps(5)} == {3}
     assert run.payload._speculative_state.table[0] == 5
@@ -101,7 +101,7 @@ def test_steps_are_counted_by_the_payload(mounted: Path) -> None:
     for index in range(6):
         run.add(prompt=30, output=20 + 5 * index)
     results = run.hot_steps(60)
-    cells, positions = run.payload._speculative_meter.cells, run.payload._speculative_meter.positions
+    cells, positions = run.payload._speculative_state.meter.cells, run.payload._speculative_state.meter.positions
     with_output = [result for result in results if result.has_output]
     assert sum(cell[0] for cell in cells.values()) == len(with_output)
     assert sum(cell[2] for cell in cells.values()) == sum(result.scheduled for result in with_output)
@@ -129,7 +129,7 @@ def test_what_may_be_tried_is_tried_at_its_own_price(mounted: Path) -> None:
     seconds = {k: [r.seconds for r in results if r.k == k and r.draft_tokens == 4 * k] for k in (1, 3)}
     assert len(seconds[1]) > 30
     assert max(seconds[1]) < min(seconds[3])
-    ((key, (blocks, tried, beside, *_)),) = run.payload._speculative_state.comparisons.items()
+    ((key, (blocks, tried, beside, *_)),) = run.payload._speculative_state.blocks.comparisons.items()
     assert (key, tried[0], beside[0]) == ((1, 3, 2, 6), 8 * blocks, 16 * blocks)
     assert tried[1] / tried[0] == pytest.approx(sum(seconds[1]) / len(seconds[1]), rel=0.05)
     assert beside[1] / beside[0] == pytest.approx(sum(seconds[3]) / len(seconds[3]), rel=0.05)
@@ -174,7 +174,7 @@ def test_which_scheduler_it_is(mounted: Path, flags: tuple[str, ...], method: st
 def test_inert_without_schedule(mounted: Path) -> None:
     run = HotRun(config(schedule=None))
     state = run.payload._speculative_state
-    assert (state.live, state.reason) == (False, "NoSchedule")
+    assert (state.file, state.reason) == (None, "NoSchedule")
     run.add(output=10)
     assert {result.k for result in run.hot_steps(3)} == {3}
 
@@ -217,8 +217,8 @@ class TestOff:
         soft, off = results[6], results[20]
         assert off.seconds < 0.95 * soft.seconds
         assert off.generated_tokens == soft.generated_tokens == 4
-        assert run.payload._speculative_latch.off
-        assert run.payload._speculative_latch.rested == run.core.rested > 25
+        assert run.payload._speculative_state.latch.off
+        assert run.payload._speculative_state.latch.rested == run.core.rested > 25
 
     def test_k_0_that_is_tried_is_off_at_once(self, mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SPECULATIVE_OFF_STEPS", "8")
@@ -229,10 +229,10 @@ class TestOff:
             run.add(output=4000)
         ks = [result.k for result in run.hot_steps(400)]
         assert 3 in ks
-        told = run.payload._speculative_latch.steps
+        told = run.payload._speculative_state.latch.steps
         assert 10 < run.core.rested < told, "the first step of a block verifies what was drafted before it"
         assert told == ks.count(0)
-        assert not run.payload._speculative_latch.gapped
+        assert not run.payload._speculative_state.latch.gapped
 
     def test_a_draft_model_misses_prompts_too_and_catches_up_once(
         self, mounted: Path, monkeypatch: pytest.MonkeyPatch
@@ -243,16 +243,16 @@ class TestOff:
         run.add(prompt=3000, output=50)
         run.hot_steps(3)
         assert run.core.rested == rested + 3
-        assert run.core.behind == run.payload._speculative_latch.missing == 5
+        assert run.core.behind == run.payload._speculative_state.latch.missing == 5
         monkeypatch.setattr(sys.modules["speculative_table"], "POLL_SECONDS", 0.0)
-        run.payload._speculative_table._next = 0.0
+        run.payload._speculative_state.file._next = 0.0
         write(mounted, 2, [[1, 16, 3]])
         returned = run.hot_steps(1)
         assert run.core.behind == 1, "more than one pass of 2,048 tokens"
         returned += run.hot_steps(3)
         assert run.core.behind == 0
         assert returned[0].seconds > 1.2 * returned[-1].seconds
-        assert run.payload._speculative_latch.gaps == 0
+        assert run.payload._speculative_state.latch.gaps == 0
 
     @pytest.mark.parametrize("requests", [48, 100])
     def test_a_trial_while_off_tells_what_drafts_will_bring(
@@ -270,7 +270,7 @@ class TestOff:
             tokens = sum(result.generated_tokens for result in results) / sum(result.scheduled for result in results)
             speeds[k] = math.log(tokens / seconds)
         run = self.loaded(mounted, {"version": 1, "rows": [[1, 256, 0]], "try": tries}, requests, 6000)
-        ((key, (blocks, tried, beside, *_)),) = run.payload._speculative_state.comparisons.items()
+        ((key, (blocks, tried, beside, *_)),) = run.payload._speculative_state.blocks.comparisons.items()
         assert key == (1, 0, 1, 256)
         told = [math.log(side[4] / side[2] / (side[6] / side[5])) for side in (tried, beside)]
         assert told[0] - told[1] == pytest.approx(speeds[1] - speeds[0], abs=0.025)

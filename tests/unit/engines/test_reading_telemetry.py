@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,8 @@ from tests.unit.payload.engine_steps import Clock, Plan, outputs
 from speculative_operator.domain.observation import PodWindow, Series, StepCell
 from speculative_operator.engines.vllm.reading import METRIC_NAMES, read
 from speculative_operator.engines.vllm.telemetry import NAMES, extend
-from speculative_operator.payload.speculative_telemetry import Meter, State, exposition
+from speculative_operator.payload.speculative_scheduler import State
+from speculative_operator.payload.speculative_telemetry import Meter, exposition
 from speculative_operator.replay.exposition import Exposition
 
 NOW = 1_700_000_100.0
@@ -28,13 +30,20 @@ WINDOW = PodWindow(
 )  # fmt: skip
 
 
+def state_of(engine_version: str) -> State:
+    """What a payload tells at first."""
+    state = State()
+    state.engine_version, state.proven = engine_version, True
+    return state
+
+
 class Engine:
     """A payload that counts steps and is scraped."""
 
     def __init__(self, ks: Sequence[int] = (0, 1, 3)) -> None:
         self.clock = Clock()
-        self.state = State("0.32.0")
-        self.state.live, self.state.scheduler, self.state.table = True, "sync", (7, NOW - 100)
+        self.state: Any = state_of("0.32.0")
+        self.state.file, self.state.scheduler, self.state.table = object(), "sync", (7, NOW - 100)
         self.meter = self.state.meter = Meter(ks, varied=False, clock=self.clock)
         self.points: list[tuple[float, str]] = []
 
@@ -134,7 +143,7 @@ def test_requests_with_gaps_are_told_as_they_are_now(engine: Engine) -> None:
 
 
 def test_an_engine_without_a_table_acknowledges_none(engine: Engine) -> None:
-    engine.state.table, engine.state.live, engine.state.reason = None, False, "NoSchedule"
+    engine.state.table, engine.state.file, engine.state.reason = None, None, "NoSchedule"
     engine.points.clear()
     engine.scrape(START)
     engine.step({"a": 1}, 1)
@@ -145,19 +154,19 @@ def test_an_engine_without_a_table_acknowledges_none(engine: Engine) -> None:
 
 
 def test_an_engine_that_stands_aside_says_only_that() -> None:
-    state = State("0.34.1")
+    state = state_of("0.34.1")
     state.reason = "EngineVersion"
     seen = extend(WINDOW, as_series([(START, exposition(state)), (END, exposition(state))]), 60)
     assert seen == replace(WINDOW, live=False, engine_version="0.34.1", inert="EngineVersion")
 
 
 def test_an_engine_that_lacks_a_hook_names_it() -> None:
-    state = State("0.34.1")
+    state = state_of("0.34.1")
     state.reason = "MissingHook"
-    state.off["Hooks"] = "Scheduler.schedule has other parameters"
+    state.ended = (("Hooks", "Scheduler.schedule has other parameters"),)
     seen = extend(WINDOW, as_series([(START, exposition(state)), (END, exposition(state))]), 60)
     assert seen.inert == "MissingHook: Scheduler.schedule has other parameters"
-    state.off["Hooks"] = "x" * 5000
+    state.ended = (("Hooks", "x" * 5000),)
     seen = extend(WINDOW, as_series([(START, exposition(state)), (END, exposition(state))]), 60)
     assert len(seen.inert) == 200, "who writes series may write much"
 

@@ -489,7 +489,7 @@ class TestADrafterThatCatchesUp:
             blocks.k_for(4)
             blocks.count(0, 4, 4, 0.01, 4, 0, True)
         assert blocks._run is not None
-        assert blocks._run._before is not None
+        assert blocks._run._before[0] == STEPS
 
     def test_after_a_tried_k_0_the_block_beside_it_waits_too(self) -> None:
         blocks = Blocks()

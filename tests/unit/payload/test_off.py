@@ -38,6 +38,11 @@ def scheduled(**changes: Any) -> Any:
     return SimpleNamespace(**{**told, **changes})
 
 
+def telling(missing: int | None) -> Any:
+    """The first worker's output, of so many requests that it has missed something of."""
+    return SimpleNamespace(speculative_off=(0, "", missing, False))
+
+
 def off_latch(missing: int | None) -> off.Latch:
     latch = off.Latch(1)
     latch.missing = missing
@@ -116,26 +121,26 @@ class TestLatch:
         latch.step(0, 0, known, known)
         first, second = drafting(), drafting()  # the second is planned before the first has told
         assert first.speculative_catches_up == second.speculative_catches_up == 1
-        latch.hear(first, 2)
+        latch.hear(first, telling(2))
         assert drafting().speculative_catches_up
-        latch.hear(second, 0)
+        latch.hear(second, telling(0))
         assert not hasattr(drafting(), "speculative_catches_up")
         assert drafting(**cached).speculative_catches_up, "with blocks that were written while off, maybe"
         fresh = {"scheduled_new_reqs": [SimpleNamespace(num_computed_tokens=0)]}
         assert not hasattr(drafting(**fresh), "speculative_catches_up")
         late = drafting(**cached)
         latch.step(0, 0, known, known)
-        latch.hear(late, 0)
+        latch.hear(late, telling(0))
         assert drafting().speculative_catches_up, "it was off again before that was told"
-        latch.hear(late, None)
+        latch.hear(late, telling(None))
         assert not hasattr(drafting(**cached), "speculative_catches_up"), "EAGLE heads cannot"
 
     def test_requests_that_were_there_have_gaps_until_they_end(self) -> None:
         latch = off.Latch(2)
         steps(latch, [0, 0, 0])
-        assert latch.gapped == {"a", "b"}
+        assert set(latch.gapped) == {"a", "b"}
         steps(latch, [3], {"b": 1, "c": 1})
-        assert latch.gapped == {"b"}
+        assert set(latch.gapped) == {"b"}
         steps(latch, [3], {"c": 1})
         assert not latch.gapped
 
@@ -177,10 +182,20 @@ class TestLatch:
             with pytest.raises(ValueError, match=r"."):
                 off.from_environment()
 
+    def test_what_the_first_worker_tells_is_known(self) -> None:
+        latch = off.Latch(1)
+        latch.hear(scheduled(), SimpleNamespace(speculative_off=(7, "", 2, True)))
+        assert (latch.rested, latch.missing, latch.behind) == (7, 2, True)
+        with pytest.raises(RuntimeError, match="an error"):
+            latch.hear(scheduled(), SimpleNamespace(speculative_off=(8, "an error", None, False)))
+
     @pytest.mark.parametrize("odd", [None, 3, (1,), (7, "", 2), [1, ""], SimpleNamespace()])
-    def test_what_workers_tell_is_taken_or_left(self, odd: object) -> None:
-        assert off.told(SimpleNamespace(speculative_off=odd)) is None
-        assert off.told(SimpleNamespace(speculative_off=(7, "", 2, True))) == (7, "", 2, True)
+    def test_what_tells_nothing_changes_nothing_unless_a_step_was_to_be_off(self, odd: object) -> None:
+        latch = off_latch(2)
+        latch.hear(scheduled(), SimpleNamespace(speculative_off=odd))
+        assert (latch.rested, latch.missing, latch.behind) == (0, 2, False)
+        with pytest.raises(RuntimeError, match="no worker says"):
+            latch.hear(scheduled(speculative_off=True), SimpleNamespace(speculative_off=odd))
 
 
 class Drafts:

@@ -246,15 +246,16 @@ class World:
         assert ours == [ours[0]] * self.ranks
         if scheduled:
             self.steps.append(list(ours[0]))
-            self.told.append((plan, getattr(outputs[0], "speculative_off", None)))
+            self.told.append((plan, outputs[0]))
             self._hear(self.told.pop(0))
 
     def _hear(self, told: Any) -> None:
         """As the scheduler does: of the first rank alone."""
-        if told is not None and told[1] is not None and self.latch is not None:
-            _, refused, missing, self.latch.behind = told[1]
-            self.latch.hear(told[0], missing)
-            if refused:
+        if told is not None and self.latch is not None:
+            plan, output = told
+            try:
+                self.latch.hear(plan, output)
+            except RuntimeError:
                 self.latch = None
 
     def rests(self) -> bool:

@@ -17,6 +17,7 @@ import pytest
 from speculative_operator.engines.vllm.capability import LIVE_PROVEN
 from speculative_operator.payload import speculative_hooks as hooks
 from speculative_operator.payload import speculative_off as off
+from speculative_operator.payload import speculative_port as door
 from speculative_operator.payload import speculative_scheduler as payload
 from speculative_operator.payload import speculative_table as tables
 from speculative_operator.payload import speculative_telemetry as telemetry
@@ -149,7 +150,7 @@ def test_no_file_leaves_the_boot_schedule(file: Path) -> None:
 def test_inert_where_the_schedule_is_absent_or_strange(lookup: Any, caplog: pytest.LogCaptureFixture) -> None:
     made = start(lookup)
     assert made.dynamic_sd_lookup is lookup
-    assert made._speculative_table is None
+    assert made._speculative_state.file is None
     assert len(caplog.messages) == 1
 
 
@@ -191,7 +192,7 @@ def test_a_release_that_nobody_ran_is_live_and_says_so(
     made = start()
     assert made.schedule(2) == 3
     assert "not proven with vLLM" in caplog.text
-    assert 'live="true"' in (text := telemetry.scraped(made._speculative_state))
+    assert 'live="true"' in (text := telemetry.exposition(made._speculative_state))
     assert 'proven="false"' in text
 
 
@@ -200,12 +201,11 @@ def test_a_release_that_nobody_ran_is_live_and_says_so(
 def test_without_a_hook_the_engine_starts_as_it_is_and_metrics_name_it(
     vllm: ModuleType, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown: list[Any] = []
-    monkeypatch.setattr(payload, "_serve", shown.append)
+    shown = served_texts(monkeypatch)
     monkeypatch.setattr(hooks, "missing", lambda _hooks: "this vLLM's Scheduler has no schedule")
     vllm.__version__ = version  # type: ignore[attr-defined]  # a module made here
     assert type(start()) is Scheduler
-    text = telemetry.scraped(shown[0])
+    text = shown[0]()
     assert 'live="false"' in text
     assert 'reason="MissingHook"' in text
     assert 'speculative_payload_off{part="Hooks",reason="this vLLM\'s Scheduler has no schedule"} 1' in text
@@ -234,7 +234,7 @@ def test_the_engine_starts_whatever_happens_in_here(
     def broken(*_: Any) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr(payload, "_table_of", broken)
+    monkeypatch.setattr(tables, "TableFile", broken)
     assert start().schedule(2) == 1
     assert "boom" in caplog.text
 
@@ -260,21 +260,18 @@ def test_payload_and_adapter_agree_on_what_is_proven() -> None:
     assert hooks.PROVEN == LIVE_PROVEN
 
 
-def served(monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> tuple[Any, Any]:
-    """A scheduler and what it tells whoever scrapes."""
-    states: list[Any] = []
-    monkeypatch.setattr(payload, "_serve", states.append)
-    made = start(**arguments)
-    (state,) = states
-    return made, state
+def served_texts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What gives the text of each port that is opened from now on."""
+    texts: list[Any] = []
+    monkeypatch.setattr(door, "serve", texts.append)
+    return texts
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_steps_are_counted_and_the_table_acknowledged(
-    file: Path, monkeypatch: pytest.MonkeyPatch, asynchronous: bool
-) -> None:
-    made, state = served(monkeypatch, asynchronous=asynchronous)
-    assert (state.live, state.reason, state.engine_version) == (True, "", "0.32.0")
+def test_steps_are_counted_and_the_table_acknowledged(file: Path, asynchronous: bool) -> None:
+    made = start(asynchronous=asynchronous)
+    state = made._speculative_state
+    assert (state.file is not None, state.reason, state.engine_version) == (True, "", "0.32.0")
     assert state.scheduler == ("async" if asynchronous else "sync")
     assert state.table[0] == 1
     plan = made.schedule(2)
@@ -288,16 +285,16 @@ def test_steps_are_counted_and_the_table_acknowledged(
 
 
 @pytest.mark.usefixtures("file")
-def test_labels_of_k_are_those_prepared_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_of_k_are_those_prepared_at_start() -> None:
     """Not those of the table in force, which may hold fewer."""
-    _, state = served(monkeypatch)
-    assert state.meter._label == [0, 1, 3, 3]
+    assert start()._speculative_state.meter._label == [0, 1, 3, 3]
 
 
 @pytest.mark.usefixtures("file")
-def test_an_engine_without_a_schedule_is_counted_and_not_live(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, state = served(monkeypatch, lookup=(0, 1, 1))
-    assert (state.live, state.reason, state.table) == (False, "UnknownSchedule", None)
+def test_an_engine_without_a_schedule_is_counted_and_not_live() -> None:
+    made = start(lookup=(0, 1, 1))
+    state = made._speculative_state
+    assert (state.file, state.reason, state.table) == (None, "UnknownSchedule", None)
     plan = made.schedule(1)
     made.update_from_output(plan, None)
     assert list(state.meter.cells) == [(0, 1)]
@@ -308,12 +305,12 @@ def test_an_engine_that_is_not_proven_says_so_and_is_not_counted(
     vllm: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vllm.__version__ = "0.23.1"  # type: ignore[attr-defined]  # a module made here
-    made, state = served(monkeypatch)
-    assert type(made) is Scheduler
-    assert (state.live, state.reason, state.scheduler, state.engine_version) == (
-        False, "EngineVersion", "none", "0.23.1",
-    )  # fmt: skip
-    assert state.meter is None
+    shown = served_texts(monkeypatch)
+    assert type(start()) is Scheduler
+    (text,) = (one() for one in shown)
+    for told in ('live="false"', 'engine_version="0.23.1"', 'scheduler="none"', 'reason="EngineVersion"'):
+        assert told in text
+    assert "steps_total" not in text
 
 
 @pytest.mark.usefixtures("file")
@@ -321,7 +318,8 @@ def test_an_engine_that_is_not_proven_says_so_and_is_not_counted(
 def test_counting_that_fails_ends_alone(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
 ) -> None:
-    made, state = served(monkeypatch)
+    made = start()
+    state = made._speculative_state
 
     def broken(*_: Any) -> None:
         raise RuntimeError("boom")
@@ -335,7 +333,7 @@ def test_counting_that_fails_ends_alone(
         "speculative: steps are no longer counted: RuntimeError('boom')"
     ]
     assert state.meter is None
-    assert state.live, "tables are still re-read"
+    assert state.file is not None, "tables are still re-read"
 
 
 @pytest.mark.usefixtures("file")
@@ -451,11 +449,11 @@ def test_what_the_file_says_may_be_tried_is_tried_and_compared(stepping: Path) -
     )
     made = start()
     moments = itertools.count()
-    made._speculative_meter.clock = lambda: float(next(moments))  # steps of this machine may take any time
+    made._speculative_state.meter.clock = lambda: float(next(moments))  # steps of this machine may take any time
     made.requests = {str(number): Request(1) for number in range(2)}
     ks = drafted(made, 200)
     assert set(ks) == {1, 3}
-    ((key, (blocks, *_)),) = made._speculative_state.comparisons.items()
+    ((key, (blocks, *_)),) = made._speculative_state.blocks.comparisons.items()
     assert key == (1, 3, 1, 8)
     assert blocks > 2
     assert "speculative_payload_tried_blocks_total" in telemetry.exposition(made._speculative_state)
@@ -471,14 +469,14 @@ def test_steps_in_which_the_drafter_catches_up_are_counted_by_the_meter_alone(
     write(stepping, 1, [[1, 8, 3]])
     made = start()
     seen: list[bool] = []
-    monkeypatch.setattr(made._speculative_blocks, "count", lambda *step: seen.append(step[6]))
+    monkeypatch.setattr(made._speculative_state.blocks, "count", lambda *step: seen.append(step[6]))
     made.requests = {"0": Request(1)}
     for missing, behind in ((0, False), (1, True), (1, False)):
         made.update_from_output(made.schedule(), SimpleNamespace(speculative_off=(0, "", missing, behind)))
-    made._speculative_latch.behind = True
+    made._speculative_state.latch.behind = True
     made.update_from_output(made.schedule(), SimpleNamespace(speculative_off=(0, "an error", 1, True)))
     assert seen == [False, True, False, False], "where off has ended, steps count as ever"
-    assert sum(cell[0] for cell in made._speculative_meter.cells.values()) == 4
+    assert sum(cell[0] for cell in made._speculative_state.meter.cells.values()) == 4
 
 
 def test_a_drafter_that_no_longer_rests_is_not_waited_for(
@@ -490,7 +488,7 @@ def test_a_drafter_that_no_longer_rests_is_not_waited_for(
     made = start()
     made.requests = {str(number): Request(1) for number in range(7)}
     assert drafted(made, 4) == [0] * 4
-    assert made._speculative_blocks.resting
+    assert made._speculative_state.blocks.resting
     refusing = SimpleNamespace(speculative_off=(2, "an error", None, False))
     made.update_from_output(made.schedule(), refusing)
     made.requests = {str(number): Request(1) for number in range(4)}
@@ -525,5 +523,5 @@ def test_drafts_of_requests_that_lived_through_off_are_told(stepping: Path, monk
 def test_a_release_without_the_hook_looks_k_up_by_scheduled_requests(file: Path) -> None:
     assert file.exists()
     made = start()
-    assert made._speculative_blocks is None
+    assert made._speculative_state.blocks is None
     assert made.schedule(5) == 0

@@ -19,7 +19,8 @@ from tests.unit.payload.engine_steps import Clock, Plan, outputs
 
 from speculative_operator.payload import speculative_port as door
 from speculative_operator.payload.speculative_port import serve
-from speculative_operator.payload.speculative_telemetry import Meter, State, exposition, scraped
+from speculative_operator.payload.speculative_scheduler import State
+from speculative_operator.payload.speculative_telemetry import Meter, exposition
 
 KS = (0, 1, 3)
 
@@ -195,8 +196,8 @@ def test_totals_are_those_of_the_steps_and_labels_are_bounded(steps: list[tuple[
 
 
 def state_of(meter: Meter | None = None) -> State:
-    state = State("0.32.0")
-    state.meter = meter
+    state = State()
+    state.engine_version, state.proven, state.meter = "0.32.0", True, meter
     return state
 
 
@@ -209,7 +210,7 @@ def test_text_of_an_engine_that_counts(clock: Clock) -> None:
     plan = Plan({"a": 3, "b": 3})
     step(meter, clock, plan, outputs({"a": 2, "b": 0}, plan), 0.125)
     state = state_of(meter)
-    state.live, state.scheduler, state.table = True, "async", (7, 1_800_000_000.25)
+    state.file, state.scheduler, state.table = object(), "async", (7, 1_800_000_000.25)
     cell = {"k": "3", "batch": "2"}
     prefix = "speculative_payload_"
     assert samples(exposition(state)) == [
@@ -257,7 +258,7 @@ def test_a_step_of_prompts_alone_has_the_k_that_was_asked_for(clock: Clock) -> N
 def test_text_of_comparisons() -> None:
     state = state_of()
     sides = ((8, 0.25, 16, 0.5, 48, 7, 0.2), (16, 0.5, 32, 1.0, 64, 9, 0.3))
-    state.comparisons = {(5, 3, 1, 4): (2, *sides, 0.125, 0.0625)}
+    state.blocks = SimpleNamespace(comparisons={(5, 3, 1, 4): (2, *sides, 0.125, 0.0625)})
     prefix, labels = "speculative_payload_tried_", {"k": "5", "against": "3", "first": "1", "last": "4"}
     names = ("steps", "step_seconds", "requests", "request_seconds", "tokens", "decode_steps", "decode_step_seconds")
     assert [sample for sample in samples(exposition(state)) if "tried" in sample[0]] == [
@@ -317,7 +318,7 @@ def test_a_table_is_looked_for_at_each_scrape() -> None:
         state.table = (4, 5.0)
 
     state.look = look
-    port = serve(lambda: scraped(state))
+    port = serve(lambda: exposition(state))
     assert port is not None
     assert "speculative_payload_table_version 4" in fetch(port)
 
@@ -333,7 +334,7 @@ def test_a_failing_answer_does_not_end_the_server(monkeypatch: pytest.MonkeyPatc
             raise RuntimeError("boom")
 
     state.look = look
-    port = serve(lambda: scraped(state))
+    port = serve(lambda: exposition(state))
     assert port is not None
     with pytest.raises(OSError, match=r"."):
         fetch(port)

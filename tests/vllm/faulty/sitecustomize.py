@@ -51,12 +51,6 @@ def _unseen(module: Any) -> None:
     _methods("Unseen", "learn", "rest", "missed", "_inputs", "compute")(module)
 
 
-def _off(module: Any) -> None:
-    if FAULT == "told":
-        module.told = failing(module.told)
-    _methods("Latch", "step", "mark", "hear", "count_drafts")(module)
-
-
 def _methods(name: str, *methods: str) -> Callable[[Any], None]:
     """Has the method of that class fail, if it is one of these."""
 
@@ -70,10 +64,10 @@ def _methods(name: str, *methods: str) -> Callable[[Any], None]:
 
 CHANGES = {
     "speculative_worker": _worker,
-    "speculative_off": _off,
+    "speculative_off": _methods("Latch", "step", "mark", "hear", "count_drafts"),
     "speculative_unseen": _unseen,
     "speculative_blocks": _methods("Blocks", "k_for", "count"),
-    "speculative_table": _methods("TableFile", "due", "poll"),
+    "speculative_table": _methods("TableFile", "poll"),
     "speculative_telemetry": _methods("Meter", "scheduling", "scheduled", "finished"),
 }
 
