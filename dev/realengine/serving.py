@@ -24,7 +24,8 @@ float32, which FlashAttention has no kernels for; several engines share one acce
 
 def v2() -> dict[str, str]:
     """Variables of an engine with vLLM's V2 runner. On a CPU Triton interprets its kernels, some 30 ms a step."""
-    on_cpu = {"TRITON_INTERPRET": "1", "REALENGINE_TRITON": str(paths.triton())}
+    # Torch would compile for a backend that the interpreted Triton does not have.
+    on_cpu = {"TRITON_INTERPRET": "1", "TORCHDYNAMO_DISABLE": "1", "REALENGINE_TRITON": str(paths.triton())}
     return {"VLLM_USE_V2_MODEL_RUNNER": "1", **({} if paths.on_accelerator() else on_cpu)}
 
 
