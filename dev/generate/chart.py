@@ -219,16 +219,18 @@ class Metrics(Wire):
 
 
 class NetworkPolicy(Wire):
-    """Access to the operator's port 8080, which serves /metrics only. The kubelet always has access."""
+    """Access to metrics: to the operator's port 8080, which serves nothing else and which the kubelet always reaches,
+    and to port 8001 of serving pods, unless settings.STEP_METRICS_FROM names others."""
 
     enabled: bool = True
-    """Create a NetworkPolicy, unless prometheus.url names no Service and neither namespaces nor from is set."""
+    """Create a NetworkPolicy, unless prometheus.url names no Service and neither namespaces nor from is set. With false
+    everybody reaches port 8001 of serving pods."""
     namespaces: list[Text] = Field(default_factory=list)
     """Namespaces whose pods may connect, as those of the release may; empty: that of the Service in prometheus.url, and
     with openshift-monitoring openshift-user-workload-monitoring too. Without prometheus.url: monitoring, and those of
     the Prometheus objects found."""
     from_: list[Anything] = Field(default_factory=list, alias="from")
-    """Peers in place of these namespaces and the release's, as in a NetworkPolicy."""
+    """Peers in place of these namespaces and the release's, as in a NetworkPolicy; for the operator's port only."""
 
 
 class PodDisruptionBudget(Wire):

@@ -70,9 +70,6 @@ OPERATOR: tuple[Permission, ...] = (
 
 CLUSTER: tuple[Permission, ...] = (
     Permission(
-        "", "nodes", ("list",), "whether one more pod fits, before pods are replaced; works without, see ADR 16"
-    ),
-    Permission(
         "monitoring.coreos.com",
         "prometheuses",
         ("list",),
@@ -80,7 +77,7 @@ CLUSTER: tuple[Permission, ...] = (
     ),
     Permission("monitoring.coreos.com", "prometheusagents", ("list",), "the same"),
 )
-"""Where all namespaces are served: what other pods take of nodes cannot be seen from a few."""
+"""Where all namespaces are served."""
 
 LEASES = "leases"
 LEASE_GROUP = "coordination.k8s.io"

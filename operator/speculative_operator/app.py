@@ -31,7 +31,6 @@ from speculative_operator.shell.queue import Queue
 from speculative_operator.shell.reconciler import Reconciler, Tick
 from speculative_operator.shell.report import Budget, Reporter
 from speculative_operator.shell.resync import Resync
-from speculative_operator.shell.room import Room
 from speculative_operator.shell.rounds import Rounds
 from speculative_operator.shell.scraper import Scraper, WithPods
 from speculative_operator.shell.sources import Sources
@@ -133,9 +132,8 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     rows = CatalogueFile(chosen.catalogue, telemetry, time.monotonic)
     turns = Turns(chosen.inspect_jobs, time.monotonic)
     budget = Budget(lambda: len(cache), time.monotonic)
-    room = Room(kube, time.monotonic, everywhere=not chosen.namespace_list)
     jobs = Jobs(kube, time.monotonic)
-    sources = Sources(rounds.latest, resync.capabilities, jobs, turns, budget, rows.current, room)
+    sources = Sources(rounds.latest, resync.capabilities, jobs, turns, budget, rows.current)
     reconciler = Reconciler(chosen, cache, writer, Reporter(kube, cache, telemetry, leading), telemetry, sources, tick)
     informer = Informer(chosen, kube, cache, queue, telemetry, resync.asked.set, reconciler.canaries.leading_to)
     return Operator(chosen, kube, cache, queue, informer, resync, rounds, reconciler, leader, telemetry)

@@ -171,8 +171,9 @@ class Settings(PrometheusSettings):
     step_metrics_from: str = Field(
         default="",
         description="JSON list of NetworkPolicy peers (podSelector, namespaceSelector, ipBlock) that may reach the "
-        "port of step telemetry in serving pods (8001): those of your Prometheus. Empty: everybody. It has no effect "
-        "on pods that KServe makes, which get no NetworkPolicy.",
+        "port of step telemetry in serving pods (8001): those of your Prometheus, and the operator. Empty: everybody; "
+        "the chart names the namespaces of its value networkPolicy, and its own. It has no effect on pods that KServe "
+        "makes, which get no NetworkPolicy.",
     )
     engine_registry: str = Field(
         default="",

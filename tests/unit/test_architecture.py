@@ -61,7 +61,7 @@ ONLY_IN = {
 
 WINGS = {
     "observed": {
-        "formats", "world", "pods", "room", "series", "startup",
+        "formats", "world", "pods", "surge", "series", "startup",
         "kserve", "route", "targets", "running_engine", "drift",
     },
     "pair": {

@@ -66,6 +66,8 @@ KSERVE_PORT = 8080
 TELEMETRY_PORT = 8001
 """Port on which the payload in the engine's process exports what the engine's own counters hide."""
 TELEMETRY_PORT_NAME = "step-metrics"
+AMBIENT_PORT = 15008
+"""Where Istio's ambient mode delivers what is meant for any port of a pod."""
 CONTAINER = "engine"
 
 TABLE_KEY = "table.json"

@@ -43,6 +43,7 @@ class Reason(StrEnum):
     ROLLING_OUT = "RollingOut"
     ROLLED_OUT = "RolledOut"
     ROLLOUT_STALLED = "RolloutStalled"
+    ROLLOUT_WAITS = "RolloutWaits"
     SCALED_TO_ZERO = "ScaledToZero"
     PAUSED = "Paused"
     UNPAUSED = "Resumed"
@@ -150,6 +151,9 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.ROLLING_OUT: "The Deployment replaces its pods because the pod template changed.",
     Reason.ROLLED_OUT: "All pods have the current template.",
     Reason.ROLLOUT_STALLED: "The rollout made no progress within its deadline; the old pods keep serving.",
+    Reason.ROLLOUT_WAITS: (
+        "No node has room for a new pod; the message says whether an old pod ends for it, and what you can do."
+    ),
     Reason.SCALED_TO_ZERO: "spec.replicas is 0.",
     Reason.PAUSED: "The annotation serving.speculative.dev/paused is set: the operator changes nothing until you "
     "remove it.",

@@ -25,7 +25,6 @@ from speculative_operator.reconcile.pinning import FOLDER, VERSION_FOLDER, in_po
 from speculative_operator.reconcile.rendering import find_deployment, with_budget, with_helper, with_size
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import RenderInput
-from speculative_operator.render.metadata import manifest_hash
 from speculative_operator.render.resolved import Model, helper_of
 
 _COMMIT = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
@@ -40,23 +39,6 @@ def keep_inputs(world: World, engine: Engine, given: RenderInput) -> tuple[Rende
     now = _Now(engine, world.deployment, world.memo)
     plain = _keep_helper(_keep_size(given, now), now)
     return plain, _budget(world, plain, now)
-
-
-def keep_strategy(
-    world: World,
-    inp: RenderInput,
-    manifests: tuple[Mapping[str, Any], ...],
-    applied: str,
-    possible: tuple[Mapping[str, Any], ...],
-) -> tuple[Mapping[str, Any], ...]:
-    """`manifests` with the one of the `possible` strategies that was last applied, while nothing else changed."""
-    if _former_hash(manifests) == applied:
-        return manifests
-    for other in possible:
-        candidate = rendering.render_again(replace(inp, strategy=other), world.memo)
-        if _former_hash(candidate) == applied:
-            return candidate
-    return manifests
 
 
 def models_in(template: Mapping[str, Any], source: ModelSource, place: str) -> Iterator[Model]:
@@ -81,14 +63,6 @@ class _Now:
     engine: Engine
     deployment: Mapping[str, Any] | None
     memo: Memo
-
-
-def _former_hash(manifests: tuple[Mapping[str, Any], ...]) -> str:
-    """The hash that the Deployment among `manifests` had without a record."""
-    made = find_deployment(manifests)
-    metadata = made["metadata"]
-    borne = {key: value for key, value in metadata["annotations"].items() if key != names.ANNOTATION_RESOLVED}
-    return manifest_hash({**made, "metadata": {**metadata, "annotations": borne}})
 
 
 def _budget(world: World, plain: RenderInput, now: _Now) -> int:

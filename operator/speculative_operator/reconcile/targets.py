@@ -154,16 +154,6 @@ def _with_workload(spec: DeploymentSpec, objects: Objects, now: float) -> Object
     return others if found is None else {**others, ("Deployment", names.child(spec.name)): found}
 
 
-def with_placement(world: World, template: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A rendered pod template with the nodes that the platform's webhooks have chosen for its pods: whether one more
-    fits is a question about these."""
-    if world.spec.target not in _READERS:
-        return template
-    found = mapping(world.deployment, "spec", "template", "spec")
-    chosen = {key: found[key] for key in ("nodeSelector", "tolerations", "affinity") if key in found}
-    return {**template, "spec": {**template["spec"], **chosen}}
-
-
 def of_objects(spec: DeploymentSpec, actions: Iterable[Action]) -> Iterator[Action]:
     """`actions`, with those on the workload turned into actions on the objects that stand for it."""
     target = target_of(spec)

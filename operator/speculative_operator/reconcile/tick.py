@@ -21,7 +21,7 @@ from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reading import at, mapping, mappings, text, whole
 from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
-from speculative_operator.domain.spec import OffPolicy, RolloutStrategy
+from speculative_operator.domain.spec import OffPolicy
 from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.registry import engine_for
@@ -31,6 +31,7 @@ from speculative_operator.reconcile import (
     privileges,
     route,
     startup,
+    surge,
     tables,
     targets,
     upgrade,
@@ -100,7 +101,10 @@ def _walk(world: World, memory: Memory | None, observation: Observation | None, 
     if picking is not None:
         picking = pass_over_misfits(picking, now)
     spec = picking.spec if picking is not None else resolve(world.spec)
-    look = Look(read_pods(world.pods), read_rollout(world.deployment, world.spec.replicas), observation)
+    rollout = read_rollout(world.deployment, world.spec.replicas)
+    if not rollout.complete:
+        rollout = replace(rollout, stuck=surge.find_stuck(world, now, short=rollout.ready < rollout.wanted))
+    look = Look(read_pods(world.pods), rollout, observation)
     engine = engine_as_found(engine_for(world.spec), world.spec, world.status)
     turn = Turn(world, spec, look, engine, memory, now, picking)
     for step in (_refuse, _pause, _pair, _hold):
@@ -209,13 +213,18 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *of_older: Notice) -> tuple[
     own = _labels(spec, active, pairing.same)
     observation = tables.of_pods(turn.look.observation, turn.look.pods, own)
     permission = permission_of(world, turn.look.rollout, policy, active, turn.now)
+    rollout = own_rollouts.judge_wait(world, turn.look.rollout, memory, permission)
+    turn, stuck = replace(turn, look=replace(turn.look, rollout=rollout)), rollout.stuck
     verdict = consider(memory, observation, policy, active, Serving(turn.look.rollout, permission), turn.now)
     leaving, memories = _decide_for_leaving(world, turn, policy, own)
     own_notices = own_rollouts.notices(choice.by_name, verdict.own)
     decided = _view(spec, turn.look, policy, verdict)
     made_of = _made_of(turn, choice, policy, verdict.active)
     try:
-        desired = desired_children(world, spec, engine, verdict.active, made_of, own, leaving)
+        makes_room = stuck is not None and not stuck.why_not
+        desired = desired_children(
+            world, spec, engine, verdict.active, made_of, own, leaving, makes_room=makes_room
+        )  # fmt: skip
         planned = _plan(world, turn.look, engine, verdict, policy.knobs.actuator, desired)
     except RenderError as error:
         problems, pair = (render_problem(error), *world.problems), pair_view(pairing, choice)
@@ -243,12 +252,9 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *of_older: Notice) -> tuple[
     )  # fmt: skip
     status = make_status(view, world.status, verdict.memory, turn.now)
     happened = events(world.status, status, actions)
-    asks = verdict.asks_room or (others and world.spec.rollout_strategy is not RolloutStrategy.RECREATE)
-    asks = asks and world.room is None
-    room_for = targets.with_placement(world, desired.workload["spec"]["template"]) if asks else None
     tried_anew = verdict.active.why is Reason.TRIES_CHANGED
     figures = estimate_of(view, view.observation) if view.observation is not None else None
-    return Outcome(actions, status, happened, verdict.memory, tried_anew, room_for, memories, figures), others
+    return Outcome(actions, status, happened, verdict.memory, tried_anew, memories, figures), others
 
 
 def _made_of(turn: Turn, choice: PairedSpec, policy: Policy, active: ActiveTable) -> str:
@@ -356,7 +362,7 @@ def _rollout_with(world: World, rollout: Rollout, planned: Plan) -> Rollout:
     """The rollout as it is once the plan is carried out."""
     if not rollout.exists or not rolls(world, (*planned.actions, *planned.held)):
         return rollout
-    return replace(rollout, complete=False, updated=0, stalled="")
+    return replace(rollout, complete=False, updated=0, stalled="", stuck=None)
 
 
 def _view(spec: ResolvedSpec, look: Look, policy: Policy, verdict: Verdict) -> View:

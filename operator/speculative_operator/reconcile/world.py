@@ -16,7 +16,6 @@ from speculative_operator.domain.reading import is_controlled_by
 from speculative_operator.domain.reasons import Reason, without_credentials
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.pairing.catalogue import Catalogue, CatalogueError, catalogue_of, load_packaged
-from speculative_operator.reconcile.room import Room
 from speculative_operator.render import Capabilities
 from speculative_operator.tuner import Memory
 
@@ -60,9 +59,6 @@ class World:
     kept: frozenset[str] = frozenset()
     """Folders of caches that other objects of the namespace use, as `records.keys` reads them from their status: what
     a Job that tidies up must leave alone."""
-    room: Room | None = None
-    """What was just proven of a place for one more pod; None: it was not looked at, or cannot be told. The shell looks
-    where an Outcome asks for it, and reconciles again."""
     elsewhere: str = ""
     """Kind of the object's workload by another target than its own; empty where there is none."""
     canary: CanarySeen | None = None
@@ -111,9 +107,6 @@ class Outcome:
     memory: Memory | None
     tries_changed: bool = False
     """True when nothing but the trials has changed: counted, but no event and no entry of the history."""
-    room_for: Mapping[str, Any] | None = None
-    """Template of the pod for which the shell is to look whether one more fits (`World.room`), for pods are to be
-    replaced."""
     leaving: Mapping[str, Memory] = field(default_factory=dict)
     """As `World.leaving`, after this reconcile."""
     estimate: Estimate | None = None

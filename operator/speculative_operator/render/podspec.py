@@ -90,7 +90,9 @@ def volumes_and_mounts(inp: RenderInput) -> tuple[list[dict[str, Any]], list[dic
     if inp.container.files:
         pairs.append(_files(inp))
     if inp.live:
-        pairs.append(_config(TABLE_VOLUME, inp.table_config or table_name(inp.spec), names.TABLE_MOUNT))
+        # Without its table an engine starts by the one that its arguments name: a pod must not wait for the operator.
+        table = inp.table_config or table_name(inp.spec)
+        pairs.append(_config(TABLE_VOLUME, table, names.TABLE_MOUNT, optional=True))
         pairs.append(_config(PAYLOAD_VOLUME, payload_name(inp.spec.name, inp.container.payload), names.PAYLOAD_MOUNT))
     if _trusts_others(inp):
         pairs.append(_config("authorities", inp.spec.weights.ca_config_map, names.AUTHORITIES_MOUNT))
@@ -124,8 +126,8 @@ def _scratch(name: str, path: str, source: Mapping[str, Any] | None = None) -> t
     return {"name": name, "emptyDir": dict(source or {})}, {"name": name, "mountPath": path}
 
 
-def _config(name: str, config: str, path: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    return {"name": name, "configMap": {"name": config}}, {"name": name, "mountPath": path, "readOnly": True}
+def _config(name: str, config: str, path: str, **more: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    return {"name": name, "configMap": {"name": config, **more}}, {"name": name, "mountPath": path, "readOnly": True}
 
 
 def _files(inp: RenderInput) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -39,7 +39,6 @@ class Resolved:
     """Hash of the pod template, as the annotation `template-hash` has it."""
     models: tuple[Model, ...]
     """Verifier and speculator, where pods load one."""
-    strategy: Mapping[str, Any]
     startup_seconds: int
     bytes: int
     """Bytes of weights that requests were reckoned for; 0 where unknown."""
@@ -54,7 +53,6 @@ def record(inp: RenderInput, template: Mapping[str, Any]) -> str:
     content = {
         "template": digest(template, 16),
         "models": [asdict(_model(spec, one)) for one in sources if one is not None],
-        "strategy": inp.strategy,
         "startupSeconds": inp.container.startup_seconds,
         "bytes": spec.weights.bytes,
         "jobImage": inp.capabilities.job_image if helper_of(template) else "",
@@ -77,7 +75,6 @@ def read(workload: Mapping[str, Any] | None, uid: str) -> Resolved | None:
         return Resolved(
             content["template"],
             tuple(_read_model(one) for one in content["models"]),
-            content["strategy"],
             content["startupSeconds"],
             content["bytes"],
             content["jobImage"],

@@ -35,7 +35,7 @@ def network(inp: RenderInput) -> dict[str, Any]:
     """Values of the children that reach pods: each port with its path of metrics, and who may reach which port."""
     ports = podspec.ports(inp)
     open_to_all = [one for one in ports if one["number"] != names.TELEMETRY_PORT or not _scrapers(inp)]
-    rules = [{"ports": open_to_all, "peers": []}]
+    rules = [{"ports": [*open_to_all, {"number": names.AMBIENT_PORT}], "peers": []}]
     if len(open_to_all) < len(ports):
         rules.append({"ports": [one for one in ports if one not in open_to_all], "peers": _scrapers(inp)})
     return {"ports": ports, "rules": rules}

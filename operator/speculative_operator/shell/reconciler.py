@@ -8,14 +8,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from math import inf
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from speculative_operator.api.convert import to_domain
 from speculative_operator.api.wire import SpecError
 from speculative_operator.domain import names
-from speculative_operator.domain.actions import Action, ApplyChild
+from speculative_operator.domain.actions import Action
 from speculative_operator.domain.jobs import JobSeen, Phase, Progress, Purpose
 from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.observation import Observation, PodWindow
@@ -25,7 +24,6 @@ from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile import notes
 from speculative_operator.reconcile.notes import Notes
-from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.series import Recent, measured, steady
 from speculative_operator.reconcile.status import cannot_wait, should_write
 from speculative_operator.reconcile.tick import invalid
@@ -37,8 +35,7 @@ from speculative_operator.shell.errors import ApiError
 from speculative_operator.shell.jobs import READ_EVERY
 from speculative_operator.shell.ledger import Ledger
 from speculative_operator.shell.report import Reporter
-from speculative_operator.shell.resources import CLAIM, CONFIG_MAP, WORKLOADS
-from speculative_operator.shell.room import GOOD_SECONDS
+from speculative_operator.shell.resources import CLAIM, CONFIG_MAP
 from speculative_operator.shell.sources import Canaries, Sources
 from speculative_operator.shell.telemetry import Telemetry
 from speculative_operator.shell.turns import late, queued_jobs, reading, wants, without
@@ -54,8 +51,6 @@ NEW_SECONDS = 60.0
 """Seconds for which a pod that became ready may lack figures: Prometheus has to find it, and to scrape it twice."""
 FIGURES_SECONDS = 60.0
 """Seconds, and at least two ticks, for which a pod's figures stay in metrics: scrapes and rounds do not keep step."""
-ROOM_SECONDS = 600.0
-"""Seconds for which metrics tell of room for one more pod, which is looked for before rollouts only."""
 
 
 class Tick(Protocol):
@@ -83,10 +78,7 @@ class _State:
     """unix seconds of the last write of notes, or of the first look."""
     memo: Memo = field(default_factory=Memo)
     recent: Recent = field(default_factory=Recent)
-    """Kept for the object's metrics, as are the next two."""
-    room: Room | None = None
-    room_at: float = 0.0
-    """monotonic seconds."""
+    """Kept for the object's metrics."""
 
 
 class Reconciler:
@@ -116,8 +108,6 @@ class Reconciler:
         """Forget an object that is gone."""
         self._sources.turns.leave(key)
         self.canaries.forget(key)
-        if self._sources.room is not None:
-            self._sources.room.forget(key)
         self._states.pop(key, None)
         self._telemetry.of_objects.forget(key)
 
@@ -140,11 +130,11 @@ class Reconciler:
         jobs = await self._sources.jobs.observe(snapshot, now)
         by_pods = spec.weights.cache is not None and spec.weights.cache.in_pods
         arriving = await self._sources.jobs.arriving(snapshot) if by_pods else {}
-        outcome, until = await self._decide(spec, snapshot, state, jobs, arriving, now)
+        outcome = self._decide(spec, snapshot, state, jobs, arriving, now)
         actions = self._in_turn(key, snapshot, outcome.actions, now)
         try:
             with self._telemetry.phase("apply"):
-                report = await self._writer.carry_out(key, snapshot, actions, state.ledger, now, until)
+                report = await self._writer.carry_out(key, snapshot, actions, state.ledger, now)
         except ApiError:
             state.memory, state.leaving = _unless_changed(before, outcome.memory), left
             raise
@@ -169,7 +159,7 @@ class Reconciler:
             state = self._states[key] = _State(uid, now if owner.get("status") else 0.0, notes_at=now)
         return state
 
-    async def _decide(
+    def _decide(
         self,
         spec: DeploymentSpec,
         snapshot: Snapshot,
@@ -177,9 +167,8 @@ class Reconciler:
         jobs: tuple[JobSeen, ...],
         arriving: Mapping[str, Progress],
         now: float,
-    ) -> tuple[Outcome, float]:
-        """The outcome of the tick, and until when (monotonic seconds) it may be acted on: room that was found must not
-        wait."""
+    ) -> Outcome:
+        """The outcome of the tick."""
         with self._telemetry.phase("observe"):
             observation = self._observe(spec, snapshot, state)
         strangers = state.ledger.strangers(now)
@@ -210,27 +199,16 @@ class Reconciler:
         )
         with self._telemetry.phase("decide"):
             outcome = self._tick(world, state.memory, observation, now)
-        room, until = None, inf
-        if outcome.room_for is not None and self._sources.room is not None:
-            waits, key = any(_replaces(one) for one in outcome.actions), (spec.namespace, spec.name)
-            room = await self._sources.room.fits(key, outcome.room_for, waits=waits, pods=spec.nodes)
-        if room is not None:
-            state.room, state.room_at = room, time.monotonic()
-            until = time.monotonic() + GOOD_SECONDS if room is Room.FREE else inf
-            with self._telemetry.phase("decide"):
-                outcome = self._tick(replace(world, room=room), state.memory, observation, now)
         state.memory, state.leaving, state.notes = outcome.memory, outcome.leaving, outcome.notes
         if observation is not None:
             state.recent = state.recent.after(observation, outcome.estimate)
-        return outcome, until
+        return outcome
 
     def _show(self, key: Key, spec: DeploymentSpec | None, status: Body, state: _State, now: float) -> None:
         """Show the object in the operator's own metrics."""
         limit = max(FIGURES_SECONDS, 2.0 * self._settings.tick_seconds)
-        known = state.room is not None and time.monotonic() - state.room_at <= ROOM_SECONDS
-        room = state.room is Room.FREE if known else None
         figures = measured(status, state.recent, now, limit) if spec is not None else ()
-        self._telemetry.of_objects.put(key, steady(spec, status, room), figures, state.recent.newest + limit)
+        self._telemetry.of_objects.put(key, steady(spec, status), figures, state.recent.newest + limit)
 
     def _count(self, owner: Body, reason: str) -> None:
         self._telemetry.decision(reason)
@@ -319,10 +297,6 @@ class Reconciler:
         observed = any(is_ready(pod) for pod in snapshot.pods)
         wait = self._settings.tick_seconds * (1.5 if observed else 1.0)
         return min(wait, READ_EVERY) if hurries else wait
-
-
-def _replaces(action: Action) -> bool:
-    return isinstance(action, ApplyChild) and action.manifest["kind"] in WORKLOADS
 
 
 def _at_ease(snapshot: Snapshot) -> bool:

@@ -52,8 +52,6 @@ class Resource:
 
 OWNER = Resource(names.API_VERSION, names.KIND, names.PLURAL, rank=2, vital=True)
 POD = Resource("v1", "Pod", "pods", rank=0, vital=True)
-NODE = Resource("v1", "Node", "nodes")
-"""Only listed, where it must be known whether one more pod fits."""
 LEASE = Resource("coordination.k8s.io/v1", "Lease", "leases", rank=0)
 EVENT = Resource("events.k8s.io/v1", "Event", "events", rank=3)
 REVIEW = Resource("authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews")

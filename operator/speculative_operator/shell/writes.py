@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -92,21 +91,19 @@ class Writer:
         actions: Sequence[Action],
         ledger: Ledger,
         now: float,
-        until: float = inf,
     ) -> Report:
-        """Apply all children at once, then poke pods, which need those children. No Deployment is written after `until`
-        (monotonic seconds): a write may wait for its slot, and its reasons grow old.
+        """Apply all children at once, then poke pods, which need those children.
 
         Raises the worst ApiError when one says to try the whole reconcile again later.
         """
         children = [action for action in actions if isinstance(action, ApplyChild | DeleteChild)]
         first = [one for one in children if isinstance(one, DeleteChild) or not _resource(one).last]
         pokes = [action for action in actions if isinstance(action, PokePod)]
-        reports = [await self._together([self._child(key, snapshot, one, ledger, now, until) for one in first])]
+        reports = [await self._together([self._child(key, snapshot, one, ledger, now) for one in first])]
         # KServe would make pods of the runtime that is there, which may be somebody else's.
         blocked = reports[0].again or any(kind == SERVING_RUNTIME.kind for kind, _ in ledger.problems)
         last = [] if blocked else [one for one in children if one not in first]
-        reports.append(await self._together([self._child(key, snapshot, one, ledger, now, until) for one in last]))
+        reports.append(await self._together([self._child(key, snapshot, one, ledger, now) for one in last]))
         reports.append(await self._together([self._poke(snapshot, action) for action in pokes]))
         wanted = {slot_of(action.manifest) for action in children if isinstance(action, ApplyChild)}
         past = ledger.forget(wanted)
@@ -134,7 +131,6 @@ class Writer:
         action: ApplyChild | DeleteChild,
         ledger: Ledger,
         now: float,
-        until: float,
     ) -> Report:
         if not self._still(key, snapshot):
             return Report(again=True)
@@ -143,13 +139,11 @@ class Writer:
                 return await self._delete(key, snapshot, action)
             if await self._of_others(key, snapshot, slot_of(action.manifest), ledger, now):
                 return Report(again=True)
-            return await self._apply(key, snapshot, action, ledger, now, until)
+            return await self._apply(key, snapshot, action, ledger, now)
         except OutdatedError:
             return Report(again=True)
 
-    async def _apply(
-        self, key: Key, snapshot: Snapshot, action: ApplyChild, ledger: Ledger, now: float, until: float
-    ) -> Report:
+    async def _apply(self, key: Key, snapshot: Snapshot, action: ApplyChild, ledger: Ledger, now: float) -> Report:
         manifest = action.manifest
         slot = slot_of(manifest)
         digest, generation = digest_of(manifest), snapshot.owner["metadata"].get("generation", 0)
@@ -163,7 +157,7 @@ class Writer:
             ledger.problems[slot] = Problem(foreseen[0], digest, generation, foreseen[1])
             return Report(refused=True)
         try:
-            still = partial(self._still, key, snapshot, until if slot[0] in WORKLOADS else inf)
+            still = partial(self._still, key, snapshot, replaces=slot[0] in WORKLOADS)
             body = await self._send(resource, manifest, held, uid, still)
         except NotFoundError:
             return self._pass_over(resource.optional)
@@ -284,11 +278,14 @@ class Writer:
         self._telemetry.action("poke", POD.kind)
         return Report(acted=1)
 
-    def _still(self, key: Key, snapshot: Snapshot, until: float = inf) -> bool:
-        """True while the object is the one the tick saw and wants what it wanted, this replica may write, and it is
-        before `until` (monotonic seconds)."""
+    def _still(self, key: Key, snapshot: Snapshot, *, replaces: bool = False) -> bool:
+        """True while the object is the one the tick saw and wants what it wanted, and this replica may write. With
+        `replaces` also only while no pod has found a node since: an old one might end for it without need."""
         owner = self._cache.owner(key)
-        if owner is None or not self._leading() or time.monotonic() > until:
+        if owner is None or not self._leading():
+            return False
+        now = self._cache.snapshot(key) if replaces else None
+        if now is not None and _placed(now) - _placed(snapshot):
             return False
         seen, meta = snapshot.owner["metadata"], owner["metadata"]
         return (
@@ -336,6 +333,11 @@ def slot_of(manifest: Mapping[str, Any]) -> Slot:
 def digest_of(manifest: Mapping[str, Any]) -> str:
     """A digest that is the same for equal manifests."""
     return sha256(json.dumps(manifest, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _placed(snapshot: Snapshot) -> set[str]:
+    """Serving pods that have a node."""
+    return {pod["metadata"]["uid"] for pod in snapshot.pods if (pod.get("spec") or {}).get("nodeName")}
 
 
 def _problem(error: ApiError, slot: Slot, digest: str, generation: int, now: float) -> Problem:

@@ -464,3 +464,15 @@ async def test_no_pods_are_made_of_a_runtime_that_was_refused(rig: Rig, status: 
     for _ in range(2):
         await rig.do(applying(of, "InferenceService"), applying(of, "ServingRuntime"))
     assert not [call for call in rig.api.calls if call.plural == "inferenceservices"]
+
+
+async def test_no_workload_is_written_once_a_pod_has_found_a_node(rig: Rig) -> None:
+    """What was to make room for it would end a pod without need; another tick decides anew."""
+    of = await rig.begin()
+    waiting = pod()
+    rig.cache.put(await rig.api.put(POD, waiting))
+    seen = rig.snapshot
+    rig.cache.put(await rig.api.put(POD, {**waiting, "spec": {"nodeName": "node-1"}}))
+    report = await rig.writer.carry_out(KEY, seen, [applying(of, DEPLOYMENT.kind)], rig.ledger, 1000.0)
+    assert (report, rig.api.find(DEPLOYMENT.kind)) == (Report(again=True), [])
+    assert await rig.do(applying(of, DEPLOYMENT.kind)) == Report(acted=1)
