@@ -17,6 +17,7 @@ from speculative_operator import __version__, settings
 from speculative_operator.reconcile.tick import tick
 from speculative_operator.settings import Settings, SettingsError
 from speculative_operator.shell import logs
+from speculative_operator.shell.aside import Aside
 from speculative_operator.shell.bodies import Key
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.catalogue import CatalogueFile
@@ -116,7 +117,8 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     kube = Kube(chosen, telemetry)
     leader = None
     if chosen.leader_election:
-        leader = Leader(chosen, kube, chosen.lease_namespace or own_namespace(), identity())
+        # A client of its own, for a loop of its own.
+        leader = Leader(chosen, Kube(chosen, telemetry), chosen.lease_namespace or own_namespace(), identity())
 
     def queue_keys(keys: Sequence[Key]) -> None:
         # A namespace of a thousand objects must not hold up a new one elsewhere; a single object need not wait.
@@ -138,7 +140,7 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     sources = Sources(rounds.latest, resync.capabilities, jobs, turns, budget, rows.current, room)
     reconciler = Reconciler(chosen, cache, writer, Reporter(kube, cache, telemetry, leading), telemetry, sources, tick)
     informer = Informer(chosen, kube, cache, queue, telemetry, resync.asked.set, reconciler.canaries.leading_to)
-    return Operator(chosen, kube, cache, queue, informer, resync, rounds, reconciler, leader, telemetry)
+    return Operator(chosen, kube, cache, queue, informer, resync, rounds, reconciler, leader, telemetry, Aside())
 
 
 if __name__ == "__main__":
