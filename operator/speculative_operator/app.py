@@ -35,6 +35,7 @@ from speculative_operator.shell.resync import Resync
 from speculative_operator.shell.room import Room
 from speculative_operator.shell.rounds import Rounds
 from speculative_operator.shell.scraper import Scraper, WithPods
+from speculative_operator.shell.sizes import MIB
 from speculative_operator.shell.sources import Sources
 from speculative_operator.shell.telemetry import Endpoints, Telemetry
 from speculative_operator.shell.turns import Turns
@@ -112,7 +113,7 @@ async def _run(chosen: Settings) -> None:
 
 def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     """All parts of an operator, connected. Must run inside the event loop."""
-    telemetry, cache = Telemetry(), Cache()
+    telemetry, cache = Telemetry(), Cache(chosen.namespace_mebibytes * MIB)
     queue: Queue[Key] = Queue(time.monotonic, random.random)
     kube = Kube(chosen, telemetry)
     leader = None

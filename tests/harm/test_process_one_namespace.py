@@ -20,11 +20,12 @@ from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.resources import CHILD_BY_KIND, CONFIG_MAP, LEASE, OWNER
 from speculative_operator.shell.resync import Resync
 from speculative_operator.shell.shares import Metered, Shares
-from speculative_operator.shell.sizes import CHILD_BYTES, LINE_BYTES, NAMESPACE_BYTES, OVERSIZE, Sizes
+from speculative_operator.shell.sizes import CHILD_BYTES, LINE_BYTES, MIB, OVERSIZE, Sizes
 from speculative_operator.shell.watches import Watches
 
 Json = dict[str, Any]
 KEY = ("ns", "gemma")
+NAMESPACE_BYTES = 16 * MIB
 
 
 def config_map(number: int, size: int, *, uid: str = "", namespace: str = "stranger", of: str = "none") -> Json:
@@ -162,7 +163,7 @@ async def test_a_child_that_is_too_large_stops_decisions_for_its_object_and_no_w
 
 
 def test_a_namespace_that_holds_too_much_is_known_by_name_only_and_others_are_not_touched() -> None:
-    sizes = Sizes()
+    sizes = Sizes(NAMESPACE_BYTES)
     size = CHILD_BYTES - 1000
     found = [sizes.fit(config_map(number, size)) for number in range(2 * NAMESPACE_BYTES // size)]
     assert sizes.held("stranger") <= NAMESPACE_BYTES + 2**20
@@ -174,7 +175,7 @@ def test_a_namespace_that_holds_too_much_is_known_by_name_only_and_others_are_no
 
 
 def test_a_namespace_full_of_names_is_not_known_at_all() -> None:
-    cache = Cache()
+    cache = Cache(NAMESPACE_BYTES)
     body = owner()
     cache.put({**body, "metadata": {**body["metadata"], "uid": "o", "resourceVersion": "1"}})
     cache._sizes._held["ns"] = 2 * NAMESPACE_BYTES

@@ -21,6 +21,7 @@ from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.spec import Target
 from speculative_operator.reconcile.choices import folders
 from speculative_operator.reconcile.records import keys
+from speculative_operator.settings import NAMESPACE_MEBIBYTES
 from speculative_operator.shell.bodies import (
     Body,
     Key,
@@ -38,7 +39,7 @@ from speculative_operator.shell.bodies import (
 )
 from speculative_operator.shell.podseries import Reached
 from speculative_operator.shell.resources import CLAIM, DEPLOYMENT, JOB, OWNER, POD
-from speculative_operator.shell.sizes import OVERSIZE, Sizes, outline
+from speculative_operator.shell.sizes import MIB, OVERSIZE, Sizes, outline
 
 _IGNORED = frozenset({"resourceVersion", "managedFields", "generation"})
 _MAKERS: Mapping[str | None, Callable[[str], str]] = {
@@ -69,10 +70,11 @@ class Cache:
     """Objects by kind and uid, and an index by the SpeculativeDeployment they belong to.
 
     What each object is filed under, its home: (namespace, name) of the SpeculativeDeployment; of the Job for a Job's
-    pod, which bears no other name; (namespace, "") for a claim, which all objects there share.
+    pod, which bears no other name; (namespace, "") for a claim, which all objects there share. What is known of one
+    namespace may take `namespace_bytes` of memory.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, namespace_bytes: int = NAMESPACE_MEBIBYTES * MIB) -> None:
         self._owners: dict[Key, Body] = {}
         self._children: dict[Key, dict[tuple[str, str], Body]] = {}
         self._pods: dict[Key, dict[str, Body]] = {}
@@ -86,14 +88,14 @@ class Cache:
         self._folders: dict[str, dict[str, frozenset[str]]] = {}
         """Namespace -> object -> folders of caches that it uses, where it uses any."""
         self._loads = Loads()
-        self._sizes = Sizes()
+        self._sizes = Sizes(namespace_bytes)
         self._newest: dict[str, int] = {}
         self._expected: dict[Key, str] = {}
         """uids of SpeculativeDeployments that exist, by key: their children are listed before they are."""
 
     def clear(self) -> None:
         """Forget everything."""
-        vars(self).update(vars(Cache()))
+        vars(self).update(vars(Cache(self._sizes.most)))
 
     def expect(self, owners: Mapping[Key, str]) -> None:
         """Keep what belongs to these SpeculativeDeployments, given by key and uid, although they are not held yet."""

@@ -38,7 +38,7 @@ from speculative_operator.shell.telemetry import Telemetry
 CHUNK = 500
 """Most objects per page of a LIST."""
 FIRST_CHUNK = 50
-PAGE_BYTES = 4 * 2**20
+PAGE_BYTES = 2 * 2**20
 """Most bytes of a page of more than one object: parsed, they take some ten times as much memory. A larger page is not
 read to its end, and asked for anew with fewer objects."""
 SLOW = 2.0

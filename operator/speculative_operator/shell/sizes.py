@@ -22,12 +22,12 @@ CHILD_BYTES = 512 * KIB
 """Most bytes of any other object as JSON."""
 LINE_BYTES = 2 * CHILD_BYTES
 """Most bytes of an event of a watch that is parsed: with what is not kept of an object, and in its longest spelling."""
-NAMESPACE_BYTES = 64 * MIB
-"""Most memory of all whole objects of a namespace: some hundreds of SpeculativeDeployments with their children."""
+OUTLINES = 1.25
+"""Where the objects of a namespace take this multiple of what they may, not even outlines are kept any more."""
 OVERSIZE = "oversize"
 """Field of an outline, beside those of Kubernetes: why the object is not kept whole. Its value is a text."""
 _VALUE_BYTES = 100
-"""Bytes of memory that a value, a list or a map takes beside its text."""
+"""Bytes of memory that a value takes beside its text, be it a list or a map."""
 _LABELS = ("pod-template-hash", "batch.kubernetes.io/job-name", "job-name", names.LABEL_MANAGED_BY)
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
 _MOST_REFERENCES = 8
@@ -35,9 +35,10 @@ _LONGEST = 1024
 
 
 class Sizes:
-    """Memory that the kept objects take, by namespace."""
+    """Memory that the kept objects take, by namespace; `most` bytes in each."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = most
         self._of: dict[str, tuple[str, int]] = {}
         """uid -> namespace and bytes of memory."""
         self._held: Counter[str] = Counter()
@@ -52,15 +53,15 @@ class Sizes:
         self.forget(uid)
         why = body.get(OVERSIZE) or too_large(body)
         memory = 0 if why else memory_of(body)
-        if not why and self._held[namespace] + memory > NAMESPACE_BYTES:
+        if not why and self._held[namespace] + memory > self.most:
             why = (
-                f"the objects of namespace {namespace} take more than {NAMESPACE_BYTES // MIB} MiB of the operator's "
+                f"the objects of namespace {namespace} take more than {self.most // MIB} MiB of the operator's "
                 "memory: delete what is not needed, or move some of its SpeculativeDeployments to another namespace"
             )
         if why:
             body = {**outline(body), OVERSIZE: why}
             memory = memory_of(body)
-        if self._held[namespace] + memory > 2 * NAMESPACE_BYTES:
+        if self._held[namespace] + memory > OUTLINES * self.most:
             self._refused.add(namespace)
             return None
         self._of[uid] = namespace, memory
@@ -73,7 +74,7 @@ class Sizes:
         self._held[namespace] -= memory
         if self._held[namespace] <= 0:
             del self._held[namespace]
-        if self._held[namespace] < NAMESPACE_BYTES:
+        if self._held[namespace] < self.most:
             self._refused.discard(namespace)
 
     def is_full(self, namespace: str) -> bool:
@@ -103,8 +104,13 @@ def size_told(body: Mapping[str, Any], size: int) -> str:
 
 def memory_of(body: Mapping[str, Any]) -> int:
     """About the bytes of memory that `body` takes, rather more than less."""
-    text = _text(body)
-    return len(text) + _VALUE_BYTES * (text.count(",") + text.count("{") + text.count("["))
+    values = 0
+    below: list[Any] = [body]
+    while below:
+        inner = below.pop()
+        values += len(inner)
+        below += [one for one in (inner.values() if isinstance(inner, dict) else inner) if isinstance(one, dict | list)]
+    return len(_text(body)) + _VALUE_BYTES * values
 
 
 def outline(body: Mapping[str, Any]) -> dict[str, Any]:
