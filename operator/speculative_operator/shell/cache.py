@@ -9,8 +9,7 @@ counts, pokes or observes pods ever sees one.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from types import MappingProxyType
@@ -19,7 +18,6 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.spec import Target
-from speculative_operator.reconcile.choices import folders
 from speculative_operator.reconcile.records import keys
 from speculative_operator.settings import NAMESPACE_MEBIBYTES
 from speculative_operator.shell.bodies import (
@@ -37,6 +35,7 @@ from speculative_operator.shell.bodies import (
     trim,
     version_of,
 )
+from speculative_operator.shell.loads import Loads
 from speculative_operator.shell.podseries import Reached
 from speculative_operator.shell.resources import CLAIM, DEPLOYMENT, JOB, OWNER, POD
 from speculative_operator.shell.sizes import MIB, OVERSIZE, Sizes, outline
@@ -118,7 +117,7 @@ class Cache:
             self._drop(before, body)
         held = self._held(home, body)
         same = held is not None and held["metadata"]["uid"] == uid
-        if held is not None and same and not newer(body, held) and listed < version_of(held):
+        if held is not None and not newer(body, held) and listed < version_of(held):
             return None
         if held is not None and not same:
             self.remove(held)
@@ -320,52 +319,6 @@ class Cache:
         for index in (self._children, self._pods, self._workers, self._claims):
             if home in index and not index[home]:
                 del index[home]
-
-
-class Loads:
-    """Folders of caches that serving pods and Deployments use, counted by namespace, so that no Job tidies them away.
-
-    Status says it too, but can be wiped, hand-edited or written by another release, and its object may be gone before
-    its pods are. What stands in a template is what an engine looks for when it is started again: a Deployment may have
-    no pod at the moment.
-    """
-
-    def __init__(self) -> None:
-        self._of: dict[str, tuple[Body, frozenset[str]]] = {}
-        """uid -> what identifies the pod or Deployment, and its folders, for those that use any."""
-        self._count: dict[str, Counter[str]] = {}
-
-    def note(self, body: Mapping[str, Any]) -> None:
-        """Count the folders that this version of a serving pod or Deployment loads from."""
-        meta = body["metadata"]
-        if body["kind"] == DEPLOYMENT.kind:
-            found = folders((body.get("spec") or {}).get("template") or {})
-        else:
-            # What a pod loads from never changes.
-            found = self._of[meta["uid"]][1] if meta["uid"] in self._of else folders(body)
-        if meta["uid"] in self._of and self._of[meta["uid"]][1] == found:
-            return
-        self.forget(meta["uid"])
-        if found:
-            which = {name: meta.get(name, "") for name in ("name", "namespace", "uid", "resourceVersion")}
-            self._of[meta["uid"]] = ({"kind": body["kind"], "metadata": which}, found)
-            self._count.setdefault(meta["namespace"], Counter()).update(found)
-
-    def forget(self, uid: str) -> None:
-        """Forget the folders of a pod or Deployment that is gone."""
-        if uid in self._of:
-            body, found = self._of.pop(uid)
-            count = self._count[body["metadata"]["namespace"]]
-            count.subtract(found)
-            self._count[body["metadata"]["namespace"]] = +count
-
-    def noted(self, kind: str) -> dict[str, Body]:
-        """uid -> what identifies each object of one kind that loads from folders."""
-        return {uid: body for uid, (body, _) in self._of.items() if body["kind"] == kind}
-
-    def within(self, namespace: str) -> Collection[str]:
-        """Folders of caches that a pod or Deployment of the namespace loads from."""
-        return self._count.get(namespace, Counter()).keys()
 
 
 def _slot(body: Body) -> Any:

@@ -51,8 +51,8 @@ class Sizes:
         meta = body["metadata"]
         uid, namespace = meta["uid"], meta["namespace"]
         self.forget(uid)
-        why = body.get(OVERSIZE) or too_large(body)
-        memory = 0 if why else memory_of(body)
+        memory = memory_of(body)
+        why = body.get(OVERSIZE) or (too_large(body) if memory > SPEC_BYTES else "")
         if not why and self._held[namespace] + memory > self.most:
             why = (
                 f"the objects of namespace {namespace} take more than {self.most // MIB} MiB of the operator's "
