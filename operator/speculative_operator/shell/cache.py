@@ -48,6 +48,9 @@ _MAKERS: Mapping[str | None, Callable[[str], str]] = {
 """For each target with another Deployment than the object's own: the function that names this Deployment."""
 
 
+MOST_FILES = 64
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """One object and what belongs to it, at one moment."""
@@ -148,8 +151,9 @@ class Cache:
             # Of an event that is too large to be parsed the status is not known; we are the only one who writes it.
             status = {"status": held.get("status")} if OVERSIZE in body and held is not None else {}
             whole = {**trim(body), **status}
-        elif kind == CLAIM.kind:
-            whole = outline(body)
+        elif not home[1]:
+            # What all objects of the namespace share: of a ConfigMap, the names of its files.
+            whole = {**outline(body), "data": dict.fromkeys([*(body.get("data") or ())][:MOST_FILES], "")}
         elif self._is_ours(home, body):
             whole = of_same_spec(trim(body), held)
         elif self._is_known(home) and kind != POD.kind:

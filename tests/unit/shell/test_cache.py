@@ -283,7 +283,9 @@ def test_a_claim_belongs_to_all_objects_of_its_namespace_and_wakes_none() -> Non
     other = owner(uid="o2")
     other["metadata"]["name"] = "other"
     cache.put(other)
-    assert cache.put(claim()) is None
+    assert cache.put({**claim(), "spec": {"resources": {}}, "data": {"file": "text"}}) is None
+    (held,) = cache.objects_of("PersistentVolumeClaim").values()
+    assert (held.get("spec"), held["data"]) == (None, {"file": ""}), "of what is shared only names are read"
     for key in (KEY, ("ns", "other")):
         snapshot = cache.snapshot(key)
         assert snapshot is not None
