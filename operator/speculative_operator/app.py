@@ -17,6 +17,7 @@ from speculative_operator import __version__, settings
 from speculative_operator.reconcile.tick import tick
 from speculative_operator.settings import Settings, SettingsError
 from speculative_operator.shell import logs
+from speculative_operator.shell.aside import Aside
 from speculative_operator.shell.bodies import Key
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.catalogue import CatalogueFile
@@ -33,6 +34,7 @@ from speculative_operator.shell.report import Budget, Reporter
 from speculative_operator.shell.resync import Resync
 from speculative_operator.shell.rounds import Rounds
 from speculative_operator.shell.scraper import Scraper, WithPods
+from speculative_operator.shell.sizes import MIB
 from speculative_operator.shell.sources import Sources
 from speculative_operator.shell.telemetry import Endpoints, Telemetry
 from speculative_operator.shell.turns import Turns
@@ -110,12 +112,13 @@ async def _run(chosen: Settings) -> None:
 
 def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     """All parts of an operator, connected. Must run inside the event loop."""
-    telemetry, cache = Telemetry(), Cache()
+    telemetry, cache = Telemetry(), Cache(chosen.namespace_mebibytes * MIB)
     queue: Queue[Key] = Queue(time.monotonic, random.random)
     kube = Kube(chosen, telemetry)
     leader = None
     if chosen.leader_election:
-        leader = Leader(chosen, kube, chosen.lease_namespace or own_namespace(), identity())
+        # A client of its own, for a loop of its own.
+        leader = Leader(chosen, Kube(chosen, telemetry), chosen.lease_namespace or own_namespace(), identity())
 
     def queue_keys(keys: Sequence[Key]) -> None:
         # A namespace of a thousand objects must not hold up a new one elsewhere; a single object need not wait.
@@ -136,7 +139,7 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     sources = Sources(rounds.latest, resync.capabilities, jobs, turns, budget, rows.current)
     reconciler = Reconciler(chosen, cache, writer, Reporter(kube, cache, telemetry, leading), telemetry, sources, tick)
     informer = Informer(chosen, kube, cache, queue, telemetry, resync.asked.set, reconciler.canaries.leading_to)
-    return Operator(chosen, kube, cache, queue, informer, resync, rounds, reconciler, leader, telemetry)
+    return Operator(chosen, kube, cache, queue, informer, resync, rounds, reconciler, leader, telemetry, Aside())
 
 
 if __name__ == "__main__":

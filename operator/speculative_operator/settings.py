@@ -18,6 +18,7 @@ from speculative_operator.domain.reasons import without_credentials
 from speculative_operator.prometheus_settings import PrometheusSettings
 
 PREFIX = prometheus_settings.PREFIX
+NAMESPACE_MEBIBYTES = 96
 _LABEL = re.compile(r"([A-Za-z0-9.-]{1,253}/)?([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
@@ -55,6 +56,13 @@ class Settings(PrometheusSettings):
         description="count: requests to the API server at the same time. Requests that start pods go first; more "
         "slots only move the queue into the API server. A request that hangs lends its slot to other namespaces, up "
         "to 16 times this number.",
+    )
+    namespace_mebibytes: int = Field(
+        default=NAMESPACE_MEBIBYTES,
+        ge=16,
+        le=65536,
+        description="MiB of memory that all the operator knows of one namespace may take, some 0.1 MiB for each object "
+        "with one pod. Objects beyond it are SpecInvalid. Raise the operator's memory limit with it.",
     )
     resync_seconds: float = Field(
         default=600.0,
@@ -128,7 +136,7 @@ class Settings(PrometheusSettings):
     lease_renew_seconds: float = Field(
         default=10.0,
         gt=0.0,
-        description="seconds after which a leader that cannot renew exits, before another replica may start.",
+        description="seconds after which a leader that cannot renew stops writing, before another replica may start.",
     )
     lease_retry_seconds: float = Field(
         default=2.0, gt=0.0, description="seconds between attempts to take or renew the Lease."

@@ -18,6 +18,7 @@ Key = tuple[str, str]
 Body = Mapping[str, Any]
 _JOB_NAME = ("batch.kubernetes.io/job-name", "job-name")
 """Labels that the Job controller puts on its pods; the second one is what it was called before Kubernetes 1.27."""
+_COPY = "kubectl.kubernetes.io/last-applied-configuration"
 _KEPT_OF_WORKERS = ("phase", "reason", "message", "conditions", "containerStatuses")
 
 
@@ -109,6 +110,17 @@ def newer(body: Body, held: Body) -> bool:
     return bool(new != old)
 
 
+def version_of(body: Body) -> int:
+    """The object's version; 0 where it is not a number."""
+    version = str(body["metadata"].get("resourceVersion", ""))
+    return int(version) if version.isdecimal() else 0
+
+
+def owners_of(body: Body) -> list[str]:
+    """uids of the objects that own `body`."""
+    return [one["uid"] for one in body["metadata"].get("ownerReferences") or () if one.get("uid")]
+
+
 def is_ready(pod: Body) -> bool:
     """True when the pod's condition Ready holds and it is not being deleted."""
     if pod["metadata"].get("deletionTimestamp"):
@@ -150,9 +162,11 @@ def port_of(pod: Body) -> int:
 
 
 def trim(body: Body) -> Body:
-    """The body without parts that nobody reads: managed fields except those of scaling, templates of Jobs, specs of
-    Jobs' pods. Equal texts of ConfigMaps share memory."""
+    """The body without parts that nobody reads: managed fields except those of scaling, the copy that kubectl keeps in
+    an annotation, templates of Jobs, specs of Jobs' pods. Equal texts of ConfigMaps share memory."""
     metadata = {name: value for name, value in body["metadata"].items() if name != "managedFields"}
+    if _COPY in (metadata.get("annotations") or {}):
+        metadata["annotations"] = {name: text for name, text in metadata["annotations"].items() if name != _COPY}
     scaling = [entry for entry in body["metadata"].get("managedFields") or () if entry.get("subresource") == "scale"]
     if scaling:
         metadata["managedFields"] = scaling

@@ -104,6 +104,11 @@ class Reconciler:
         self._states: dict[Key, _State] = {}
         self.canaries = Canaries(cache)
 
+    def start_over(self) -> None:
+        """Forget all objects, as a restart would."""
+        for key in list(self._states):
+            self.forget(key)
+
     def forget(self, key: Key) -> None:
         """Forget an object that is gone."""
         self._sources.turns.leave(key)
@@ -123,9 +128,12 @@ class Reconciler:
         now = time.time()
         state = self._state(key, snapshot.owner, now)
         try:
-            spec = to_domain(snapshot.owner)
+            # Before anything of it is read: what is too large may take long.
+            spec = None if snapshot.excess else to_domain(snapshot.owner)
         except SpecError as problem:
-            return await self._refuse(snapshot, state, problem, now)
+            return await self._refuse(snapshot, state, str(problem), now)
+        if spec is None:
+            return await self._refuse(snapshot, state, snapshot.excess, now)
         before, left = state.memory, state.leaving
         jobs = await self._sources.jobs.observe(snapshot, now)
         by_pods = spec.weights.cache is not None and spec.weights.cache.in_pods
@@ -276,11 +284,11 @@ class Reconciler:
         if await self._reporter.notes(notes.manifest(spec, wanted), uid):
             state.notes_at = now
 
-    async def _refuse(self, snapshot: Snapshot, state: _State, problem: SpecError, now: float) -> float:
+    async def _refuse(self, snapshot: Snapshot, state: _State, problem: str, now: float) -> float:
         """Tell why the object cannot be served, and leave what runs; returns seconds until the next reconcile."""
         owner = snapshot.owner
         self._telemetry.tick("invalid", Reason.SPEC_INVALID)
-        outcome = invalid(owner, str(problem), now)
+        outcome = invalid(owner, problem, now)
         self._show((owner["metadata"]["namespace"], owner["metadata"]["name"]), None, outcome.status, state, now)
         await self._report(snapshot, None, state, outcome, now)
         return self._settings.resync_seconds

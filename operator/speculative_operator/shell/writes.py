@@ -43,6 +43,7 @@ from speculative_operator.shell.ledger import (
     keeps_images,
 )
 from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, POD, SERVING_RUNTIME, WORKLOADS, Resource
+from speculative_operator.shell.sizes import outline
 from speculative_operator.shell.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -243,7 +244,7 @@ class Writer:
         if home_of(body) in (key, (key[0], "")):
             self._cache.put(body)
         else:
-            ledger.foreign[slot] = (body, now + (FOREIGN_CLAIM_PAUSE if kind == CLAIM.kind else FOREIGN_PAUSE))
+            ledger.foreign[slot] = (outline(body), now + (FOREIGN_CLAIM_PAUSE if kind == CLAIM.kind else FOREIGN_PAUSE))
 
     def _pass_over(self, optional: bool) -> Report:
         if optional:

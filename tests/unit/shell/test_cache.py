@@ -147,11 +147,12 @@ def test_an_object_that_changes_its_owner_leaves_the_old_one() -> None:
     snapshot = cache.snapshot(KEY)
     assert snapshot is not None
     assert snapshot.pods == ()
-    assert set(cache.objects_of("Pod")) == {"p"}
+    assert cache.objects_of("Pod") == {}, "nor is it kept for an object that nobody knows"
 
 
 def test_only_objects_with_a_ready_pod_are_observed() -> None:
     cache = Cache()
+    cache.expect({KEY: "o"})
     cache.put(pod(1))
     assert cache.ready_objects() == {}, "a pod without its object"
     cache.put(owner())
@@ -181,7 +182,13 @@ def test_of_a_group_the_leader_serves() -> None:
     cache.put({**found, "spec": {**found["spec"], "target": "LeaderWorkerSet"}})
     for uid, made_by in (("l", "gemma-group"), ("w", "gemma-group-0"), ("o", "gemma"), ("x", "gemma-group-x")):
         one = pod(uid=uid)
-        reference = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": made_by, "controller": True}
+        reference = {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "name": made_by,
+            "uid": made_by,
+            "controller": True,
+        }
         one["metadata"] |= {"name": uid, "ownerReferences": [reference]}
         cache.put(one)
     snapshot = cache.snapshot(KEY)
@@ -233,13 +240,13 @@ def test_a_label_alone_keeps_a_pod_from_serving_and_makes_it_no_jobs_pod() -> No
     cache.put(owner())
     cache.put(job())
     labels = {**pod()["metadata"]["labels"], names.LABEL_JOB: "fetch", "batch.kubernetes.io/job-name": "gemma-fetch"}
-    assert cache.put(pod(uid="w", labels=labels)) == KEY
+    assert cache.put(pod(uid="w", labels=labels)) is None
     snapshot = cache.snapshot(KEY)
     assert snapshot is not None
     assert (snapshot.pods, snapshot.workers["gemma-fetch"]) == ((), ())
     adrift = {**pod()["metadata"]["labels"], names.LABEL_JOB: "fetch"}
     assert cache.put(pod(uid="a", labels=adrift)) is None
-    assert set(cache.objects_of("Pod")) == {"w"}
+    assert cache.objects_of("Pod") == {}
 
 
 def test_when_the_job_is_gone_its_pods_wake_nobody() -> None:
@@ -276,7 +283,9 @@ def test_a_claim_belongs_to_all_objects_of_its_namespace_and_wakes_none() -> Non
     other = owner(uid="o2")
     other["metadata"]["name"] = "other"
     cache.put(other)
-    assert cache.put(claim()) is None
+    assert cache.put({**claim(), "spec": {"resources": {}}, "data": {"file": "text"}}) is None
+    (held,) = cache.objects_of("PersistentVolumeClaim").values()
+    assert (held.get("spec"), held["data"]) == (None, {"file": ""}), "of what is shared only names are read"
     for key in (KEY, ("ns", "other")):
         snapshot = cache.snapshot(key)
         assert snapshot is not None

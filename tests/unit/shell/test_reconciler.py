@@ -408,6 +408,7 @@ def problems(rig: Rig) -> list[str]:
 
 async def test_a_turn_that_does_not_come_is_told_as_trouble_where_pods_wait(rig: Rig) -> None:
     other = await rig.api.put(OWNER, owner(name="other"))
+    rig.cache.put(other)
     rig.cache.put(await rig.api.put(JOB, inspect_job(other, ready=1)))
     of = await rig.begin()
     rig.plan = lambda _: ((ApplyChild(inspect_job(of), Reason.INSPECTING, "missing"),), {}, ())
