@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from speculative_operator.api.wire import Wire
 from speculative_operator.domain.platform import Privilege
+from speculative_operator.settings import Settings
 
 Text = str
 Anything = dict[str, Any]
@@ -293,9 +294,11 @@ class Values(Wire):
     template_privileges: list[PrivilegeName] = Field(default_factory=list)
     """Privileges that spec.template may request beyond the Pod Security level baseline, such as [hostPath]; '*' allows
     all. Empty: users who may create SpeculativeDeployments get no pods beyond that level (docs/security.md)."""
-    node_folders: list[Annotated[str, Field(pattern="^/")]] = Field(default_factory=list)
-    """Folders of nodes below which weights.cache.nodePath must be; empty: any folder that does not belong to the
-    system."""
+    node_folders: list[Annotated[str, Field(pattern="^(/[A-Za-z0-9._-]+)+$")]] = Field(
+        default_factory=lambda: [str(Settings.model_fields["node_folders"].default)]
+    )
+    """Folders of nodes; weights.cache.nodePath must be one of them or below one. Empty: no object may use a folder of
+    its nodes."""
     prometheus: Prometheus = Prometheus()
     """The Prometheus from which the operator reads the metrics of serving pods."""
     pairs: Pairs = Pairs()

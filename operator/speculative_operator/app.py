@@ -129,7 +129,7 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     prometheus = Prometheus(chosen, address=lambda: resync.prometheus)
     figures = WithPods(prometheus, Scraper(chosen)) if chosen.read_pods else prometheus
     rounds = Rounds(chosen, figures, telemetry, cache.ready_objects, cache.addresses, queue_keys)
-    resync = Resync(chosen, kube, cache, queue.add, lambda: informer.watches.failing)
+    resync = Resync(chosen, kube, cache, queue.add, lambda: informer.watches.failing, prometheus.is_settled)
     leading = (lambda: leader.leading) if leader is not None else (lambda: True)
     writer = Writer(kube, cache, telemetry, leading, resync.asked.set)
     rows = CatalogueFile(chosen.catalogue, telemetry, time.monotonic)

@@ -19,6 +19,7 @@ from speculative_operator.prometheus_settings import PrometheusSettings
 
 PREFIX = prometheus_settings.PREFIX
 NAMESPACE_MEBIBYTES = 96
+_FOLDER = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._-]+)+")
 _LABEL = re.compile(r"([A-Za-z0-9.-]{1,253}/)?([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
@@ -172,9 +173,9 @@ class Settings(PrometheusSettings):
         "(docs/security.md).",
     )
     node_folders: str = Field(
-        default="",
-        description="Comma-separated folders of nodes below which weights.cache.nodePath must be, because pods write "
-        "there as root. Empty: any folder that does not belong to the system.",
+        default="/var/lib/speculative-cache",
+        description="Comma-separated folders of nodes; weights.cache.nodePath must be one of them or below one, "
+        "because pods write there as root. `none`: no object may use a folder of its nodes.",
     )
     step_metrics_from: str = Field(
         default="",
@@ -231,10 +232,13 @@ class Settings(PrometheusSettings):
     @field_validator("node_folders")
     @classmethod
     def _folders(cls, value: str) -> str:
-        relative = [one for one in value.split(",") if one and not one.startswith("/")]
-        if relative:
-            raise ValueError(f"{relative[0]} is not an absolute path")
-        return ",".join(one.rstrip("/") for one in value.split(","))
+        folders = [one.rstrip("/") for one in value.split(",")] if value not in ("", "none") else []
+        wrong = [one for one in folders if not _FOLDER.fullmatch(one)]
+        if wrong:
+            raise ValueError(
+                f"{wrong[0] or '/'} is not the absolute path of a folder, such as /var/lib/speculative-cache"
+            )
+        return ",".join(folders)
 
     @field_validator("step_metrics_from")
     @classmethod
@@ -288,7 +292,7 @@ class Settings(PrometheusSettings):
 
     @property
     def node_folder_list(self) -> tuple[str, ...]:
-        """Folders of nodes that caches may lie in; empty means any."""
+        """Folders of nodes that caches may lie in; empty means none."""
         return tuple(self.node_folders.split(",")) if self.node_folders else ()
 
     @property

@@ -97,7 +97,7 @@ def cache(path: str, name: str = "weights") -> Json:
 ALLOWED: dict[str, Json] = {
     "a table": config("demo-table"),
     "pods": deployment(),
-    "pods with a cache on their node": deployment(cache("/var/lib/models")),
+    "pods with a cache on their node": deployment(cache("/var/lib/speculative-cache")),
     "a claim that outlives its objects": claim(),
 }
 REFUSED: dict[str, tuple[Json, str]] = {

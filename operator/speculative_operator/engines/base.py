@@ -132,3 +132,5 @@ class Engine:
     it; None where every release makes pods alike."""
     from_reports: bool = False
     """True for an adapter that goes by what pods reported: their release, and that they re-read no table."""
+    needed: tuple[str, ...] = ()
+    """Names among `metric_names` without which `read` makes no window."""

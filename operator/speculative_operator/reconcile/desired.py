@@ -8,7 +8,7 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.memo import Memo
-from speculative_operator.domain.reading import text
+from speculative_operator.domain.reading import mapping, text
 from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DeploymentSpec, RolloutStrategy
@@ -25,7 +25,7 @@ from speculative_operator.reconcile.rendering import (
 )
 from speculative_operator.reconcile.tables import Leaving, config_name
 from speculative_operator.reconcile.world import World
-from speculative_operator.render import RenderInput, resolved, table_config
+from speculative_operator.render import Capabilities, RenderInput, resolved, table_config
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +106,22 @@ def _input(
         container=engine.container(spec, container_table(spec, active.table)),
         table=None if active.removed else active.table,
         table_version=active.version,
-        capabilities=world.capabilities,
+        capabilities=_capabilities(world),
         strategy=strategy_at_rest(world.spec),
         owns_replicas=owned,
         waiting=active.table if active.removed else None,
         trials=active.trials,
         canary=route.canary(world),
     )
+
+
+def _capabilities(world: World) -> Capabilities:
+    """What the cluster offers, with the labels that the object's PodMonitor bears already: a Prometheus may choose it
+    by them, though another one, which somebody installed since, asks for others."""
+    monitor = world.children.get(("PodMonitor", names.child(world.spec.name)), {})
+    borne = {key: value for key, value in mapping(monitor, "metadata", "labels").items() if "/" not in key}
+    labels = borne | dict(world.capabilities.monitor_labels)
+    return replace(world.capabilities, monitor_labels=tuple(sorted(labels.items())))
 
 
 def _keep_inputs(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -22,6 +23,10 @@ STARTUP_PERIOD_SECONDS = 2
 PROGRESS_MARGIN_SECONDS = 600
 """Seconds for scheduling and for pulling an image of several GiB, on top of the startup budget."""
 TABLE_VOLUME, PAYLOAD_VOLUME = "table", "payload"
+_VOLUMES = re.compile(
+    "cache|tmp|dshm|config|table|payload|authorities|registries|weights|weights-tmp|compiled|(claim|image)-[0-9]+"
+)
+"""Names of all volumes that a pod may have of the operator."""
 TELEMETRY_PATH = "/metrics"
 SHARED_MEMORY_GIB = 2
 """Size of /dev/shm where workers of several accelerators talk through it."""
@@ -77,6 +82,11 @@ def environment(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for entry in entries:
         found[str(entry.get("name", ""))] = dict(entry)
     return list(found.values())
+
+
+def is_rendered(volume: str) -> bool:
+    """Whether a volume of this name in a pod is one that the operator renders."""
+    return _VOLUMES.fullmatch(volume) is not None
 
 
 def volumes_and_mounts(inp: RenderInput) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -34,9 +34,6 @@ from speculative_operator.shell.resources import (
 
 log = logging.getLogger(__name__)
 
-SERVERS_ASKED = 3
-"""Most requests for the list of Prometheus servers at the start."""
-
 OPENSHIFT = "security.openshift.io"
 """API group whose presence says that each namespace has user ids of its own."""
 
@@ -47,7 +44,8 @@ class RestoredError(Exception):
 
 class Resync:
     """Completes the cache by lists. `stale` is told each SpeculativeDeployment of which something had not been known;
-    `unwatched` returns the kinds of which no watch tells."""
+    `unwatched` returns the kinds of which no watch tells, `settled` whether a Prometheus has brought figures: then no
+    other one is looked for, for anybody may make one."""
 
     def __init__(
         self,
@@ -56,6 +54,7 @@ class Resync:
         cache: Cache,
         stale: Callable[[Key], None],
         unwatched: Callable[[], frozenset[str]],
+        settled: Callable[[], bool] = lambda: False,
     ) -> None:
         self._settings = settings
         self._namespaces = settings.namespace_list
@@ -63,6 +62,7 @@ class Resync:
         self._cache = cache
         self._stale = stale
         self._unwatched = unwatched
+        self._settled = settled
         self._listed: set[Resource] = set()
         self._unlisted: set[Resource] = set()
         """Kinds whose last listing failed."""
@@ -74,7 +74,6 @@ class Resync:
         self.monitor_labels: dict[str, str] = {}
         """Labels by which the cluster's Prometheus servers choose PodMonitors."""
         self.prometheus = Address(settings.prometheus_url)
-        self._servers_asked = 0
         self.assigns_uids = True
         """True on OpenShift, and until it is known better."""
 
@@ -83,7 +82,7 @@ class Resync:
         groups = await self._kube.groups()
         self.assigns_uids = OPENSHIFT in groups
         found = [kind for kind in CHILDREN if kind.optional and kind.group in groups and await self._is_served(kind)]
-        if SERVERS[0].group in groups:
+        if SERVERS[0].group in groups and not self._settled():
             await self._find_servers()
         lost, changed = self.optional - set(found), set(found) != self.optional
         self.optional = frozenset(found)
@@ -94,16 +93,11 @@ class Resync:
 
     async def _find_servers(self) -> None:
         """Find the labels that PodMonitors must bear, and the Prometheus that is asked. An answer that is not known
-        changes nothing; at the start it is asked for again a few times before PodMonitors are written without any
-        label."""
+        changes nothing."""
         namespace = namespace_of(self._settings.prometheus_url)
         try:
             found = await servers_of(self._kube, namespace, everywhere=not self._namespaces)
-            self._servers_asked = SERVERS_ASKED
         except ApiError as error:
-            self._servers_asked += 1
-            if self._servers_asked < SERVERS_ASKED:
-                raise
             log.warning("the Prometheus servers cannot be read; labels of PodMonitors stay: %s", error)
             return
         if self._settings.prometheus_is_found:

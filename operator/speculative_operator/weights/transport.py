@@ -31,6 +31,8 @@ from speculative_operator.weights.patience import Patience
 from speculative_operator.weights.source import WeightsError
 
 _BLOCK = 256 << 10
+LARGEST_ANSWER = 64 << 20
+"""Bytes of an answer that is no file: a manifest, a listing, a login, a refusal."""
 _CONNECTIONS = 64
 _MOST_REDIRECTS = 8
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
@@ -55,6 +57,8 @@ class Answer:
         """The answer with its content, which is read here where it was not read yet."""
         reason = answer.reason if isinstance(answer, requests.Response) else answer.reason_phrase
         host = urlsplit(str(answer.url)).hostname or ""
+        if isinstance(answer, requests.Response):
+            _read_whole(answer)
         return cls(answer.status_code, reason or "", host, answer.headers, answer.content)
 
     @property
@@ -118,7 +122,7 @@ class Transport:
         if answer.status_code != requests.codes.partial or content_range is None or int(content_range[1]) != start:
             raise WeightsError(
                 Reason.UNSUPPORTED_SOURCE,
-                f"{self.uri}: {Answer.of(answer).host} does not serve ranges of files",
+                f"{self.uri}: {urlsplit(answer.url).hostname} does not serve ranges of files",
                 file=file,
                 status=answer.status_code,
                 remedy="configure the mirror or proxy to pass Range requests through",
@@ -185,7 +189,25 @@ class _Timely(HTTPAdapter):
         super().__init__(pool_connections=_CONNECTIONS, pool_maxsize=_CONNECTIONS)
 
     def send(self, request: Any, **settings: Any) -> requests.Response:  # type: ignore[override]
-        return super().send(request, **{**settings, "timeout": settings.get("timeout") or self._limits})
+        answer = super().send(request, **{**settings, "timeout": settings.get("timeout") or self._limits})
+        if not settings.get("stream"):
+            _read_whole(answer)
+        return answer
+
+
+class _TooLargeError(requests.RequestException):
+    """The answer is larger than what may be held."""
+
+
+def _read_whole(answer: requests.Response) -> None:
+    """Have the answer hold its content, as its `content` would. Raises _TooLargeError above LARGEST_ANSWER."""
+    content = bytearray()
+    for piece in answer.iter_content(_BLOCK):
+        content += piece
+        if len(content) > LARGEST_ANSWER:
+            answer.close()
+            raise _TooLargeError(f"an answer is larger than {LARGEST_ANSWER >> 20} MiB")
+    answer._content = bytes(content)
 
 
 def _without_netrc(request: requests.PreparedRequest) -> requests.PreparedRequest:

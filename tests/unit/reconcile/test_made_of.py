@@ -52,7 +52,7 @@ DRAFT = ModelSource(Scheme.HF, "Qwen/Qwen3-0.6B")
 EAGLE = ModelSource(Scheme.HF, "RedHatAI/Qwen3-8B-speculator.eagle3")
 ENV = ({"name": "A", "value": "1"},)
 KEPT = Cache("compiled", size="20Gi")
-ABLE = Capabilities(job_image="registry.example.com/operator:1")
+ABLE = Capabilities(job_image="registry.example.com/operator:1", node_folders=("/var/models",))
 
 VALUES: dict[str, tuple[Any, ...]] = {
     "generation": (2,),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -17,12 +20,12 @@ from modelservers.faults import Fault
 from modelservers.hub import HubServer
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
-from speculative_operator.weights import reading
+from speculative_operator.weights import reading, transport
 from speculative_operator.weights.hub import open_hub
 from speculative_operator.weights.inspect import inspect
 from speculative_operator.weights.patience import Patience, within
 from speculative_operator.weights.source import WeightsError
-from speculative_operator.weights.transport import Answer, refusal, retry_after
+from speculative_operator.weights.transport import Answer, Transport, refusal, retry_after
 
 BASE = ModelSource(Scheme.HF, "org/base")
 
@@ -172,3 +175,42 @@ def test_connections_are_kept(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -
     for start in range(20):
         assert len(b"".join(source.read(entry, start, start + 7))) == 7
     assert len(opened) == 1
+
+
+class _Endless(BaseHTTPRequestHandler):
+    """Answers with a status and a body that does not end before its client does."""
+
+    status = 200
+    sent = 0
+
+    def do_GET(self) -> None:
+        type(self).sent = 0
+        self.send_response(self.status)
+        self.end_headers()
+        with suppress(OSError):
+            while self.sent < 512 << 20:
+                self.wfile.write(bytes(1 << 20))
+                type(self).sent += 1 << 20
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize("status", [200, 403])
+def test_an_answer_is_not_read_for_ever(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry that lies ended the Job by its memory."""
+    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setattr(transport, "LARGEST_ANSWER", 4 << 20)
+    monkeypatch.setattr(_Endless, "status", status)
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Endless) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/"
+        reads = Transport("oci://a/b", lambda answer, file: refusal("oci://a/b", answer, file), SHORT)
+        with pytest.raises(WeightsError, match="larger than 4 MiB") as caught:
+            reads.ask(url, {})
+        assert caught.value.reason is Reason.SOURCE_UNREACHABLE
+        if status >= 400:
+            with pytest.raises(WeightsError, match="larger than 4 MiB"):
+                next(reads.blocks(url, {}, (0, 10), "a", lambda _: None))
+        server.shutdown()
+    assert _Endless.sent < 128 << 20

@@ -123,4 +123,13 @@ def _payload() -> dict[str, str]:
     return {name: folder.joinpath(name).read_text(encoding="utf-8") for name in files if name != "__init__.py"}
 
 
-ENGINE = Engine(reading.METRIC_NAMES, checks.refusals, checks.notices, knobs, container, reading.read, as_made)
+ENGINE = Engine(
+    reading.METRIC_NAMES,
+    checks.refusals,
+    checks.notices,
+    knobs,
+    container,
+    reading.read,
+    as_made,
+    needed=reading.NEED.required,
+)
