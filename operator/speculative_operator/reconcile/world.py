@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +51,8 @@ class World:
     claims: frozenset[str] = frozenset()
     """Names of the PersistentVolumeClaims of the object's namespace that bear our label; caches of weights, nobody's
     children."""
+    payloads: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Name of each ConfigMap of the plug-in in the object's namespace -> its files (`render.payload`)."""
     foreign_claims: frozenset[str] = frozenset()
     """Names of the claims that others had made where the operator was to make one: they serve as well."""
     catalogue: Catalogue = field(default_factory=load_packaged)

@@ -10,8 +10,9 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.reading import seconds_of
+from speculative_operator.render.payload import is_payload
 from speculative_operator.shell.podseries import Reached
-from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, DEPLOYMENT, JOB, OWNER, POD
+from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, CONFIG_MAP, DEPLOYMENT, JOB, OWNER, POD
 
 Key = tuple[str, str]
 """(namespace, name) of a SpeculativeDeployment."""
@@ -42,6 +43,8 @@ def home_of(body: Body) -> Key | None:
     if body["kind"] == CLAIM.kind:
         ours = (meta.get("labels") or {}).get(names.LABEL_MANAGED_BY) == names.OPERATOR
         return (meta["namespace"], "") if ours else None
+    if body["kind"] == CONFIG_MAP.kind and is_payload(body):
+        return meta["namespace"], ""
     if is_worker(body):
         name = job_name(body)
         return (meta["namespace"], name) if name else None

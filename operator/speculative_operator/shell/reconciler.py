@@ -197,6 +197,7 @@ class Reconciler:
             jobs=(*jobs, *queued_jobs(spec.name, waited)),
             arriving=arriving,
             claims=frozenset(snapshot.claims.keys()),
+            payloads={name: body["data"] for name, body in snapshot.payloads.items()},
             foreign_claims=frozenset(claims),
             catalogue=self._sources.catalogue(),
             leaving=state.leaving,

@@ -31,6 +31,7 @@ from speculative_operator.reconcile.pods import configs_of
 from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.tick import Outcome, World, tick
 from speculative_operator.render import Capabilities
+from speculative_operator.render.payload import is_payload
 from speculative_operator.tuner import Memory
 
 NOW = 1_800_000_000.0
@@ -86,6 +87,7 @@ class Cluster:
             "spec": self.spec,
             "status": deepcopy(self.status),
             "children": self._with_notes(),
+            "payloads": {name: body["data"] for (_, name), body in self.children.items() if is_payload(body)},
             "notes": self.remembered,
             "pods": tuple(deepcopy(self.pods)),
             "capabilities": self.capabilities,
@@ -98,7 +100,8 @@ class Cluster:
 
     def _with_notes(self) -> dict[tuple[str, str], dict[str, Any]]:
         config = {("ConfigMap", names.notes(self.spec.name)): self.notes} if self.notes is not None else {}
-        return deepcopy({**self.children, **config})
+        own = {key: one for key, one in self.children.items() if not is_payload(one)}
+        return deepcopy({**own, **config})
 
     def look(self, observation: Observation | None = None) -> Outcome:
         """One tick whose outcome is not carried out; a second one where it asks whether one more pod fits."""
@@ -289,7 +292,7 @@ def retuned() -> Cluster:
 
 
 def plain(name: str) -> str:
-    """Name of a child without the hash by which it belongs to a pair, or to its content."""
+    """Name of a child, or of the payload, without the hash by which it belongs to a pair, or to its content."""
     return re.sub("-(table|payload)-[0-9a-f]+$", r"-\1", name)
 
 
