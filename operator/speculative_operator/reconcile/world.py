@@ -122,3 +122,5 @@ class Outcome:
     """Figures of the newest look at the pods; None where there was none."""
     notes: Mapping[str, Any] | None = None
     """What the operator keeps for itself (`notes`); None: nothing is to change."""
+    stands_for: float = 0.0
+    """Seconds for which the same reconcile would come out the same while nothing but time passes (`domain.clock`)."""
