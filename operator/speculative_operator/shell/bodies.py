@@ -173,18 +173,25 @@ def trim(body: Body) -> Body:
 
 
 def of_same_spec(body: Body, held: Body | None) -> Body:
-    """`body`; a Deployment counts as seen by its controller where `held`, the version before, was seen and has the same
-    spec.
+    """`body`, which shares with `held`, the version before, what is equal in both. A Deployment counts as seen by its
+    controller where `held` was seen and has the same spec.
 
     The API server raises a Deployment's generation with each change of its annotations, whoever makes it. Until the
     controller has looked again, its status would count for one of other pods, and an object whose pods all serve would
     be told as rolling out, with every such write.
     """
-    if body["kind"] != DEPLOYMENT.kind or held is None or held["metadata"]["uid"] != body["metadata"]["uid"]:
+    if held is None or held["metadata"]["uid"] != body["metadata"]["uid"]:
+        return body
+    body = {**_sharing(body, held), "metadata": _sharing(body["metadata"], held["metadata"])}
+    if body["kind"] != DEPLOYMENT.kind:
         return body
     if not _is_seen(held) or _is_seen(body) or held.get("spec") != body.get("spec"):
         return body
     return {**body, "status": {**(body.get("status") or {}), "observedGeneration": _generation(body)}}
+
+
+def _sharing(new: Body, old: Body) -> Body:
+    return {name: old[name] if old.get(name) == part else part for name, part in new.items()}
 
 
 def _is_seen(body: Body) -> bool:

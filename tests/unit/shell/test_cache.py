@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 from hypothesis import given
@@ -362,6 +363,20 @@ def test_equal_texts_are_held_once() -> None:
         cache.put({**child(kind="ConfigMap", uid=name, name=name), "data": {"payload.py": "".join(["x"] * 5000)}})
     one, two = cache.objects_of("ConfigMap").values()
     assert one["data"]["payload.py"] is two["data"]["payload.py"]
+
+
+def test_a_later_version_shares_what_is_equal_with_what_a_write_returned() -> None:
+    cache = Cache()
+    cache.put(owner())
+    written = child(kind="Deployment", uid="d", template={"spec": {"containers": [{"name": "engine"}]}})
+    cache.put(written)
+    told = deepcopy(written)
+    told["metadata"]["resourceVersion"], told["status"] = "9999", {"replicas": 1}
+    cache.put(told)
+    (held,) = cache.objects_of("Deployment").values()
+    assert held["spec"] is written["spec"]
+    assert held["metadata"]["ownerReferences"] is written["metadata"]["ownerReferences"]
+    assert (held["status"], held["metadata"]["resourceVersion"]) == ({"replicas": 1}, "9999")
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 30), st.sampled_from("ab")), max_size=30))
