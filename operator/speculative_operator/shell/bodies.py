@@ -154,14 +154,12 @@ def port_of(pod: Body) -> int:
 
 def trim(body: Body) -> Body:
     """The body without parts that nobody reads: managed fields except those of scaling, templates of Jobs, specs of
-    Jobs' pods. Equal texts of ConfigMaps share memory."""
+    Jobs' pods. Its texts, keys included, share memory with equal ones of all bodies: most of one is in every other."""
     metadata = {name: value for name, value in body["metadata"].items() if name != "managedFields"}
     scaling = [entry for entry in body["metadata"].get("managedFields") or () if entry.get("subresource") == "scale"]
     if scaling:
         metadata["managedFields"] = scaling
     slim = {**body, "metadata": metadata}
-    if isinstance(slim.get("data"), dict):
-        slim["data"] = {name: sys.intern(text) for name, text in slim["data"].items()}
     if body["kind"] == JOB.kind:
         # Never read: what a Job was made for is an annotation.
         slim["spec"] = {name: value for name, value in (body.get("spec") or {}).items() if name != "template"}
@@ -169,7 +167,20 @@ def trim(body: Body) -> Body:
         slim.pop("spec", None)
         status = body.get("status") or {}
         slim["status"] = {name: status[name] for name in _KEPT_OF_WORKERS if name in status}
+    _intern(slim)
     return slim
+
+
+def _intern(value: Any) -> Any:
+    """`value` with each text in its one copy; maps and lists are changed in place, to what equals them."""
+    if type(value) is str:
+        return sys.intern(value)
+    if isinstance(value, dict):
+        for key in tuple(value):
+            value[sys.intern(key)] = _intern(value.pop(key))
+    elif isinstance(value, list):
+        value[:] = map(_intern, value)
+    return value
 
 
 def of_same_spec(body: Body, held: Body | None) -> Body:
