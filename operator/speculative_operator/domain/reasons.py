@@ -273,9 +273,12 @@ EXPLANATIONS: dict[Reason, str] = {
 }
 
 
+_BY_WORD = {one.value: one for one in Reason}
+
+
 def reason_of(word: str) -> Reason | None:
     """The reason that is written so; None for a word of another release."""
-    return next((one for one in Reason if one.value == word), None)
+    return _BY_WORD.get(word)
 
 
 def without_credentials(text: str) -> str:

@@ -72,8 +72,8 @@ class EngineContainer:
     """Startup budget in seconds."""
     shutdown_seconds: int
     """Longest time that the engine drains requests after SIGTERM."""
-    payload: Mapping[str, str] = field(default_factory=dict)
-    """File name -> text, to be mounted at names.PAYLOAD_MOUNT; empty unless the actuator is Live."""
+    payload: bool = False
+    """True where the plug-in's files are mounted at names.PAYLOAD_MOUNT: the actuator is Live."""
     command: tuple[str, ...] = ()
     """Entry point; empty where the image's own is the engine."""
     files: Mapping[str, str] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from speculative_operator.domain.spec import DeploymentSpec, RolloutStrategy
 from speculative_operator.engines.base import Engine
 from speculative_operator.reconcile import formerly, rendering, route, startup
 from speculative_operator.reconcile.active_table import ActiveTable
-from speculative_operator.reconcile.pods import has_other_scaler
+from speculative_operator.reconcile.pods import configs_of, has_other_scaler
 from speculative_operator.reconcile.rendering import (
     container_table,
     find_deployment,
@@ -25,7 +25,8 @@ from speculative_operator.reconcile.rendering import (
 )
 from speculative_operator.reconcile.tables import Leaving, config_name
 from speculative_operator.reconcile.world import World
-from speculative_operator.render import Capabilities, RenderInput, resolved, table_config
+from speculative_operator.render import Capabilities, RenderInput, payload, resolved, table_config
+from speculative_operator.render.podspec import PAYLOAD_VOLUME
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +89,19 @@ def desired_children(
     wanted = (ReadBy(config, active.version, own | {""}),) if inp.live else ()
     others = tuple(ReadBy(one.config, one.version, frozenset({one.pair}), reason_of(one.reason)) for one in leaving)
     return Desired(
-        (*_leaving_tables(world, leaving), *manifests), inp.container.startup_seconds, template, (*wanted, *others)
+        (*_payload(world, manifests), *_leaving_tables(world, leaving), *manifests),
+        inp.container.startup_seconds,
+        template,
+        (*wanted, *others),
     )
+
+
+def _payload(world: World, manifests: tuple[Mapping[str, Any], ...]) -> Iterator[Mapping[str, Any]]:
+    """The ConfigMap of the plug-in, where it is missing and pods mount it, or will."""
+    templates = (mapping(one, "spec", "template") for one in (find_deployment(manifests), world.deployment))
+    mounted = {configs_of(one).get(PAYLOAD_VOLUME) for one in templates}
+    if payload.name() in mounted - set(world.payloads):
+        yield payload.payload_config(world.spec.namespace)
 
 
 def _leaving_tables(world: World, leaving: tuple[Leaving, ...]) -> Iterator[Mapping[str, Any]]:

@@ -16,6 +16,7 @@ from itertools import chain
 from typing import Any
 
 from speculative_operator.domain.actions import Condition
+from speculative_operator.domain.clock import Clock, Moment
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reading import at, mapping, mappings, text, whole
@@ -92,8 +93,13 @@ def tick(world: World, memory: Memory | None, observation: Observation | None, n
     `observation` is None when nothing new was seen of the pods: then nothing is decided. `now` is unix seconds.
     """
     world.memo.begin()
-    world = notes.take_in(world)
-    return notes.take_out(_walk(targets.with_workload(world, now), memory, observation, now), world)
+    world, clock = notes.take_in(world), Clock()
+    at = Moment(now, clock)
+    if observation is not None:
+        observation = replace(observation, time=Moment(observation.time, clock))
+    outcome = notes.take_out(_walk(targets.with_workload(world, at), memory, observation, at), world)
+    clock.runs = False
+    return replace(outcome, stands_for=clock.changes_in)
 
 
 def _walk(world: World, memory: Memory | None, observation: Observation | None, now: float) -> Outcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +50,8 @@ class World:
     claims: frozenset[str] = frozenset()
     """Names of the PersistentVolumeClaims of the object's namespace that bear our label; caches of weights, nobody's
     children."""
+    payloads: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Name of each ConfigMap of the plug-in in the object's namespace -> its files (`render.payload`)."""
     foreign_claims: frozenset[str] = frozenset()
     """Names of the claims that others had made where the operator was to make one: they serve as well."""
     catalogue: Catalogue = field(default_factory=load_packaged)
@@ -113,3 +115,5 @@ class Outcome:
     """Figures of the newest look at the pods; None where there was none."""
     notes: Mapping[str, Any] | None = None
     """What the operator keeps for itself (`notes`); None: nothing is to change."""
+    stands_for: float = 0.0
+    """Seconds for which the same reconcile would come out the same while nothing but time passes (`domain.clock`)."""

@@ -78,4 +78,4 @@ class RenderInput:
     @property
     def live(self) -> bool:
         """True when the pods re-read the table from a mounted file."""
-        return bool(self.container.payload) and self.table is not None
+        return self.container.payload and self.table is not None

@@ -11,8 +11,9 @@ from speculative_operator.domain import names
 from speculative_operator.domain.reading import mappings
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.images import accelerators_of_pod
+from speculative_operator.render import payload
 from speculative_operator.render.inputs import RenderInput
-from speculative_operator.render.metadata import digest, pair_hash
+from speculative_operator.render.metadata import pair_hash
 
 PRE_STOP_SECONDS = 10
 """A pod leaves the endpoints while it still serves: the time proxies need to hear of it, even on busy nodes."""
@@ -103,7 +104,7 @@ def volumes_and_mounts(inp: RenderInput) -> tuple[list[dict[str, Any]], list[dic
         # Without its table an engine starts by the one that its arguments name: a pod must not wait for the operator.
         table = inp.table_config or table_name(inp.spec)
         pairs.append(_config(TABLE_VOLUME, table, names.TABLE_MOUNT, optional=True))
-        pairs.append(_config(PAYLOAD_VOLUME, payload_name(inp.spec.name, inp.container.payload), names.PAYLOAD_MOUNT))
+        pairs.append(_config(PAYLOAD_VOLUME, payload.name(), names.PAYLOAD_MOUNT))
     if _trusts_others(inp):
         pairs.append(_config("authorities", inp.spec.weights.ca_config_map, names.AUTHORITIES_MOUNT))
     volumes = [volume for volume, _ in pairs]
@@ -124,12 +125,6 @@ def _trusts_others(inp: RenderInput) -> bool:
 def table_name(spec: DeploymentSpec) -> str:
     """Name of the ConfigMap that holds the table of this pair."""
     return names.child(spec.name, f"table-{pair_hash(spec)}")
-
-
-def payload_name(name: str, content: Mapping[str, str]) -> str:
-    """Name of the ConfigMap with the plug-in's files: other content is another ConfigMap, so that no pod runs
-    code that its template was not made with."""
-    return names.child(name, f"payload-{digest(dict(content), 8)}")
 
 
 def _scratch(name: str, path: str, source: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -66,14 +66,16 @@ class Snapshot:
     """Name -> claim of the namespace that bears our label."""
     excess: str = ""
     """Why something of it is not known whole, so that nothing may be decided; empty where all is known."""
+    payloads: Mapping[str, Body] = field(default_factory=dict)
+    """Name -> ConfigMap of the plug-in in the namespace."""
 
 
 class Cache:
     """Objects by kind and uid, and an index by the SpeculativeDeployment they belong to.
 
     What each object is filed under, its home: (namespace, name) of the SpeculativeDeployment; of the Job for a Job's
-    pod, which bears no other name; (namespace, "") for a claim, which all objects there share. What is known of one
-    namespace may take `namespace_bytes` of memory.
+    pod, which bears no other name; (namespace, "") for a claim or payload, which all objects there share. What is known
+    of one namespace may take `namespace_bytes` of memory.
     """
 
     def __init__(self, namespace_bytes: int = NAMESPACE_MEBIBYTES * MIB) -> None:
@@ -199,7 +201,8 @@ class Cache:
         excess = next((str(body[OVERSIZE]) for body in known if OVERSIZE in body), "")
         if not excess and self._sizes.is_full(namespace):
             excess = f"namespace {namespace} has more objects than the operator can know: delete what is not needed"
-        return Snapshot(owner, children, self._serving(key), workers, claims, excess)
+        payloads = {name: body for (_, name), body in self._children.get((namespace, ""), {}).items()}
+        return Snapshot(owner, children, self._serving(key), workers, claims, excess, payloads)
 
     def _workers_of(self, job: Body) -> tuple[Body, ...]:
         """Pods that the Job controller made of `job`: anybody may give a pod the labels of one."""
@@ -251,6 +254,10 @@ class Cache:
         used = (folder for name, found in others if name != key[1] for folder in found)
         return frozenset((*used, *self._loads.within(key[0])))
 
+    def payloads(self) -> tuple[Body, ...]:
+        """Every ConfigMap of the plug-in, of all namespaces."""
+        return tuple(body for home, shelf in self._children.items() if not home[1] for body in shelf.values())
+
     def inspections(self) -> Mapping[Key, Body]:
         """Jobs that read models and have not ended, by object."""
         return self._inspections
@@ -286,9 +293,13 @@ class Cache:
             del self._inspections[home]
 
     def _woken(self, home: Key, body: Body) -> Key | None:
-        """The key to reconcile after news of `body`; None for a claim: its Job waits for it, and tells."""
+        """The key to reconcile after news of `body`: for a payload an object that mounts it, and makes it anew. None
+        for a claim: its Job waits for it, and tells."""
         if body["kind"] == CLAIM.kind:
             return None
+        if not home[1]:
+            within = (key for key in self._owners if key[0] == home[0])
+            return next((key for key in within if body["metadata"]["name"] in str(self._children.get(key))), None)
         return self._for_whom.get(home) if is_worker(body) else home
 
     def _index(self, body: Body) -> dict[Key, dict[Any, Body]]:

@@ -24,6 +24,7 @@ from speculative_operator.shell.gate import Gate, deadline
 from speculative_operator.shell.informer import Informer
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.leader import Leader
+from speculative_operator.shell.payloads import collect
 from speculative_operator.shell.queue import Queue
 from speculative_operator.shell.reconciler import Reconciler
 from speculative_operator.shell.resync import RestoredError, Resync
@@ -205,7 +206,8 @@ class Operator:
             whole = self.resync.asked.is_set() or clock() >= whole_at
             self.resync.asked.clear()
             await self._list(whole)
-            if whole:
+            if whole and not self._missing:
+                await self._collect()
                 whole_at = clock() + self.settings.resync_seconds * (0.9 + 0.2 * random())  # noqa: S311  spreads load
             unsure = bool(self.resync.unsure()) or not self._synced.is_set()
             pause = min(2.0 * pause, LONGEST_PAUSE) if unsure and self._synced.is_set() else PATIENCE
@@ -241,6 +243,12 @@ class Operator:
         self.resync.asked.set()
         if self._informing is not None:
             self._informing.set()
+
+    async def _collect(self) -> None:
+        try:
+            await collect(self.kube, self.cache, self.resync.resources(), self.leads)
+        except Exception:
+            log.exception("collecting payloads failed")
 
     def _catch_up(self) -> None:
         if self._synced.is_set():

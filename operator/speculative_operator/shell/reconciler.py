@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Protocol
 
 from speculative_operator.api.convert import to_domain
@@ -36,6 +37,7 @@ from speculative_operator.shell.jobs import READ_EVERY
 from speculative_operator.shell.ledger import Ledger
 from speculative_operator.shell.report import Reporter
 from speculative_operator.shell.resources import CLAIM, CONFIG_MAP
+from speculative_operator.shell.rest import Rest, given_of, is_news, is_still
 from speculative_operator.shell.sources import Canaries, Sources
 from speculative_operator.shell.telemetry import Telemetry
 from speculative_operator.shell.turns import late, queued_jobs, reading, wants, without
@@ -77,6 +79,7 @@ class _State:
     notes_at: float = 0.0
     """unix seconds of the last write of notes, or of the first look."""
     memo: Memo = field(default_factory=Memo)
+    rest: Rest = field(default_factory=Rest)
     recent: Recent = field(default_factory=Recent)
     """Kept for the object's metrics."""
 
@@ -127,6 +130,10 @@ class Reconciler:
             return None
         now = time.time()
         state = self._state(key, snapshot.owner, now)
+        given = given_of(snapshot, self._sources, state.round_at)
+        if state.rest.holds(given, now):
+            return self._stay(snapshot, state)
+        rest, state.rest = state.rest, Rest()
         try:
             # Before anything of it is read: what is too large may take long.
             spec = None if snapshot.excess else to_domain(snapshot.owner)
@@ -157,7 +164,26 @@ class Reconciler:
         self._show(key, spec, outcome.status, state, now)
         with self._telemetry.phase("report"):
             await self._report(snapshot, spec, state, outcome, now)
-        return self._next(snapshot, state, report, self._sources.turns.near(key) or downloading(jobs) or bool(arriving))
+        hurries = self._sources.turns.near(key) or downloading(jobs) or bool(arriving)
+        again = self._next(snapshot, state, report, hurries)
+        if is_still(snapshot, spec, state.ledger) and self._is_quiet(snapshot, outcome, report):
+            state.rest = rest.after(given, outcome.stands_for, now, again)
+        return again
+
+    def _stay(self, snapshot: Snapshot, state: _State) -> float:
+        """Count a reconcile that is not made; returns seconds until the next."""
+        self._telemetry.tick("quiet")
+        found = self._sources.latest(snapshot.owner["metadata"]["namespace"])
+        if found is not None and found.gap is not None and is_news(found, snapshot, state.round_at):
+            state.round_at = found.time
+            self._telemetry.gap(found.gap.reason)
+        return state.rest.again
+
+    def _is_quiet(self, snapshot: Snapshot, outcome: Outcome, report: Report) -> bool:
+        """True where nothing was done or told, and nothing waits to be."""
+        old, new = snapshot.owner.get("status") or {}, self._reporter.storable(outcome.status)
+        done = outcome.actions or outcome.events or outcome.leaving or report.acted or report.refused
+        return not done and not should_write(old, new, 0.0, inf)
 
     def _state(self, key: Key, owner: Body, now: float) -> _State:
         uid = owner["metadata"]["uid"]
@@ -194,6 +220,7 @@ class Reconciler:
             jobs=(*jobs, *queued_jobs(spec.name, waited)),
             arriving=arriving,
             claims=frozenset(snapshot.claims.keys()),
+            payloads={name: body["data"] for name, body in snapshot.payloads.items()},
             foreign_claims=frozenset(claims),
             catalogue=self._sources.catalogue(),
             leaving=state.leaving,
@@ -235,8 +262,7 @@ class Reconciler:
         """An observation of the ready pods, once for each round; None when no pod is ready or the round is known."""
         ready = [pod["metadata"]["name"] for pod in snapshot.pods if is_ready(pod)]
         found = self._sources.latest(spec.namespace)
-        # Another one, not a later one: a clock that was set back must not blind us until it has caught up.
-        if not ready or found is None or found.time == state.round_at:
+        if found is None or not is_news(found, snapshot, state.round_at):
             return None
         state.round_at = found.time
         if found.gap is not None:

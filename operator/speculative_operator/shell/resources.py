@@ -56,6 +56,9 @@ LEASE = Resource("coordination.k8s.io/v1", "Lease", "leases", rank=0)
 EVENT = Resource("events.k8s.io/v1", "Event", "events", rank=3)
 REVIEW = Resource("authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews")
 DEPLOYMENT = Resource("apps/v1", "Deployment", "deployments", rank=0, vital=True)
+REPLICA_SET = Resource("apps/v1", "ReplicaSet", "replicasets")
+STATEFUL_SET = Resource("apps/v1", "StatefulSet", "statefulsets")
+"""Like ReplicaSets only listed, before a payload is deleted that one of them may still mount."""
 JOB = Resource("batch/v1", "Job", "jobs")
 CLAIM = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 """Shared: several objects name the same one, so none owns it, and nobody here ever deletes one."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -42,7 +43,15 @@ from speculative_operator.shell.ledger import (
     image_volumes,
     keeps_images,
 )
-from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, POD, SERVING_RUNTIME, WORKLOADS, Resource
+from speculative_operator.shell.resources import (
+    CHILD_BY_KIND,
+    CLAIM,
+    CONFIG_MAP,
+    POD,
+    SERVING_RUNTIME,
+    WORKLOADS,
+    Resource,
+)
 from speculative_operator.shell.sizes import outline
 from speculative_operator.shell.telemetry import Telemetry
 
@@ -84,6 +93,8 @@ class Writer:
         self._telemetry = telemetry
         self._leading = leading
         self._rediscover = rediscover
+        self._sharing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """Namespace -> held while its payload is made, so that objects that come together send it once."""
 
     async def carry_out(
         self,
@@ -93,22 +104,35 @@ class Writer:
         ledger: Ledger,
         now: float,
     ) -> Report:
-        """Apply all children at once, then poke pods, which need those children.
+        """Apply what the namespace shares, then all children at once, then poke pods, which need those. No workload is
+        written without the ConfigMap of the plug-in, for which its pods would wait.
 
         Raises the worst ApiError when one says to try the whole reconcile again later.
         """
         children = [action for action in actions if isinstance(action, ApplyChild | DeleteChild)]
-        first = [one for one in children if isinstance(one, DeleteChild) or not _resource(one).last]
+        shared = [one for one in children if isinstance(one, ApplyChild) and _is_shared(one)]
+        reports = [await self._share(key, snapshot, one, ledger, now) for one in shared]
+        lacking = any(one.again for one in reports) or any(slot_of(one.manifest) in ledger.problems for one in shared)
+        others = [one for one in children if one not in shared and not (lacking and _is_workload(one))]
+        first = [one for one in others if isinstance(one, DeleteChild) or not _resource(one).last]
         pokes = [action for action in actions if isinstance(action, PokePod)]
-        reports = [await self._together([self._child(key, snapshot, one, ledger, now) for one in first])]
+        reports.append(await self._together([self._child(key, snapshot, one, ledger, now) for one in first]))
         # KServe would make pods of the runtime that is there, which may be somebody else's.
-        blocked = reports[0].again or any(kind == SERVING_RUNTIME.kind for kind, _ in ledger.problems)
-        last = [] if blocked else [one for one in children if one not in first]
+        blocked = reports[-1].again or any(kind == SERVING_RUNTIME.kind for kind, _ in ledger.problems)
+        last = [] if blocked else [one for one in others if one not in first]
         reports.append(await self._together([self._child(key, snapshot, one, ledger, now) for one in last]))
         reports.append(await self._together([self._poke(snapshot, action) for action in pokes]))
         wanted = {slot_of(action.manifest) for action in children if isinstance(action, ApplyChild)}
         past = ledger.forget(wanted)
         return _join((*reports, Report(refused=past)))
+
+    async def _share(self, key: Key, snapshot: Snapshot, action: ApplyChild, ledger: Ledger, now: float) -> Report:
+        """Make the ConfigMap of the plug-in, unless another object of the namespace has just made it."""
+        async with self._sharing[key[0]]:
+            known = self._cache.snapshot(key)
+            if known is not None and action.manifest["metadata"]["name"] in known.payloads:
+                return Report()
+            return await self._child(key, snapshot, action, ledger, now)
 
     async def _together(self, coroutines: Sequence[Coroutine[Any, Any, Report]]) -> Report:
         results = await asyncio.gather(*coroutines, return_exceptions=True)
@@ -300,6 +324,15 @@ class Writer:
 
 def _resource(action: ApplyChild) -> Resource:
     return CHILD_BY_KIND[action.manifest["kind"]]
+
+
+def _is_workload(action: ApplyChild | DeleteChild) -> bool:
+    return isinstance(action, ApplyChild) and action.manifest["kind"] in WORKLOADS
+
+
+def _is_shared(action: ApplyChild) -> bool:
+    """True for the ConfigMap of the plug-in, which has no owner."""
+    return action.manifest["kind"] == CONFIG_MAP.kind and "ownerReferences" not in action.manifest["metadata"]
 
 
 def _without_status(body: Body) -> Body:

@@ -97,10 +97,7 @@ def test_turning_it_off_removes_what_only_speculation_needs_and_only_then() -> N
     assert not any(isinstance(action, DeleteChild) for action in outcome.actions), "old pods still mount it"
     cluster.roll()
     outcome = cluster.tick()
-    assert {plain(action.name) for action in outcome.actions if isinstance(action, DeleteChild)} == {
-        "demo-table",
-        "demo-payload",
-    }
+    assert {plain(action.name) for action in outcome.actions if isinstance(action, DeleteChild)} == {"demo-table"}
     assert cluster.look().actions == ()
     assert cluster.condition("SpeculationActive")["reason"] == "Disabled"
     assert cluster.status["decisions"][0]["to"] == "none"

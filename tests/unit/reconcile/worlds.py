@@ -31,6 +31,7 @@ from speculative_operator.reconcile.formats import timestamp
 from speculative_operator.reconcile.pods import configs_of
 from speculative_operator.reconcile.tick import Outcome, World, tick
 from speculative_operator.render import Capabilities
+from speculative_operator.render.payload import is_payload
 from speculative_operator.tuner import Memory
 
 FULL = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu. preemption: 0/1 nodes are available: 1 No victims."
@@ -85,6 +86,7 @@ class Cluster:
             "spec": self.spec,
             "status": deepcopy(self.status),
             "children": self._with_notes(),
+            "payloads": {name: body["data"] for (_, name), body in self.children.items() if is_payload(body)},
             "notes": self.remembered,
             "pods": tuple(deepcopy(self.pods)),
             "capabilities": self.capabilities,
@@ -97,7 +99,8 @@ class Cluster:
 
     def _with_notes(self) -> dict[tuple[str, str], dict[str, Any]]:
         config = {("ConfigMap", names.notes(self.spec.name)): self.notes} if self.notes is not None else {}
-        return deepcopy({**self.children, **config})
+        own = {key: one for key, one in self.children.items() if not is_payload(one)}
+        return deepcopy({**own, **config})
 
     def look(self, observation: Observation | None = None) -> Outcome:
         """One tick whose outcome is not carried out."""
@@ -316,7 +319,7 @@ def retuned() -> Cluster:
 
 
 def plain(name: str) -> str:
-    """Name of a child without the hash by which it belongs to a pair, or to its content."""
+    """Name of a child, or of the payload, without the hash by which it belongs to a pair, or to its content."""
     return re.sub("-(table|payload)-[0-9a-f]+$", r"-\1", name)
 
 

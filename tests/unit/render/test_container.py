@@ -16,7 +16,7 @@ def test_no_user_id_where_the_engine_names_none() -> None:
     assert "runAsUser" not in deployment(inp)["spec"]["template"]["spec"]["securityContext"]
 
 
-FILES = replace(INPUT, container=replace(CONTAINER, payload={}, files={"b.json": '{"1": 3}', "a.yaml": "x: 1\n"}))
+FILES = replace(INPUT, container=replace(CONTAINER, payload=False, files={"b.json": '{"1": 3}', "a.yaml": "x: 1\n"}))
 FILE_A, FILE_B = (f"{names.ANNOTATION_FILE}{name}" for name in ("a.yaml", "b.json"))
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.render.test_environment import JSON
 from tests.unit.shell.scene import replica_set
 
 from speculative_operator.domain import names
@@ -371,6 +375,40 @@ def test_equal_texts_are_held_once() -> None:
         cache.put({**child(kind="ConfigMap", uid=name, name=name), "data": {"payload.py": "".join(["x"] * 5000)}})
     one, two = cache.objects_of("ConfigMap").values()
     assert one["data"]["payload.py"] is two["data"]["payload.py"]
+
+
+@given(JSON)
+def test_bodies_with_equal_texts_hold_them_once_and_stay_what_they_are(spec: Any) -> None:
+    cache, written = Cache(), json.dumps({**child(uid="a", name="a"), "spec": spec})
+    cache.put(owner())
+    for uid in ("a", "b"):
+        body = json.loads(written)
+        cache.put({**body, "metadata": {**body["metadata"], "uid": uid, "name": uid}})
+    one, two = cache.objects_of("Service").values()
+    assert one["spec"] == two["spec"] == spec
+    assert all(first is second for first, second in zip(texts(one["spec"]), texts(two["spec"]), strict=True))
+
+
+def texts(value: Any) -> Iterator[str]:
+    """All texts in plain data, keys of maps included."""
+    if isinstance(value, str):
+        yield value
+    for one in value.items() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from (text for part in (one if isinstance(one, tuple) else (one,)) for text in texts(part))
+
+
+def test_a_later_version_shares_what_is_equal_with_what_a_write_returned() -> None:
+    cache = Cache()
+    cache.put(owner())
+    written = child(kind="Deployment", uid="d", template={"spec": {"containers": [{"name": "engine"}]}})
+    cache.put(written)
+    told = deepcopy(written)
+    told["metadata"]["resourceVersion"], told["status"] = "9999", {"replicas": 1}
+    cache.put(told)
+    (held,) = cache.objects_of("Deployment").values()
+    assert held["spec"] is written["spec"]
+    assert held["metadata"]["ownerReferences"] is written["metadata"]["ownerReferences"]
+    assert (held["status"], held["metadata"]["resourceVersion"]) == ({"replicas": 1}, "9999")
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 30), st.sampled_from("ab")), max_size=30))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
-from importlib import resources
 from typing import Any, TypeVar
 
 from speculative_operator.domain.reading import items, mappings, text
@@ -75,7 +73,7 @@ def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
         shared_memory=images.needs_of(spec).shared_memory or ranks > 1 or spec.target is Target.INFERENCE_SERVICE,
         startup_seconds=startup,
         shutdown_seconds=SHUTDOWN_SECONDS if planned.version >= SHUTDOWN_TIMEOUT_SINCE else 0,
-        payload=_payload() if live else {},
+        payload=live,
         telemetry=live,
         compiled=COMPILED,
     )
@@ -112,15 +110,6 @@ def _startup_seconds(spec: DeploymentSpec, planned: Plan) -> int:
     """Startup budget in seconds: the common one, and more for raised graphs and a vendor's compiler."""
     more = _START_SECONDS_RAISED if raised_ceiling(spec, planned) is not None else 0
     return startup_seconds(spec, planned, more + images.needs_of(spec).compile_seconds)
-
-
-@cache
-def _payload() -> dict[str, str]:
-    """File name -> text of the plug-in's files, which are part of this distribution. A test holds them to the
-    package's own list."""
-    folder = resources.files("speculative_operator.payload")
-    files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".py"))
-    return {name: folder.joinpath(name).read_text(encoding="utf-8") for name in files if name != "__init__.py"}
 
 
 ENGINE = Engine(
