@@ -151,7 +151,7 @@ class TestRights:
         asked = {(resource, group): set(verbs) for resource, group, verbs in inspection.required_kinds()}
         assert {key: verbs - granted[key] for key, verbs in asked.items() if verbs - granted[key]} == {}
         optional = {"podmonitors", "servingruntimes", "inferenceservices", "llminferenceservices", "httproutes"}
-        optional |= {"leaderworkersets", "pods/log", f"{names.PLURAL}/finalizers"}
+        optional |= {"leaderworkersets", "pods/log", "replicasets", "statefulsets", f"{names.PLURAL}/finalizers"}
         assert {resource for resource, _ in granted.keys() - asked.keys()} == optional
 
     def test_a_verb_that_is_missing(self, diagnose: Any) -> None:
