@@ -74,10 +74,10 @@ def curl(url: str, names: Sequence[str], place: Path, after: Sequence[str]) -> d
     return {"seconds": time.monotonic() - began, "cpu_seconds": used}
 
 
-def fetched(url: str, place: Path, plain: bool, parallel: int) -> dict[str, float]:
-    """What `weightsbench.client` tells."""
-    arguments = ["--cache", str(place), "--model", _MODEL, "--parallel", str(parallel), *(["--plain"] if plain else [])]
-    command = [sys.executable, "-m", "weightsbench.client", *arguments]
+def fetched(url: str, place: Path, client: str, parallel: int, *more: str) -> dict[str, float]:
+    """What `weightsbench.client` or `weightsbench.snapshot` tells."""
+    arguments = ["--cache", str(place), "--model", _MODEL, "--parallel", str(parallel), *more]
+    command = [sys.executable, "-m", f"weightsbench.{client}", *arguments]
     done = subprocess.run(
         command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, "HF_ENDPOINT": url}
     )
@@ -88,18 +88,22 @@ def fetched(url: str, place: Path, plain: bool, parallel: int) -> dict[str, floa
 def compared(kind: str, names: Sequence[str], repositories: Path, given: argparse.Namespace) -> dict[str, Any]:
     """All rounds of one comparison."""
     rate = given.rate * 1e6 if kind in ("link", "connection") else 0.0
+    plain = ["--plain"] if kind in ("unlimited", "synced") else []
     ours: list[dict[str, float]] = []
     theirs: list[dict[str, float]] = []
+    library: list[dict[str, float]] = []
     with served(repositories, rate, kind == "connection") as url:
         for number in range(given.rounds + 1):
             for first in (True, False) if number % 2 else (False, True):
                 with tempfile.TemporaryDirectory(dir=given.folder) as place:
                     if first:
-                        ours.append(fetched(url, Path(place), kind in ("unlimited", "synced"), given.parallel))
+                        ours.append(fetched(url, Path(place), "client", given.parallel, *plain))
                     else:
                         theirs.append(curl(url, names, Path(place), _AFTER.get(kind, ())))
+            with tempfile.TemporaryDirectory(dir=given.folder) as place:
+                library.append(fetched(url, Path(place), "snapshot", given.parallel))
             if number == 0:  # warms up: page cache of the served files, first compilation of modules
-                ours, theirs = [], []
+                ours, theirs, library = [], [], []
             else:
                 print(
                     f"{kind}: {theirs[-1]['seconds']:.2f} s, {ours[-1]['seconds']:.2f} s", file=sys.stderr, flush=True
@@ -111,6 +115,8 @@ def compared(kind: str, names: Sequence[str], repositories: Path, given: argpars
         "best": round(min(one["seconds"] for one in theirs) / min(one["seconds"] for one in ours), 3),
         "curl_seconds": round(statistics.median(one["seconds"] for one in theirs), 2),
         "open_seconds": round(statistics.median(one["open_seconds"] for one in ours), 2),
+        "snapshot_seconds": round(statistics.median(one["seconds"] for one in library), 2),
+        "snapshot_cpu_seconds": round(statistics.median(one["cpu_seconds"] for one in library), 2),
         "fetch_seconds": round(statistics.median(one["seconds"] for one in ours), 2),
         "curl_cpu_seconds": round(statistics.median(one["cpu_seconds"] for one in theirs), 2),
         "fetch_cpu_seconds": round(statistics.median(one["cpu_seconds"] for one in ours), 2),

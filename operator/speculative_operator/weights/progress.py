@@ -1,6 +1,6 @@
 """How far a fetch is: counts bytes, rate and stall, and tells it to whoever waits for the model.
 
-`Meter` is fed by `crew` and `unpack`, from any thread; `Teller` is called by `fetch` while bytes come.
+`Meter` is fed by `bring`, from any thread; `Teller` is called by `fetch` while bytes come.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ ranks, Mistral's `tekken.json`, `vocab.json`.
 
 The hash of a vocabulary: sha256 over `number NUL token LF` in UTF-8, ascending by number; its first sixteen hexadecimal
 digits. Tokens that a model lists as added too are left out: whether they stand in the vocabulary as well is a habit of
-converters.
+converters. The half of a surrogate pair in `tokenizer.json`, which JSON allows, counts as a question mark.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+import ijson
+
 from speculative_operator.domain.models import TokenizerFacts
 from speculative_operator.weights import reading
-from speculative_operator.weights.jsonwalk import JsonWalk
 from speculative_operator.weights.source import Entry, Source
 
 DIGITS = 16
@@ -32,6 +33,8 @@ _MOST_CONFIG = 16 << 20
 _MOST_MODEL = 64 << 20
 _TIKTOKEN = (".tiktoken", "tiktoken.model")
 _UNKNOWN, _CONTROL = 2, 3
+_TOLD = ("model.type", "model.merges", "added_tokens", "added_tokens.item.content", "added_tokens.item.id")
+"""Parts of `tokenizer.json` beside the vocabulary that are looked at."""
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
 
 
@@ -103,9 +106,9 @@ def _tokens(source: Source, files: Mapping[str, Entry], config: Mapping[str, Any
     elif "tekken.json" in files:
         return _of_tekken(source, files["tekken.json"])
     elif "vocab.json" in files:
+        vocabulary = reading.json_object(source, files["vocab.json"], _MOST_CONFIG)
         with reading.wrap_parse_errors(source, files["vocab.json"]):
-            walk = JsonWalk(reading.stream(source, files["vocab.json"]))
-            tokens = _Tokens("BPE", collect(walk.numbers()))
+            tokens = _Tokens("BPE", collect(vocabulary.items()))
     else:
         return _Tokens()
     tokens.added |= _tokens_added_elsewhere(source, files, config)
@@ -113,41 +116,26 @@ def _tokens(source: Source, files: Mapping[str, Entry], config: Mapping[str, Any
 
 
 def _of_tokenizer_json(source: Source, entry: Entry) -> _Tokens:
-    tokens, added_seen = _Tokens(), False
+    tokens, key, seen = _Tokens(), "", dict[str, list[Any]]()
     with reading.wrap_parse_errors(source, entry):
-        walk = JsonWalk(reading.stream(source, entry))
-        for key in walk.members():
-            if key == "added_tokens":
-                tokens.added = {str(one["content"]): int(one["id"]) for one in walk.value() or ()}
-                added_seen = True
-            elif key == "model":
-                if _of_section(walk, tokens, rest_matters=not added_seen):
-                    break
-            else:
-                walk.skip()
+        for prefix, kind, value in reading.events(source, entry):
+            if prefix == "model.vocab":
+                key = value if kind == "map_key" else key
+            elif prefix == "model.vocab.item.item" and kind == "string":  # with a score, and numbered by position
+                tokens.vocabulary.add(encode(value), len(tokens.vocabulary))
+            elif prefix == f"model.vocab.{key}":
+                tokens.vocabulary.add(encode(key), whole_number(value))
+            elif prefix in _TOLD:
+                seen.setdefault(prefix, []).append(value)
+            elif not prefix and kind not in ("start_map", "map_key", "end_map"):
+                raise ValueError("no object")
+            if prefix == "model.merges" and "added_tokens" in seen and len(tokens.vocabulary):
+                break
+        plain = "" if not len(tokens.vocabulary) else "BPE" if "model.merges" in seen else "" if key else "Unigram"
+        tokens.kind = str(seen.get("model.type", [plain])[0])
+        contents, numbers = (seen.get(f"added_tokens.item.{name}", []) for name in ("content", "id"))
+        tokens.added = dict(zip(map(str, contents), map(whole_number, numbers), strict=True))
     return tokens
-
-
-def _of_section(walk: JsonWalk, tokens: _Tokens, rest_matters: bool) -> bool:
-    """Fill `tokens` from `model` of a `tokenizer.json`; True where reading stopped early, because nothing after it
-    matters."""
-    for key in walk.members():
-        if key == "type":
-            tokens.kind = str(walk.value())
-        elif key == "vocab" and walk.next_is("["):
-            tokens.vocabulary = collect(walk.scores())
-            tokens.kind = tokens.kind or "Unigram"
-        elif key == "vocab":
-            tokens.vocabulary = collect(walk.numbers())
-        elif key == "merges":
-            tokens.kind = tokens.kind or "BPE"
-            if rest_matters or not len(tokens.vocabulary):
-                walk.skip()
-        else:
-            walk.skip()
-        if tokens.kind and len(tokens.vocabulary) and not rest_matters:
-            return True
-    return False
 
 
 def _of_model(source: Source, entry: Entry) -> _Tokens:
@@ -234,13 +222,8 @@ def _of_tekken(source: Source, entry: Entry) -> _Tokens:
     """Tokens of Mistral's file, with an object per token; the hash of the file stands for that of its vocabulary."""
     content = reading.whole(source, entry, _MOST_MODEL)
     with reading.wrap_parse_errors(source, entry):
-        walk = JsonWalk([content])
-        for key in walk.members():
-            if key == "config":
-                size = int(walk.value()["default_vocab_size"])
-                return _Tokens("tekken", summary=(size, hashlib.sha256(content).hexdigest()[:DIGITS]))
-            walk.skip()
-    return _Tokens("tekken")
+        size = whole_number(next(ijson.items(content, "config.default_vocab_size"), None))
+    return _Tokens("tekken", summary=(size, hashlib.sha256(content).hexdigest()[:DIGITS]))
 
 
 def _tokens_added_elsewhere(source: Source, files: Mapping[str, Entry], config: Mapping[str, Any]) -> dict[str, int]:
@@ -294,8 +277,15 @@ def collect(pairs: Iterable[tuple[str, int]]) -> Vocabulary:
     """The vocabulary of pairs of token and number."""
     all_of_them = Vocabulary()
     for token, number in pairs:
-        all_of_them.add(encode(token), number)
+        all_of_them.add(encode(token), whole_number(number))
     return all_of_them
+
+
+def whole_number(value: Any) -> int:
+    """`value` where it is a whole number. Raises ValueError otherwise."""
+    if not isinstance(value, int):
+        raise ValueError(f"{value!r} where a token's number belongs")
+    return value
 
 
 def encode(token: str) -> bytes:
