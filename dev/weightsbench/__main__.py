@@ -1,11 +1,10 @@
-"""`python -m weightsbench`: seconds of a fetch and of curl, turn about, on the same server; the last line is JSON.
+"""`python -m weightsbench`: seconds of a fetch, of curl and of `snapshot_download`, on the same server; the last line is
+JSON.
 
 Comparisons, both clients writing to the same file system:
 
 - `link`: a link that all connections share, at `--rate`: fetched, checked, synced and published, against curl alone;
 - `connection`: the same rate for each connection, as stores of hubs limit them;
-- `unlimited`: as fast as the machine goes, without checksums, against curl alone;
-- `synced`: the same against curl and sync(1), since nothing is published before it is on the disk;
 - `checked`: as fast as the machine goes, with checksums, against curl and sha256sum.
 
 Ratios are curl's seconds over the fetch's: 1 is as fast, more is faster. `ratio` is the median of the rounds, `best`
@@ -32,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 _MODEL = "bench/model"
-_AFTER = {"synced": ["sync"], "checked": ["sha256sum"]}
+_AFTER = {"checked": ["sha256sum"]}
 """What curl's files go through before the clock stops."""
 
 
@@ -74,9 +73,9 @@ def curl(url: str, names: Sequence[str], place: Path, after: Sequence[str]) -> d
     return {"seconds": time.monotonic() - began, "cpu_seconds": used}
 
 
-def fetched(url: str, place: Path, client: str, parallel: int, *more: str) -> dict[str, float]:
+def fetched(url: str, place: Path, client: str, parallel: int) -> dict[str, float]:
     """What `weightsbench.client` or `weightsbench.snapshot` tells."""
-    arguments = ["--cache", str(place), "--model", _MODEL, "--parallel", str(parallel), *more]
+    arguments = ["--cache", str(place), "--model", _MODEL, "--parallel", str(parallel)]
     command = [sys.executable, "-m", f"weightsbench.{client}", *arguments]
     done = subprocess.run(
         command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, "HF_ENDPOINT": url}
@@ -88,7 +87,6 @@ def fetched(url: str, place: Path, client: str, parallel: int, *more: str) -> di
 def compared(kind: str, names: Sequence[str], repositories: Path, given: argparse.Namespace) -> dict[str, Any]:
     """All rounds of one comparison."""
     rate = given.rate * 1e6 if kind in ("link", "connection") else 0.0
-    plain = ["--plain"] if kind in ("unlimited", "synced") else []
     ours: list[dict[str, float]] = []
     theirs: list[dict[str, float]] = []
     library: list[dict[str, float]] = []
@@ -97,7 +95,7 @@ def compared(kind: str, names: Sequence[str], repositories: Path, given: argpars
             for first in (True, False) if number % 2 else (False, True):
                 with tempfile.TemporaryDirectory(dir=given.folder) as place:
                     if first:
-                        ours.append(fetched(url, Path(place), "client", given.parallel, *plain))
+                        ours.append(fetched(url, Path(place), "client", given.parallel))
                     else:
                         theirs.append(curl(url, names, Path(place), _AFTER.get(kind, ())))
             with tempfile.TemporaryDirectory(dir=given.folder) as place:
@@ -135,7 +133,7 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=100.0, help="MB/s of the limited link")
     parser.add_argument("--parallel", type=int, default=8)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where files are written")
-    parser.add_argument("--only", nargs="*", default=["link", "connection", "unlimited", "synced", "checked"])
+    parser.add_argument("--only", nargs="*", default=["link", "connection", "checked"])
     given = parser.parse_args()
     repositories = Path(tempfile.mkdtemp(prefix="weightsbench-", dir=given.folder))
     try:

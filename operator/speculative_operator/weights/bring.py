@@ -254,7 +254,7 @@ class Crew:
             if part.wrong > 1:
                 raise
             _LOG.warning("%s: %s; fetching it again", part.entry.path, error.message)
-            self._meter.count_lost(part.entry.size)
+            self._meter.count_present(-part.entry.size)
             self._push(part)
 
     def _hold_off(self, error: WeightsError, failures: int) -> None:
