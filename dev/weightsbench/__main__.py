@@ -1,7 +1,6 @@
-"""`python -m weightsbench`: seconds of a fetch, of curl and of `snapshot_download`, on the same server; the last line is
-JSON.
+"""`python -m weightsbench`: seconds of a fetch, curl and `snapshot_download` on one server; the last line is JSON.
 
-Comparisons, both clients writing to the same file system:
+Comparisons, all clients writing to the same file system:
 
 - `link`: a link that all connections share, at `--rate`: fetched, checked, synced and published, against curl alone;
 - `connection`: the same rate for each connection, as stores of hubs limit them;

@@ -118,10 +118,10 @@ def test_an_edit_that_pods_do_not_feel_replaces_none(release: Callable[[str], No
 
 
 def test_nor_does_one_of_claims() -> None:
-    edit = {"weights": Weights(cache=Cache("models", size="900Gi", storage_class="fast"))}
+    edited_weights = Weights(cache=Cache("models", size="900Gi", storage_class="fast"))
     cluster = settled(spec=replace(SPEC, weights=Weights(cache=Cache("models", size="500Gi"))))
     before = cluster.children["Deployment", "demo"]["metadata"]["annotations"][names.ANNOTATION_MADE_OF]
-    edited = settled(spec=replace(cluster.spec, **edit)).children["Deployment", "demo"]
+    edited = settled(spec=replace(cluster.spec, weights=edited_weights)).children["Deployment", "demo"]
     assert edited["metadata"]["annotations"][names.ANNOTATION_MADE_OF] == before
 
 
