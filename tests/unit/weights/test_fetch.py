@@ -369,7 +369,7 @@ def test_a_defect_in_a_source_ends_the_fetch_and_is_not_taken_for_the_network(tm
 def test_no_thread_and_no_descriptor_stays(tmp_path: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     brought(Shelf(MODEL), tmp_path)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before, "others may close theirs meanwhile"
     assert not [thread for thread in threading.enumerate() if thread.name == "fetch"]
 
 
