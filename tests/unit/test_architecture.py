@@ -23,7 +23,6 @@ MAY_IMPORT = {
     "pairing": {"domain", "physics"},
     "own_folder": set(),
     "weights": {"domain", "own_folder"},
-    "compiled": {"own_folder"},
     "replay": {"domain", "tuner", "engines"},
     "api": {"domain"},
     "render": {"domain", "engines"},

@@ -12,7 +12,7 @@ from pydantic import Field, JsonValue
 from speculative_operator.api import rules, scalars
 from speculative_operator.api.pod import EnvVar, Template
 from speculative_operator.api.targets import InferenceService, Route
-from speculative_operator.api.weights import CompileCache, Weights
+from speculative_operator.api.weights import Weights
 from speculative_operator.api.wire import Wire, config_with_rules
 from speculative_operator.domain.spec import (
     DEFAULT_VERSIONS,
@@ -246,10 +246,6 @@ class Engine(Wire):
         | None
     ) = None
     """Environment variables of the engine."""
-    compile_cache: CompileCache | None = None
-    """Cache for what the engine compiles at its start, so that restarted and additional pods with the same pair, image,
-    arguments and kind of node start faster (docs/startup.md). For vLLM and SGLang; other engines report
-    CompileCacheUnused. Default: every pod compiles."""
 
 
 class Accelerator(Wire):

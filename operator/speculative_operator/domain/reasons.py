@@ -38,7 +38,6 @@ class Reason(StrEnum):
     ALL_READY = "AllReady"
     PODS_NOT_READY = "PodsNotReady"
     START_TIMED_OUT = "StartTimedOut"
-    COMPILE_CACHE_UNUSED = "CompileCacheUnused"
     NO_PODS = "NoPods"
     ROLLING_OUT = "RollingOut"
     ROLLED_OUT = "RolledOut"
@@ -146,7 +145,6 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.PODS_NOT_READY: "Some serving pods are not ready; the message has their number and the state of the first "
     "one.",
     Reason.START_TIMED_OUT: "A startup probe stopped an engine that was not ready within its budget; see the warnings.",
-    Reason.COMPILE_CACHE_UNUSED: "spec.engine.compileCache has no effect; the message has the cause.",
     Reason.NO_PODS: "No serving pod exists yet.",
     Reason.ROLLING_OUT: "The Deployment replaces its pods because the pod template changed.",
     Reason.ROLLED_OUT: "All pods have the current template.",

@@ -87,8 +87,6 @@ class EngineContainer:
     """True when the payload exports metrics of its own on names.TELEMETRY_PORT."""
     shared_memory: bool = False
     """True when worker processes exchange data through /dev/shm."""
-    compiled: tuple[str, ...] = ()
-    """Folders below names.CACHE_MOUNT in which the engine keeps what it compiles; empty where it keeps nothing."""
     pvc_mounts: tuple[PvcMount, ...] = ()
     image_mounts: tuple[ImageMount, ...] = ()
 

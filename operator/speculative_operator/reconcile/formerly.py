@@ -17,7 +17,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.models import Pin
 from speculative_operator.domain.reading import at, mapping, text, whole
-from speculative_operator.domain.spec import ModelSource, Scheme
+from speculative_operator.domain.spec import MOUNTED, ModelSource, Scheme
 from speculative_operator.engines.base import Engine
 from speculative_operator.reconcile import rendering, startup
 from speculative_operator.reconcile.drift import first_difference, first_surplus
@@ -45,7 +45,7 @@ def models_in(template: Mapping[str, Any], source: ModelSource, place: str) -> I
     """`source` at each version that stands in `template`, from the cache at `place` (empty: none); a model in a claim
     of the user as the spec names it."""
     content = json.dumps(template, default=str)
-    if not place or source.scheme is Scheme.PVC:
+    if not place or source.scheme in MOUNTED:
         yield from (Model(told) for told in _sources(source, content))
     elif not in_pods(place):
         for folder in _find(VERSION_FOLDER, content):

@@ -80,8 +80,6 @@ def _group_hindrances(spec: DeploymentSpec) -> Iterator[str]:
     if spec.engine.type is not EngineType.VLLM:
         yield f"{over}, and only vLLM is served over several nodes: set spec.engine.type: {EngineType.VLLM}"
         return
-    if spec.engine.compile_cache is not None:
-        yield f"{over}, and pods of several nodes compile different code: remove spec.engine.compileCache"
     if spec.speculator is None or not spec.speculates:
         return
     stages, ranks = spec.verifier.pipeline_parallel_size, spec.verifier.tensor_parallel_size

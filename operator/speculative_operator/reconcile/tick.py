@@ -42,7 +42,7 @@ from speculative_operator.reconcile.deciding import Serving, Verdict, consider, 
 from speculative_operator.reconcile.desired import Desired, desired_children
 from speculative_operator.reconcile.events import events
 from speculative_operator.reconcile.figures import estimate_of
-from speculative_operator.reconcile.jobs import claim, of_jobs, unused_cache_notices
+from speculative_operator.reconcile.jobs import of_jobs
 from speculative_operator.reconcile.own_rollouts import permission_of
 from speculative_operator.reconcile.pairing import pairing_of
 from speculative_operator.reconcile.picking import pass_over_misfits, picking_of, settle
@@ -211,8 +211,6 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *of_older: Notice) -> tuple[
     """One reconcile with pods that the engine of `turn` makes of `choice`, and whether it would replace any. With
     `of_older` that engine is the one of pods that run, and the notice says what others could do."""
     world, spec, engine, pairing = turn.world, choice.pinned, turn.engine, turn.pairing
-    unused_cache = unused_cache_notices(choice.by_name, world)
-    claims = () if pairing.frozen or unused_cache else claim(world, spec.engine.compile_cache)
     policy = _policy(turn, choice)
     active = active_table(world, spec, policy, pairing.same)
     memory = restore_memory(world, turn.memory, policy, active, turn.now)
@@ -242,11 +240,11 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *of_older: Notice) -> tuple[
     elif upgrade.waits(turn.world, planned, turn.look.rollout, made_of):
         waiting, planned = (upgrade.notice(turn.world, planned),), keep_pods(turn.world, planned, repairs=True)
     repairs = () if pairing.frozen else repairs_of_group(world, desired, planned.actions)
-    actions = (*pairing.actions, *claims, *targets.of_objects(spec, planned.actions), *repairs)
+    actions = (*pairing.actions, *targets.of_objects(spec, planned.actions), *repairs)
     others = turn.look.rollout.exists and replaces(world, (*planned.actions, *planned.held))
     late = first_ended_by_probe(turn.look.pods)
     notices = (
-        *turn.notices, *engine.notices(choice.by_name), *unused_cache, *pairing.notices, *waiting,
+        *turn.notices, *engine.notices(choice.by_name), *pairing.notices, *waiting,
         *privileges.notices(world), *own_notices, *scaling_notices(world.deployment),
         *targets.notices(world.spec, turn.look.rollout), *route.notices(world),
         *((startup.late_notice(late.name, late.outlasted),) if late is not None else ()),

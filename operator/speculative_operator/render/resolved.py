@@ -18,7 +18,6 @@ from speculative_operator.render.inputs import RenderInput
 from speculative_operator.render.metadata import canonical, digest
 
 _FORMAT = 1
-_HELPERS = (names.JOB_CONTAINER, names.COMPILED_SEED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ def read(workload: Mapping[str, Any] | None, uid: str) -> Resolved | None:
 def helper_of(template: Mapping[str, Any]) -> str:
     """The operator's image that helps the engine in pods of `template`; empty where none does."""
     containers = mappings(template, "spec", "initContainers")
-    return next((text(one, "image") for one in containers if text(one, "name") in _HELPERS), "")
+    return next((text(one, "image") for one in containers if text(one, "name") == names.JOB_CONTAINER), "")
 
 
 def _model(spec: DeploymentSpec, source: ModelSource) -> Model:

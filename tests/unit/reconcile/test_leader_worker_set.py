@@ -16,7 +16,6 @@ from speculative_operator.domain.actions import ApplyChild, DeleteChild
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import (
     AcceleratorRequest,
-    Cache,
     DeploymentSpec,
     EngineSettings,
     EngineType,
@@ -192,7 +191,6 @@ def test_without_lws_nothing_is_made() -> None:
     ("change", "said"),
     [
         ({"engine": EngineSettings(type=EngineType.SGLANG, version="0.5.23")}, "set spec.engine.type: vLLM"),
-        ({"engine": EngineSettings(compile_cache=Cache("compiled"))}, "remove spec.engine.compileCache"),
         (
             {"verifier": replace(SERVED.verifier, tensor_parallel_size=8, pipeline_parallel_size=2)},
             "pipelineParallelSize: 1",

@@ -91,7 +91,7 @@ async def test_no_pods_are_made_where_the_api_server_drops_their_image_volumes(r
     assert problem.about is not None
     assert problem.message.startswith(" ".join(problem.about))
     assert (problem.reason, problem.status) == (Reason.UNSUPPORTED_SOURCE, Truth.FALSE)
-    for remedy in ("spec.weights.cache", "enable the feature gate", "upgrade KServe"):
+    for remedy in ("enable the feature gate", "upgrade Kubernetes or KServe", "hf://, s3:// or pvc://"):
         assert remedy in problem.message
     calls = len(rig.api.calls)
     await rig.do(with_image(of), now=1000.0 + FORBIDDEN_PAUSE / 2)

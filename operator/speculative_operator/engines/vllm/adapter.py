@@ -16,7 +16,6 @@ from speculative_operator.engines.matrix.cell import Variant
 from speculative_operator.engines.shared.container import serving_container, startup_seconds
 from speculative_operator.engines.vllm import checks, reading
 from speculative_operator.engines.vllm.arguments import (
-    COMPILED,
     OFF_VARIABLE,
     SHUTDOWN_SECONDS,
     WORKER_EXTENSION,
@@ -75,7 +74,6 @@ def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
         shutdown_seconds=SHUTDOWN_SECONDS if planned.version >= SHUTDOWN_TIMEOUT_SINCE else 0,
         payload=live,
         telemetry=live,
-        compiled=COMPILED,
     )
 
 
