@@ -42,7 +42,7 @@ _SYSCTLS = frozenset(
 )
 """Capabilities, SELinux types and sysctls of the level baseline (Pod Security Standards of Kubernetes 1.36)."""
 _APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
-_HELPERS = frozenset({names.JOB_CONTAINER, names.HOLD_CONTAINER, names.COMPILED_SEED, names.COMPILED_KEEP})
+_HELPERS = frozenset({names.JOB_CONTAINER, names.HOLD_CONTAINER})
 """Containers of the operator's own, which may write where no other container may."""
 _OF_HELPERS = frozenset({"name", "resources", "volumeMounts"})
 """Fields of these containers that a template may set; volumeMounts are looked at like those of others."""

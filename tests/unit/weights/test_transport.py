@@ -17,7 +17,7 @@ from modelservers.faults import Fault
 from modelservers.hub import HubServer
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
-from speculative_operator.weights import reading, transport
+from speculative_operator.weights import reading
 from speculative_operator.weights.hub import open_hub
 from speculative_operator.weights.inspect import inspect
 from speculative_operator.weights.patience import Patience, within
