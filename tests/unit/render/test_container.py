@@ -87,7 +87,7 @@ def test_telemetry_is_a_port_that_is_reached_and_scraped() -> None:
 
 
 def test_without_telemetry_one_port() -> None:
-    assert [port["containerPort"] for port in engine()["ports"]] == [8000, 15008]
+    assert [port["containerPort"] for port in engine()["ports"]] == [8000]
     assert [port["port"] for port in by_kind()["NetworkPolicy", "demo"]["spec"]["ingress"][0]["ports"]] == [8000, 15008]
 
 
