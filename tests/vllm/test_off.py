@@ -25,7 +25,7 @@ SCHEDULER = (
 """What fails in turn, on the workers' side and on the scheduler's."""
 ENDS = {
     "k_for": ("Blocks", "Off"), "count": ("Blocks", "Off"), "scheduling": ("Counting",),
-    "scheduled": ("Counting",), "finished": ("Counting",), "poll": ("Table",),
+    "scheduled": ("Hooks",), "finished": ("Hooks",), "poll": ("Table",),
 }  # fmt: skip
 """Parts of the plug-in that end by it, where that is not the part `Off` alone."""
 
