@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from speculative_operator.api.wire import Wire
 from speculative_operator.domain.platform import Privilege
+from speculative_operator.settings import Settings
 
 Text = str
 Anything = dict[str, Any]
@@ -219,16 +220,18 @@ class Metrics(Wire):
 
 
 class NetworkPolicy(Wire):
-    """Access to the operator's port 8080, which serves /metrics only. The kubelet always has access."""
+    """Access to metrics: to the operator's port 8080, which serves nothing else and which the kubelet always reaches,
+    and to port 8001 of serving pods, unless settings.STEP_METRICS_FROM names others."""
 
     enabled: bool = True
-    """Create a NetworkPolicy, unless prometheus.url names no Service and neither namespaces nor from is set."""
+    """Create a NetworkPolicy, unless prometheus.url names no Service and neither namespaces nor from is set. With false
+    everybody reaches port 8001 of serving pods."""
     namespaces: list[Text] = Field(default_factory=list)
     """Namespaces whose pods may connect, as those of the release may; empty: that of the Service in prometheus.url, and
     with openshift-monitoring openshift-user-workload-monitoring too. Without prometheus.url: monitoring, and those of
     the Prometheus objects found."""
     from_: list[Anything] = Field(default_factory=list, alias="from")
-    """Peers in place of these namespaces and the release's, as in a NetworkPolicy."""
+    """Peers in place of these namespaces and the release's, as in a NetworkPolicy; for the operator's port only."""
 
 
 class PodDisruptionBudget(Wire):
@@ -291,9 +294,11 @@ class Values(Wire):
     template_privileges: list[PrivilegeName] = Field(default_factory=list)
     """Privileges that spec.template may request beyond the Pod Security level baseline, such as [hostPath]; '*' allows
     all. Empty: users who may create SpeculativeDeployments get no pods beyond that level (docs/security.md)."""
-    node_folders: list[Annotated[str, Field(pattern="^/")]] = Field(default_factory=list)
-    """Folders of nodes below which weights.cache.nodePath must be; empty: any folder that does not belong to the
-    system."""
+    node_folders: list[Annotated[str, Field(pattern="^(/[A-Za-z0-9._-]+)+$")]] = Field(
+        default_factory=lambda: [str(Settings.model_fields["node_folders"].default)]
+    )
+    """Folders of nodes; weights.cache.nodePath must be one of them or below one. Empty: no object may use a folder of
+    its nodes."""
     prometheus: Prometheus = Prometheus()
     """The Prometheus from which the operator reads the metrics of serving pods."""
     pairs: Pairs = Pairs()

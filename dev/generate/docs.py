@@ -7,7 +7,7 @@ from typing import Any
 
 from speculative_operator.api import pod, rules
 from speculative_operator.api.crd import COLUMNS, SELECTABLE, SHORT_NAMES, schema
-from speculative_operator.api.weights import CACHE_RULES, COMPILE_CACHE_RULES
+from speculative_operator.api.weights import CACHE_RULES
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason
 
@@ -123,7 +123,6 @@ def _constraints() -> str:
         ("spec.speculator.promptLookup", rules.LOOKUP_RULES),
         ("spec.speculation", rules.SPECULATION_RULES),
         ("spec.engine", rules.ENGINE_RULES),
-        ("spec.engine.compileCache", COMPILE_CACHE_RULES),
         ("spec.weights.cache", CACHE_RULES),
         ("spec.rollout", rules.ROLLOUT_RULES),
         ("spec.engine.env[], spec.weights.env[]", (*pod.ENV_RULES, *pod.SOURCE_RULES)),

@@ -48,8 +48,10 @@ OPERATOR: tuple[Permission, ...] = (
         "children that block their owner's deletion (asked for where OwnerReferencesPermissionEnforcement is on)",
     ),
     Permission("apps", "deployments", LASTING_VERBS, "the serving pods"),
+    Permission("apps", "replicasets", ("list",), "whether one mounts a payload that is to be deleted; works without"),
+    Permission("apps", "statefulsets", ("list",), "the same"),
     Permission("", "services", LASTING_VERBS, "the address of the model"),
-    Permission("", "configmaps", CHILD_VERBS, "the table of K, and the scheduler that re-reads it"),
+    Permission("", "configmaps", CHILD_VERBS, "the table of K, and the plug-in that re-reads it"),
     Permission("networking.k8s.io", "networkpolicies", LASTING_VERBS, "who reaches the serving pods"),
     Permission("policy", "poddisruptionbudgets", CHILD_VERBS, "drains leave replicas standing"),
     Permission("monitoring.coreos.com", "podmonitors", LASTING_VERBS, "scraping, where prometheus-operator runs"),
@@ -70,9 +72,6 @@ OPERATOR: tuple[Permission, ...] = (
 
 CLUSTER: tuple[Permission, ...] = (
     Permission(
-        "", "nodes", ("list",), "whether one more pod fits, before pods are replaced; works without, see ADR 16"
-    ),
-    Permission(
         "monitoring.coreos.com",
         "prometheuses",
         ("list",),
@@ -80,7 +79,7 @@ CLUSTER: tuple[Permission, ...] = (
     ),
     Permission("monitoring.coreos.com", "prometheusagents", ("list",), "the same"),
 )
-"""Where all namespaces are served: what other pods take of nodes cannot be seen from a few."""
+"""Where all namespaces are served."""
 
 LEASES = "leases"
 LEASE_GROUP = "coordination.k8s.io"

@@ -22,16 +22,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar
 
-from backports import zstd
-
 from modelservers.serving import Handler, ModelServer
 
 _MANIFEST = re.compile(r"/v2/(?P<name>.+)/manifests/(?P<reference>[^/]+)")
 _BLOB = re.compile(r"/v2/(?P<name>.+)/blobs/(?P<reference>sha256:[0-9a-f]{64})")
 _IMAGE = "application/vnd.oci.image.manifest.v1+json"
-_DOCKER_GZIP = "application/vnd.docker.image.rootfs.diff.tar.gzip"
-_OCI_ZSTD = "application/vnd.oci.image.layer.v1.tar+zstd"
-_CHUNK = 64 << 10
 _REF_NAME = "org.opencontainers.image.ref.name"
 
 
@@ -140,17 +135,7 @@ class Style(StrEnum):
     IMAGE = "image"
     """An image with the model below `models/`, uncompressed."""
     IMAGE_GZIP = "image-gzip"
-    """The same, compressed, with the configuration of an image."""
-    IMAGE_LAYERS = "image-layers"
-    """The same with a compressed layer per file, as docker names them, above a layer of a base image."""
-    IMAGE_ZSTD = "image-zstd"
-    """As `image-gzip`, in zstd: one frame with its checksum."""
-    IMAGE_CHUNKED = "image-chunked"
-    """In zstd as podman writes `zstd:chunked`: many frames, then a table of contents in frames to skip. The base image
-    stays in gzip."""
-
-
-_CONFIGURED = (Style.IMAGE_GZIP, Style.IMAGE_LAYERS, Style.IMAGE_ZSTD, Style.IMAGE_CHUNKED)
+    """As `image`, compressed, as most tools build images: nothing of it can be read in place."""
 
 
 def pack(folder: Path, layout: Path, tag: str, style: Style = Style.ORAS, index: bool = False) -> str:
@@ -160,11 +145,6 @@ def pack(folder: Path, layout: Path, tag: str, style: Style = Style.ORAS, index:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     layers = _PACKINGS[style](folder, files, layout)
     config = {"mediaType": "application/vnd.oci.empty.v1+json", **_put(layout, b"{}")}
-    if style in _CONFIGURED:
-        config = {
-            "mediaType": "application/vnd.oci.image.config.v1+json",
-            **_put(layout, _configuration(layout, layers)),
-        }
     manifest: dict[str, Any] = {"schemaVersion": 2, "mediaType": _IMAGE, "config": config, "layers": layers}
     top = {"mediaType": _IMAGE, **_put(layout, json.dumps(manifest).encode())}
     if index:
@@ -188,16 +168,6 @@ def _put(layout: Path, content: bytes) -> dict[str, Any]:
     return {"digest": f"sha256:{digest}", "size": len(content)}
 
 
-def _configuration(layout: Path, layers: list[dict[str, Any]]) -> bytes:
-    """Of an image with compressed layers: the digests of what is packed in them."""
-    told = []
-    for layer in layers:
-        blob = (layout / "blobs" / layer["digest"].replace(":", "/")).read_bytes()
-        inside = zstd.decompress(blob) if layer["mediaType"].endswith("zstd") else gzip.decompress(blob)
-        told.append(f"sha256:{hashlib.sha256(inside).hexdigest()}")
-    return json.dumps({"os": "linux", "architecture": "amd64", "rootfs": {"type": "layers", "diff_ids": told}}).encode()
-
-
 def _per_file(kind: str, annotation: str) -> Callable[[Path, list[Path], Path], list[dict[str, Any]]]:
     def packed(folder: Path, files: list[Path], layout: Path) -> list[dict[str, Any]]:
         return [
@@ -213,65 +183,24 @@ def _per_file(kind: str, annotation: str) -> Callable[[Path, list[Path], Path], 
 
 
 def _one_tar(
-    kind: str, below: str, compressed: Callable[[bytes], bytes] = bytes
+    kind: str, compressed: Callable[[bytes], bytes] = bytes
 ) -> Callable[[Path, list[Path], Path], list[dict[str, Any]]]:
     def packed(folder: Path, files: list[Path], layout: Path) -> list[dict[str, Any]]:
         content = io.BytesIO()
         with tarfile.open(fileobj=content, mode="w") as tar:
             for path in files:
-                tar.add(path, f"{below}{path.relative_to(folder).as_posix()}")
+                tar.add(path, path.relative_to(folder).as_posix())
         return [{"mediaType": kind, **_put(layout, compressed(content.getvalue()))}]
 
     return packed
 
 
-def _above_a_base(
-    pack_model: Callable[[Path, list[Path], Path], list[dict[str, Any]]], together: bool
-) -> Callable[[Path, list[Path], Path], list[dict[str, Any]]]:
-    """Layers of `pack_model`, one for all files `together` or for each, above a layer of a base image in gzip."""
-
-    def packed(folder: Path, files: list[Path], layout: Path) -> list[dict[str, Any]]:
-        content = io.BytesIO()
-        with tarfile.open(fileobj=content, mode="w:gz") as tar:
-            told = tarfile.TarInfo("etc/os-release")
-            told.size = 9
-            tar.addfile(told, io.BytesIO(b"ID=small\n"))
-            link = tarfile.TarInfo("bin/sh")
-            link.type, link.linkname = tarfile.SYMTYPE, "/etc/os-release"
-            tar.addfile(link)
-        layers = [{"mediaType": _DOCKER_GZIP, **_put(layout, content.getvalue())}]
-        parts = [files] if together else [[path] for path in files]
-        return layers + [layer for part in parts for layer in pack_model(folder, part, layout)]
-
-    return packed
-
-
-def _zstd(content: bytes) -> bytes:
-    """One frame that does not tell its size beforehand, as tools write streams."""
-    packing = zstd.ZstdCompressor(options={zstd.CompressionParameter.checksum_flag: 1})
-    return packing.compress(content) + packing.flush()
-
-
-def _zstd_chunked(content: bytes) -> bytes:
-    """Frames of 64 KiB, a table of contents in a frame to skip, and a footer in another."""
-    chunks = [content[at : at + _CHUNK] for at in range(0, len(content), _CHUNK)]
-    table = _zstd(json.dumps({"version": 1, "entries": [{"chunkSize": len(one)} for one in chunks]}).encode())
-    return b"".join([*map(_zstd, chunks), _skipped(table), _skipped(bytes(64))])
-
-
-def _skipped(content: bytes) -> bytes:
-    return (0x184D2A50).to_bytes(4, "little") + len(content).to_bytes(4, "little") + content
-
-
 _PACKINGS = {
     Style.ORAS: _per_file("application/vnd.oci.image.layer.v1.tar", "org.opencontainers.image.title"),
     Style.MODELPACK: _per_file("application/vnd.cncf.model.weight.v1.raw", "org.cncf.model.filepath"),
-    Style.KITOPS: _one_tar("application/vnd.kitops.modelkit.model.v1.tar", ""),
-    Style.IMAGE: _one_tar("application/vnd.oci.image.layer.v1.tar", "models/"),
-    Style.IMAGE_GZIP: _one_tar("application/vnd.oci.image.layer.v1.tar+gzip", "models/", gzip.compress),
-    Style.IMAGE_LAYERS: _above_a_base(_one_tar(_DOCKER_GZIP, "models/", gzip.compress), together=False),
-    Style.IMAGE_ZSTD: _one_tar(_OCI_ZSTD, "models/", _zstd),
-    Style.IMAGE_CHUNKED: _above_a_base(_one_tar(_OCI_ZSTD, "models/", _zstd_chunked), together=True),
+    Style.KITOPS: _one_tar("application/vnd.kitops.modelkit.model.v1.tar"),
+    Style.IMAGE: _one_tar("application/vnd.oci.image.layer.v1.tar"),
+    Style.IMAGE_GZIP: _one_tar("application/vnd.oci.image.layer.v1.tar+gzip", gzip.compress),
 }
 
 

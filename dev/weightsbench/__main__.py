@@ -1,11 +1,9 @@
-"""`python -m weightsbench`: seconds of a fetch and of curl, turn about, on the same server; the last line is JSON.
+"""`python -m weightsbench`: seconds of a fetch, curl and `snapshot_download` on one server; the last line is JSON.
 
-Comparisons, both clients writing to the same file system:
+Comparisons, all clients writing to the same file system:
 
 - `link`: a link that all connections share, at `--rate`: fetched, checked, synced and published, against curl alone;
 - `connection`: the same rate for each connection, as stores of hubs limit them;
-- `unlimited`: as fast as the machine goes, without checksums, against curl alone;
-- `synced`: the same against curl and sync(1), since nothing is published before it is on the disk;
 - `checked`: as fast as the machine goes, with checksums, against curl and sha256sum.
 
 Ratios are curl's seconds over the fetch's: 1 is as fast, more is faster. `ratio` is the median of the rounds, `best`
@@ -32,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 _MODEL = "bench/model"
-_AFTER = {"synced": ["sync"], "checked": ["sha256sum"]}
+_AFTER = {"checked": ["sha256sum"]}
 """What curl's files go through before the clock stops."""
 
 
@@ -74,10 +72,10 @@ def curl(url: str, names: Sequence[str], place: Path, after: Sequence[str]) -> d
     return {"seconds": time.monotonic() - began, "cpu_seconds": used}
 
 
-def fetched(url: str, place: Path, plain: bool, parallel: int) -> dict[str, float]:
-    """What `weightsbench.client` tells."""
-    arguments = ["--cache", str(place), "--model", _MODEL, "--parallel", str(parallel), *(["--plain"] if plain else [])]
-    command = [sys.executable, "-m", "weightsbench.client", *arguments]
+def fetched(url: str, place: Path, client: str, parallel: int) -> dict[str, float]:
+    """What `weightsbench.client` or `weightsbench.snapshot` tells."""
+    arguments = ["--cache", str(place), "--model", _MODEL, "--parallel", str(parallel)]
+    command = [sys.executable, "-m", f"weightsbench.{client}", *arguments]
     done = subprocess.run(
         command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, "HF_ENDPOINT": url}
     )
@@ -90,16 +88,19 @@ def compared(kind: str, names: Sequence[str], repositories: Path, given: argpars
     rate = given.rate * 1e6 if kind in ("link", "connection") else 0.0
     ours: list[dict[str, float]] = []
     theirs: list[dict[str, float]] = []
+    library: list[dict[str, float]] = []
     with served(repositories, rate, kind == "connection") as url:
         for number in range(given.rounds + 1):
             for first in (True, False) if number % 2 else (False, True):
                 with tempfile.TemporaryDirectory(dir=given.folder) as place:
                     if first:
-                        ours.append(fetched(url, Path(place), kind in ("unlimited", "synced"), given.parallel))
+                        ours.append(fetched(url, Path(place), "client", given.parallel))
                     else:
                         theirs.append(curl(url, names, Path(place), _AFTER.get(kind, ())))
+            with tempfile.TemporaryDirectory(dir=given.folder) as place:
+                library.append(fetched(url, Path(place), "snapshot", given.parallel))
             if number == 0:  # warms up: page cache of the served files, first compilation of modules
-                ours, theirs = [], []
+                ours, theirs, library = [], [], []
             else:
                 print(
                     f"{kind}: {theirs[-1]['seconds']:.2f} s, {ours[-1]['seconds']:.2f} s", file=sys.stderr, flush=True
@@ -111,6 +112,8 @@ def compared(kind: str, names: Sequence[str], repositories: Path, given: argpars
         "best": round(min(one["seconds"] for one in theirs) / min(one["seconds"] for one in ours), 3),
         "curl_seconds": round(statistics.median(one["seconds"] for one in theirs), 2),
         "open_seconds": round(statistics.median(one["open_seconds"] for one in ours), 2),
+        "snapshot_seconds": round(statistics.median(one["seconds"] for one in library), 2),
+        "snapshot_cpu_seconds": round(statistics.median(one["cpu_seconds"] for one in library), 2),
         "fetch_seconds": round(statistics.median(one["seconds"] for one in ours), 2),
         "curl_cpu_seconds": round(statistics.median(one["cpu_seconds"] for one in theirs), 2),
         "fetch_cpu_seconds": round(statistics.median(one["cpu_seconds"] for one in ours), 2),
@@ -129,7 +132,7 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=100.0, help="MB/s of the limited link")
     parser.add_argument("--parallel", type=int, default=8)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where files are written")
-    parser.add_argument("--only", nargs="*", default=["link", "connection", "unlimited", "synced", "checked"])
+    parser.add_argument("--only", nargs="*", default=["link", "connection", "checked"])
     given = parser.parse_args()
     repositories = Path(tempfile.mkdtemp(prefix="weightsbench-", dir=given.folder))
     try:

@@ -1,7 +1,4 @@
-"""One fetch in a process of its own: seconds and peak memory as JSON. Started by the measurement.
-
-`--plain` takes the checksums out of the listing: what is left is what curl does, and publication.
-"""
+"""One fetch in a process of its own: seconds and peak memory as JSON. Started by the measurement."""
 
 from __future__ import annotations
 
@@ -9,32 +6,11 @@ import argparse
 import json
 import resource
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 
-from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.weights.fetch import fetch
-from speculative_operator.weights.source import Entry, Source
 from speculative_operator.weights.sources import open_source
-
-
-@dataclass
-class Plain:
-    """A source that tells no checksums."""
-
-    inner: Source
-
-    @property
-    def pin(self) -> Pin:
-        return self.inner.pin
-
-    def files(self) -> tuple[Entry, ...]:
-        return tuple(replace(entry, sha256="", etag="") for entry in self.inner.files())
-
-    def read(self, entry: Entry, start: int, end: int) -> Iterator[bytes]:
-        return self.inner.read(entry, start, end)
 
 
 def main() -> None:
@@ -43,13 +19,12 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--parallel", type=int, default=8)
-    parser.add_argument("--plain", action="store_true")
     given = parser.parse_args()
     began = time.monotonic()
     source = open_source(ModelSource(Scheme.HF, given.model))
     opened = time.monotonic()
     fetch(
-        Plain(source) if given.plain else source,
+        source,
         given.cache,
         user="bench/bench",
         report=lambda _: None,

@@ -17,6 +17,7 @@ from speculative_operator import __version__, settings
 from speculative_operator.reconcile.tick import tick
 from speculative_operator.settings import Settings, SettingsError
 from speculative_operator.shell import logs
+from speculative_operator.shell.aside import Aside
 from speculative_operator.shell.bodies import Key
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.catalogue import CatalogueFile
@@ -31,9 +32,9 @@ from speculative_operator.shell.queue import Queue
 from speculative_operator.shell.reconciler import Reconciler, Tick
 from speculative_operator.shell.report import Budget, Reporter
 from speculative_operator.shell.resync import Resync
-from speculative_operator.shell.room import Room
 from speculative_operator.shell.rounds import Rounds
 from speculative_operator.shell.scraper import Scraper, WithPods
+from speculative_operator.shell.sizes import MIB
 from speculative_operator.shell.sources import Sources
 from speculative_operator.shell.telemetry import Endpoints, Telemetry
 from speculative_operator.shell.turns import Turns
@@ -111,12 +112,13 @@ async def _run(chosen: Settings) -> None:
 
 def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     """All parts of an operator, connected. Must run inside the event loop."""
-    telemetry, cache = Telemetry(), Cache()
+    telemetry, cache = Telemetry(), Cache(chosen.namespace_mebibytes * MIB)
     queue: Queue[Key] = Queue(time.monotonic, random.random)
     kube = Kube(chosen, telemetry)
     leader = None
     if chosen.leader_election:
-        leader = Leader(chosen, kube, chosen.lease_namespace or own_namespace(), identity())
+        # A client of its own, for a loop of its own.
+        leader = Leader(chosen, Kube(chosen, telemetry), chosen.lease_namespace or own_namespace(), identity())
 
     def queue_keys(keys: Sequence[Key]) -> None:
         # A namespace of a thousand objects must not hold up a new one elsewhere; a single object need not wait.
@@ -127,18 +129,17 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     prometheus = Prometheus(chosen, address=lambda: resync.prometheus)
     figures = WithPods(prometheus, Scraper(chosen)) if chosen.read_pods else prometheus
     rounds = Rounds(chosen, figures, telemetry, cache.ready_objects, cache.addresses, queue_keys)
-    resync = Resync(chosen, kube, cache, queue.add, lambda: informer.watches.failing)
+    resync = Resync(chosen, kube, cache, queue.add, lambda: informer.watches.failing, prometheus.is_settled)
     leading = (lambda: leader.leading) if leader is not None else (lambda: True)
     writer = Writer(kube, cache, telemetry, leading, resync.asked.set)
     rows = CatalogueFile(chosen.catalogue, telemetry, time.monotonic)
     turns = Turns(chosen.inspect_jobs, time.monotonic)
     budget = Budget(lambda: len(cache), time.monotonic)
-    room = Room(kube, time.monotonic, everywhere=not chosen.namespace_list)
     jobs = Jobs(kube, time.monotonic)
-    sources = Sources(rounds.latest, resync.capabilities, jobs, turns, budget, rows.current, room)
+    sources = Sources(rounds.latest, resync.capabilities, jobs, turns, budget, rows.current)
     reconciler = Reconciler(chosen, cache, writer, Reporter(kube, cache, telemetry, leading), telemetry, sources, tick)
     informer = Informer(chosen, kube, cache, queue, telemetry, resync.asked.set, reconciler.canaries.leading_to)
-    return Operator(chosen, kube, cache, queue, informer, resync, rounds, reconciler, leader, telemetry)
+    return Operator(chosen, kube, cache, queue, informer, resync, rounds, reconciler, leader, telemetry, Aside())
 
 
 if __name__ == "__main__":

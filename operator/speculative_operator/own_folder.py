@@ -2,7 +2,7 @@
 
 Volumes are shared: with models that others put there, other namespaces, other clusters. So whatever is written or
 removed lies below `FOLDER` of the volume's root, and a folder by that name that bears no marker is left alone. Used by
-`weights` and `compiled`; Python's own library and nothing else.
+`weights`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class ForeignError(OSError):
     """What lies by the name of our folder is not ours."""
 
 
-def own_folder(root: Path, kind: str, mode: int = 0o775) -> Path:
-    """`FOLDER` of `root`, made with `mode` and marked as a cache of `kind` where it is missing or empty. Raises
+def own_folder(root: Path, kind: str) -> Path:
+    """`FOLDER` of `root`, made and marked as a cache of `kind` where it is missing or empty. Raises
     ForeignError where something else is there; other OSError where this process may not write."""
     folder = root / FOLDER
     with contextlib.suppress(FileExistsError):
         folder.mkdir()
         with contextlib.suppress(PermissionError):
-            folder.chmod(mode)
+            folder.chmod(0o775)
     if folder.is_symlink() or not folder.is_dir():
         raise ForeignError(f"{FOLDER} in its root is no folder")
     found = _marker(folder)

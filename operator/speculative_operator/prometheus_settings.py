@@ -30,7 +30,8 @@ class PrometheusSettings(BaseSettings):
         default=DEFAULT_URL,
         description="URL of Prometheus or of anything with its query API (Thanos, Mimir). If it is not set, and no "
         "token, password or certificate either, the operator asks the Service of the only Prometheus object of "
-        "prometheus-operator, or of that in the namespace `monitoring`; the default is for a cluster without one.",
+        "prometheus-operator, or of that in the namespace `monitoring`, and stays with the first that brings "
+        "figures; the default is for a cluster without one.",
     )
     prometheus_token_file: str = Field(
         default="",

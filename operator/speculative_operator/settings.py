@@ -18,6 +18,8 @@ from speculative_operator.domain.reasons import without_credentials
 from speculative_operator.prometheus_settings import PrometheusSettings
 
 PREFIX = prometheus_settings.PREFIX
+NAMESPACE_MEBIBYTES = 96
+_FOLDER = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._-]+)+")
 _LABEL = re.compile(r"([A-Za-z0-9.-]{1,253}/)?([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
@@ -55,6 +57,13 @@ class Settings(PrometheusSettings):
         description="count: requests to the API server at the same time. Requests that start pods go first; more "
         "slots only move the queue into the API server. A request that hangs lends its slot to other namespaces, up "
         "to 16 times this number.",
+    )
+    namespace_mebibytes: int = Field(
+        default=NAMESPACE_MEBIBYTES,
+        ge=16,
+        le=65536,
+        description="MiB of memory that all the operator knows of one namespace may take, some 0.1 MiB for each object "
+        "with one pod. Objects beyond it are SpecInvalid. Raise the operator's memory limit with it.",
     )
     resync_seconds: float = Field(
         default=600.0,
@@ -128,7 +137,7 @@ class Settings(PrometheusSettings):
     lease_renew_seconds: float = Field(
         default=10.0,
         gt=0.0,
-        description="seconds after which a leader that cannot renew exits, before another replica may start.",
+        description="seconds after which a leader that cannot renew stops writing, before another replica may start.",
     )
     lease_retry_seconds: float = Field(
         default=2.0, gt=0.0, description="seconds between attempts to take or renew the Lease."
@@ -164,15 +173,16 @@ class Settings(PrometheusSettings):
         "(docs/security.md).",
     )
     node_folders: str = Field(
-        default="",
-        description="Comma-separated folders of nodes below which weights.cache.nodePath must be, because pods write "
-        "there as root. Empty: any folder that does not belong to the system.",
+        default="/var/lib/speculative-cache",
+        description="Comma-separated folders of nodes; weights.cache.nodePath must be one of them or below one, "
+        "because pods write there as root. `none`: no object may use a folder of its nodes.",
     )
     step_metrics_from: str = Field(
         default="",
         description="JSON list of NetworkPolicy peers (podSelector, namespaceSelector, ipBlock) that may reach the "
-        "port of step telemetry in serving pods (8001): those of your Prometheus. Empty: everybody. It has no effect "
-        "on pods that KServe makes, which get no NetworkPolicy.",
+        "port of step telemetry in serving pods (8001): those of your Prometheus, and the operator. Empty: everybody; "
+        "the chart names the namespaces of its value networkPolicy, and its own. It has no effect on pods that KServe "
+        "makes, which get no NetworkPolicy.",
     )
     engine_registry: str = Field(
         default="",
@@ -222,10 +232,13 @@ class Settings(PrometheusSettings):
     @field_validator("node_folders")
     @classmethod
     def _folders(cls, value: str) -> str:
-        relative = [one for one in value.split(",") if one and not one.startswith("/")]
-        if relative:
-            raise ValueError(f"{relative[0]} is not an absolute path")
-        return ",".join(one.rstrip("/") for one in value.split(","))
+        folders = [one.rstrip("/") for one in value.split(",")] if value not in ("", "none") else []
+        wrong = [one for one in folders if not _FOLDER.fullmatch(one)]
+        if wrong:
+            raise ValueError(
+                f"{wrong[0] or '/'} is not the absolute path of a folder, such as /var/lib/speculative-cache"
+            )
+        return ",".join(folders)
 
     @field_validator("step_metrics_from")
     @classmethod
@@ -279,7 +292,7 @@ class Settings(PrometheusSettings):
 
     @property
     def node_folder_list(self) -> tuple[str, ...]:
-        """Folders of nodes that caches may lie in; empty means any."""
+        """Folders of nodes that caches may lie in; empty means none."""
         return tuple(self.node_folders.split(",")) if self.node_folders else ()
 
     @property

@@ -20,6 +20,7 @@ from tests.cluster.test_install import ACCOUNT, CHART, IMAGE, INSTALL, NAMESPACE
 
 from devcluster import Cluster
 from speculative_operator.domain import names
+from speculative_operator.render import payload
 
 pytestmark = pytest.mark.cluster
 
@@ -94,15 +95,22 @@ def cache(path: str, name: str = "weights") -> Json:
     return {"volumes": [{"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}]}
 
 
+PAYLOAD = payload.payload_config("default")
 ALLOWED: dict[str, Json] = {
     "a table": config("demo-table"),
     "pods": deployment(),
-    "pods with a cache on their node": deployment(cache("/var/lib/models")),
+    "pods with a cache on their node": deployment(cache("/var/lib/speculative-cache")),
     "a claim that outlives its objects": claim(),
+    "the plug-in's files": PAYLOAD,
 }
 REFUSED: dict[str, tuple[Json, str]] = {
     "pods of the system's": (deployment(namespace="kube-system"), "the namespace is the system's"),
     "a ConfigMap of nobody's": (config("aws-auth", owned=False), "no SpeculativeDeployment is its controller"),
+    "files of the plug-in that could be changed": (PAYLOAD | {"immutable": False}, "no SpeculativeDeployment is its"),
+    "files of the plug-in without our label": (
+        PAYLOAD | {"metadata": {**PAYLOAD["metadata"], "labels": {}}},
+        "it does not bear the label",
+    ),
     "a ConfigMap without our label": (config("demo-table", labels={}), "it does not bear the label"),
     "pods of another's": (
         deployment() | {"metadata": {**deployment()["metadata"], "ownerReferences": [{**OWNER, "kind": "ReplicaSet"}]}},

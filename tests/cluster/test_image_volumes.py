@@ -28,7 +28,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 Json = dict[str, Any]
 DROPS = {"emulated-version": "1.34"}
 """The last release whose API server drops image volumes unless it is told otherwise."""
-CLAIM = {"cache": {"size": "1Gi", "accessMode": "ReadWriteOnce"}}
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +52,9 @@ def registry(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         lab.cluster.kubectl("delete", "namespace", lab.namespace, "--wait=false")
 
 
-def pair(registry: HubLab, **weights: Any) -> Json:
+def pair(registry: HubLab) -> Json:
     uris = (f"oci://{registry.host}/team/{name}:v1" for name in (TARGET, DRAFT))
-    return registry.body("packed", *uris, weights=weights)
+    return registry.body("packed", *uris)
 
 
 def volumes(deployment: Json) -> list[str]:
@@ -81,24 +80,16 @@ def test_image_volumes_that_are_kept_carry_the_models(registry: HubLab) -> None:
 
 
 @pytest.mark.parametrize("registry", ["older_cluster"], indirect=True)
-def test_where_they_are_dropped_no_pod_is_made_until_a_job_may_pull_the_models(registry: HubLab) -> None:
+def test_where_they_are_dropped_no_pod_is_made_and_the_remedy_is_told(registry: HubLab) -> None:
     lab = registry.lab
     with lab.operator(job_image=OPERATOR_IMAGE, check_pairs="true", plain_http_registries=registry.host):
         lab.apply(pair(registry))
         registry.wait("it is said", lambda: lab.condition("Ready", "packed").get("reason") == "UnsupportedSource")
         told = lab.condition("Ready", "packed")
         assert told["status"] == "False"
-        assert "spec.weights.cache" in told["message"]
+        assert "enable the feature gate" in told["message"]
         assert lab.condition("PairCompatible", "packed")["status"] == "True", "the registry was read all the same"
         assert lab.get("service", "packed"), "what needs no image volume is made"
         time.sleep(3.0)
         assert lab.get("deployment", "packed") is None
         assert not lab.listed("pods", "serving.speculative.dev/deployment=packed")
-
-        registry.order({"path": "/blobs/", "status": 503})
-        lab.apply(pair(registry, **CLAIM))
-        registry.wait("the Job fills it", lambda: lab.condition("Ready", "packed").get("reason") == "Downloading")
-        registry.order()
-        registry.ready("packed")
-    assert volumes(lab.get("deployment", "packed") or {}) == []
-    assert lab.condition("WeightsReady", "packed")["reason"] == "WeightsCached"

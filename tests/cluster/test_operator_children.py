@@ -14,10 +14,7 @@ from tests.e2e import audit
 from devcluster import Cluster
 from speculative_operator.api.convert import to_domain
 from speculative_operator.domain import names
-from speculative_operator.domain.resolved import resolve
-from speculative_operator.domain.table import KTable
-from speculative_operator.engines.registry import engine_for
-from speculative_operator.render.podspec import payload_name, table_name
+from speculative_operator.render.podspec import table_name
 
 pytestmark = pytest.mark.cluster
 
@@ -30,12 +27,10 @@ SPEC = to_domain(
     }
 )
 TABLE = table_name(SPEC)
-PAYLOAD = payload_name("gemma", engine_for(SPEC).container(resolve(SPEC), KTable.constant(3, 64)).payload)
 EXPECTED = {
     ("Deployment", "gemma"),
     ("Service", "gemma"),
     ("ConfigMap", TABLE),
-    ("ConfigMap", PAYLOAD),
     ("NetworkPolicy", "gemma"),
     ("PodDisruptionBudget", "gemma"),
 }

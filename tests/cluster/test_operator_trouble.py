@@ -17,6 +17,7 @@ from devcluster import Cluster
 from devcluster.errors import DevClusterError
 from generate import rbac
 from speculative_operator.domain import names
+from speculative_operator.render import payload
 
 pytestmark = pytest.mark.cluster
 
@@ -48,6 +49,8 @@ def identities(lab: OperatorLab, count: int) -> dict[tuple[str, str, str], Any]:
         "deployments,services,configmaps,networkpolicies", f"{names.LABEL_MANAGED_BY}={names.OPERATOR}"
     ):
         meta = body["metadata"]
+        if meta["name"].startswith(payload.PREFIX):
+            continue  # nobody's child
         key = (meta["labels"][names.LABEL_DEPLOYMENT], body["kind"], meta["name"])
         found[key] = (meta["uid"], meta.get("generation"))
     assert {key[0] for key in found} <= {f"g{number}" for number in range(count)}

@@ -1,4 +1,4 @@
-"""Pods are replaced by what a real API server tells of nodes and pods: the new one first where one more fits."""
+"""Pods are replaced by what a real scheduler tells of a new pod: an old one ends only where no node has room."""
 
 from __future__ import annotations
 
@@ -86,40 +86,71 @@ def served(lab: OperatorLab, *arguments: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(("accelerators", "first"), [(1, False), (2, True)], ids=["none free", "one free"])
-def test_the_new_pod_comes_first_where_one_more_fits(lab: OperatorLab, accelerators: int, first: bool) -> None:
-    with ready_node(lab, accelerators):
-        assert_first(lab, first)
+def test_with_room_no_pod_ends_before_the_new_one_serves(lab: OperatorLab) -> None:
+    with ready_node(lab, 2):
+        old = begin_rollout(lab)
+        until("the new pod has a node", lambda: [one for one in pods(lab).values() if is_placed(one)][1:])
+        assert "deletionTimestamp" not in pods(lab)[old]["metadata"]
+        assert strategy(lab) == NEW_FIRST
 
 
-def make_pod_that_waits(lab: OperatorLab) -> None:
-    """Somebody's pod that wants an accelerator and may not have that of the node: it does not count."""
-    limits = {"limits": {"nvidia.com/gpu": "1"}}
-    spec = {"containers": [{"name": "theirs", "image": "theirs", "resources": limits}]}
-    metadata = {"name": "theirs", "namespace": lab.namespace}
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-    lab.cluster.kubectl("create", "-f", "-", input=json.dumps(body))
+def test_without_room_an_old_pod_ends_after_a_minute(lab: OperatorLab) -> None:
+    with ready_node(lab, 1):
+        old = begin_rollout(lab)
+        until("it waits", lambda: waits(lab), WAITS)
+        until("the old pod ends", lambda: "deletionTimestamp" in pods(lab)[old]["metadata"])
+        # No kubelet is there to end it.
+        lab.cluster.kubectl("delete", "pod", old, "-n", lab.namespace, "--force", "--grace-period=0")
+        until("the new pod has its node", lambda: any(is_placed(one) for one in pods(lab).values()))
+        until("the strategy is the one at rest", lambda: strategy(lab) == NEW_FIRST)
 
 
-def assert_first(lab: OperatorLab, first: bool) -> None:
-    """Edit the object once it serves, and look which pod comes first."""
-    make_pod_that_waits(lab)
+def test_a_restart_does_not_end_the_only_pod(lab: OperatorLab) -> None:
+    with ready_node(lab, 1):
+        old = serve_one(lab)
+        lab.cluster.kubectl("rollout", "restart", "deployment", "gemma", "-n", lab.namespace)
+        until("it waits", lambda: waits(lab), WAITS)
+        assert "a restart does not end the only pod" in waits(lab)
+        assert "deletionTimestamp" not in pods(lab)[old]["metadata"]
+
+
+NEW_FIRST = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+WAITS = 120.0
+"""Seconds for the minute that a new pod waits, on a busy machine."""
+
+
+def pods(lab: OperatorLab) -> dict[str, dict[str, Any]]:
+    return {one["metadata"]["name"]: one for one in lab.listed("pods")}
+
+
+def is_placed(pod: dict[str, Any]) -> bool:
+    return bool(pod["spec"].get("nodeName"))
+
+
+def strategy(lab: OperatorLab) -> Any:
+    return (lab.get("deployment") or {})["spec"]["strategy"]
+
+
+def waits(lab: OperatorLab) -> str:
+    """What the condition says while the rollout waits; empty else."""
+    found = lab.condition("RolloutHealthy")
+    return str(found["message"]) if found.get("reason") == "RolloutWaits" else ""
+
+
+def serve_one(lab: OperatorLab) -> str:
+    """Name of the one pod, once it serves."""
     lab.deploy(**served(lab))
     lab.pods(1)
-    until("the pod has its node", lambda: lab.pods(1)[0]["spec"].get("nodeName"))
-    (old,) = lab.make_ready(1)
+    until("the pod has its node", lambda: is_placed(lab.pods(1)[0]))
+    (name,) = lab.make_ready(1)
     until("it serves", lambda: lab.condition("Ready").get("status") == "True")
+    return name
+
+
+def begin_rollout(lab: OperatorLab) -> str:
+    """Edit the object once it serves; the name of the old pod."""
+    old = serve_one(lab)
     lab.deploy(**served(lab, "--enforce-eager"))
-
-    def strategy() -> Any:
-        deployment = lab.get("deployment") or {}
-        arguments = json.dumps(deployment["spec"]["template"]["spec"]["containers"])
-        return deployment["spec"]["strategy"] if "--enforce-eager" in arguments else None
-
-    found = until("the edit reaches the Deployment", strategy)
-    if first:
-        assert found == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-        pods = {pod["metadata"]["name"]: pod for pod in lab.pods(2)}
-        assert "deletionTimestamp" not in pods[old]["metadata"], "the old one serves until the new one does"
-    else:
-        assert found == {"type": "Recreate"}
+    until("the edit reaches the Deployment", lambda: "--enforce-eager" in json.dumps(lab.get("deployment") or {}))
+    assert strategy(lab) == NEW_FIRST
+    return old

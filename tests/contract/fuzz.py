@@ -169,7 +169,13 @@ def changed(node: Any, path: Path, value: Any) -> Any:
 
 WORLDS = (
     Capabilities(),
-    Capabilities(pod_monitor=True, assigns_uids=False, check_pairs=True, job_image="speculative-operator:1"),
+    Capabilities(
+        pod_monitor=True,
+        assigns_uids=False,
+        check_pairs=True,
+        job_image="speculative-operator:1",
+        node_folders=("/var", "/data", "/mnt"),
+    ),
 )
 
 

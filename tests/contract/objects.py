@@ -217,11 +217,6 @@ GOOD: dict[str, dict[str, Any]] = {
     "cache-of-pod": {"weights.cache": {"emptyDir": {"sizeLimit": "100Gi"}}},
     "cache-of-pod-in-memory": {"weights.cache": {"emptyDir": {"sizeLimit": "100Gi", "medium": "Memory"}}},
     "cache-made-by-name": {"weights.cache": {"claimName": "models", "size": "1.5Ti"}},
-    "compile-cache": {"engine.compileCache": {"claimName": "compiled"}},
-    "compile-cache-made": {
-        "engine.compileCache": {"size": "20Gi", "storageClassName": "fast", "accessMode": "ReadWriteOnce"}
-    },
-    "compile-cache-apart": {"engine.compileCache": {"claimName": "a"}, "weights.cache": {"claimName": "b"}},
     "weights-check": {"weights.check": "Auto"},
     "rollout": {"rollout.strategy": "Recreate"},
     "rollout-tuning": {"rollout.tuning": "Interrupt"},

@@ -38,7 +38,7 @@ def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture
 def node_path() -> Iterator[Path]:
     """A folder of the node that is not there yet: pods of an earlier test may still write into theirs."""
-    folder = scene.ROOT / "build" / f"node-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+    folder = Path("/var/lib/speculative-cache") / f"node-{os.getpid()}-{uuid.uuid4().hex[:6]}"
     yield folder / "models"
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -22,8 +22,7 @@ from speculative_operator.engines import pairs
 from speculative_operator.engines.base import Engine, EngineContainer
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import catalogue_of
-from speculative_operator.reconcile.desired import choose_strategy
-from speculative_operator.reconcile.room import Room
+from speculative_operator.reconcile.desired import strategy_at_rest
 from speculative_operator.render import Capabilities, RenderInput, render
 from speculative_operator.render.targets import target_of
 
@@ -81,7 +80,7 @@ class Case:
                 table_version=self.more.get("tableVersion", 1),
                 capabilities=capabilities,
                 canary=self.more.get("canary", ""),
-                strategy=choose_strategy(self.spec, Room(self.more["room"]) if "room" in self.more else None),
+                strategy=strategy_at_rest(self.spec),
             )
         )
         target = target_of(self.spec)

@@ -25,7 +25,6 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile import deciding
-from speculative_operator.reconcile.room import Room
 
 STORED = Path(__file__).parent / "stored"
 SMALL: dict[str, Any] = {"verifier": {"model": f"hf://{VERIFIER}", "maxNumSeqs": 64}}
@@ -108,20 +107,26 @@ def tune(cluster: Cluster) -> None:
         cluster.tick(observed(cluster, batch=50 if number % 20 < 14 else 6, survival=0.55), seconds=60.0)
 
 
-def script(*, remove: bool = False, room: Room = Room.FREE) -> Callable[[Cluster], None]:
+def script(*, remove: bool = False, undone: bool = False) -> Callable[[Cluster], None]:
     """The tuner wants another table, or no drafter."""
 
     def happen(cluster: Cluster) -> None:
         with pytest.MonkeyPatch.context() as patch:
             tuner = Tuner()
             patch.setattr(deciding, "decide", tuner)
-            cluster.room = room
             cluster.tick(observed(cluster))
+            wish = {"table": KTable.constant(1, 64), "reason": Reason.FASTER, "changed": True}
             if remove:
                 tuner.remove(active_table(cluster))
             else:
-                tuner.wishes.append({"table": KTable.constant(1, 64), "reason": Reason.FASTER, "changed": True})
+                tuner.wishes.append(wish)
             cluster.tick(observed(cluster))
+            if undone:
+                cluster.find_no_node()
+                cluster.tick()
+                cluster.roll()
+                tuner.wishes.append(wish)
+                cluster.tick(observed(cluster))
             cluster.roll()
 
     return happen
@@ -130,7 +135,7 @@ def script(*, remove: bool = False, room: Room = Room.FREE) -> Callable[[Cluster
 LATER: dict[str, Callable[[Cluster], None]] = {
     "tuned": tune,
     "rollout-for-k": script(),
-    "proposal": script(room=Room.TAKEN),
+    "proposal": script(undone=True),
     "without-drafter": script(remove=True),
 }
 

@@ -14,7 +14,7 @@ from tests.unit.reconcile.paired import LOOKING, PAIRED, Paired, advance
 from speculative_operator.domain.spec import Cache, EmptyDir, Medium, Weights
 
 CASES = {
-    "node-path": Weights(cache=Cache(node_path="/var/lib/models")),
+    "node-path": Weights(cache=Cache(node_path="/var/lib/speculative-cache")),
     "empty-dir": Weights(cache=Cache(empty_dir=EmptyDir("100Gi"))),
     "memory-everything": replace(EVERYTHING, cache=Cache(empty_dir=EmptyDir("100Gi", Medium.MEMORY))),
 }

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.paired import LOOKING, PAIRED, Paired, advance, serving
+from tests.unit.reconcile.paired import LOOKING, PAIRED, Paired, advance
 from tests.unit.reconcile.worlds import template
 from tests.unit.shell.test_cache import job, owner, worker
 
 from speculative_operator.domain.jobs import Purpose
-from speculative_operator.domain.spec import Cache, DeploymentSpec, EngineSettings, Weights
+from speculative_operator.domain.spec import Cache, DeploymentSpec, Weights
 from speculative_operator.shell.cache import Cache as Seen
 
 ASSIGNS_NONE = replace(LOOKING, assigns_uids=False)
@@ -46,14 +46,6 @@ def test_a_claim_of_our_own_is_made_writable_for_its_job() -> None:
     for _ in range(3):
         cluster.tick()
     assert security(cluster)["fsGroup"] == 65532
-
-
-@pytest.mark.parametrize(("size", "group"), [("", None), ("20Gi", 2000)])
-def test_a_cache_of_compiled_code_gives_no_group_to_an_existing_claim(size: str, group: int | None) -> None:
-    engine = EngineSettings(compile_cache=Cache("compiled", size=size))
-    cluster = serving(spec=replace(PAIRED, engine=engine), capabilities=ASSIGNS_NONE)
-    found = template(cluster.children["Deployment", "demo"])["spec"]["securityContext"].get("fsGroup")
-    assert (found is None) == (group is None)
 
 
 def test_a_pod_by_the_labels_of_a_job_is_never_believed() -> None:

@@ -21,7 +21,7 @@ def rules(*peers: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_only_named_peers_reach_the_port_of_step_telemetry() -> None:
     serving, telemetry = rules(PEER)
-    assert [one["port"] for one in serving["ports"]] == [names.SERVING_PORT]
+    assert [one["port"] for one in serving["ports"]] == [names.SERVING_PORT, names.AMBIENT_PORT]
     assert "from" not in serving
     assert [one["port"] for one in telemetry["ports"]] == [names.TELEMETRY_PORT]
     assert telemetry["from"] == [PEER]
@@ -29,5 +29,7 @@ def test_only_named_peers_reach_the_port_of_step_telemetry() -> None:
 
 def test_nobody_is_shut_out_who_was_not_told_of() -> None:
     (everybody,) = rules()
-    assert [one["port"] for one in everybody["ports"]] == [names.SERVING_PORT, names.TELEMETRY_PORT]
+    assert [one["port"] for one in everybody["ports"]] == [
+        names.SERVING_PORT, names.TELEMETRY_PORT, names.AMBIENT_PORT,
+    ]  # fmt: skip
     assert "from" not in everybody

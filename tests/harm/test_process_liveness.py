@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 from speculative_operator.settings import Settings
+from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.gate import deadline, stop_clock
 from speculative_operator.shell.operator import Operator
 from speculative_operator.shell.queue import Queue
+from speculative_operator.shell.telemetry import Telemetry
 
 OBJECTS = 5000
 
@@ -25,7 +26,10 @@ class Clock:
 def operator(queue: Queue[Any]) -> Operator:
     made = object.__new__(Operator)
     made.settings, made.queue = Settings(), queue
-    made._synced = SimpleNamespace(is_set=lambda: True)  # type: ignore[assignment]  # all that healthy() asks of it
+    made.telemetry, made.leader, made.cache = Telemetry(), None, Cache()
+    made.__post_init__()
+    made._synced.set()
+    made.beat()
     return made
 
 

@@ -25,20 +25,22 @@ async def test_a_listing_never_holds_the_whole_bodies_of_all_objects() -> None:
     seen: list[weakref.ref[Managed]] = []
     most = 0
 
-    async def bodies(resource: Resource, *_: Any) -> AsyncIterator[dict[str, Any]]:
+    async def pages(resource: Resource, *_: Any) -> AsyncIterator[tuple[int, list[dict[str, Any]]]]:
         nonlocal most
         for number in range(OBJECTS):
             manager = Managed(manager="kubectl")
             seen.append(weakref.ref(manager))
-            meta = {"name": f"s{number}", "namespace": "ns", "uid": f"u{number}", "labels": LABELS}
+            meta: dict[str, Any] = {"name": f"s{number}", "namespace": "ns", "uid": f"u{number}", "labels": LABELS}
+            meta["ownerReferences"] = [{"uid": "o"}]
             body = {"apiVersion": "v1", "kind": resource.kind, "metadata": {**meta, "managedFields": [manager]}}
             del manager
-            yield body
+            yield 1, [body]
             del body
             most = max(most, sum(one() is not None for one in seen[-100:]))
 
     cache = Cache()
-    kube: Any = SimpleNamespace(list=bodies)
+    cache.expect({("ns", "gemma"): "o"})
+    kube: Any = SimpleNamespace(pages=pages)
     await Resync(Settings(), kube, cache, lambda _: None, frozenset).refresh({CHILD_BY_KIND["Service"]})
     assert len(cache.objects_of("Service")) == OBJECTS
     assert most <= 2

@@ -27,7 +27,6 @@ from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy, Sp
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile import deciding, tick
-from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.running_engine import AS_IN_SPEC, without_live_tables
 
 STALLED = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
@@ -181,16 +180,10 @@ class TestOwnRollouts:
         cluster.upgraded = True
         return cluster, tuner
 
-    def test_a_rollout_of_the_tuner_asks_for_room_and_is_watched(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_rollout_of_the_tuner_is_watched(self, monkeypatch: pytest.MonkeyPatch) -> None:
         cluster, tuner = self.tuned(monkeypatch, of_0_31(replicas=1))
         cluster.forget()
         tuner.wishes = [{"table": KTable.constant(1, 256), "reason": Reason.FASTER, "changed": True}]
-        cluster.room = Room.TAKEN
-        cluster.tick(observed(cluster))
-        assert cluster.templates == 1
-        assert "proposal" in cluster.status["rollout"]
-        cluster.room = Room.FREE
-        cluster.annotate(accept=cluster.status["rollout"]["proposal"]["accept"])
         cluster.tick(observed(cluster))
         assert cluster.templates == 2
         assert "--scheduler-cls" not in args(cluster)
@@ -205,7 +198,6 @@ class TestOwnRollouts:
         assert cluster.templates == 2
         stall(cluster)
         cluster.forget()
-        cluster.room = None
         for _ in range(4):
             cluster.tick()
         assert template(cluster.children["Deployment", "demo"]) == first

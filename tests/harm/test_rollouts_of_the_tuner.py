@@ -2,14 +2,13 @@
 
 Where K changes by a rollout, one replica and no spare accelerator meant that the only pod went before the next one had
 loaded: minutes without service, in the default mode, asked for by nobody. Such a rollout is now proposed, with the
-command that accepts it, and made by itself only where no capacity is lost.
+command that accepts it, or made so that no capacity is lost, and undone where the new pod finds no node.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from tests.unit.reconcile.scripted import REMOVABLE, Tuner, active_table, drafts
@@ -22,8 +21,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DailyWindow, DeploymentSpec, OffPolicy, RolloutStrategy, Tuning
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile import deciding
-from speculative_operator.reconcile.desired import NEW_FIRST, RECREATE
-from speculative_operator.reconcile.room import Room
+from speculative_operator.reconcile.desired import NEW_FIRST, OLD_FIRST
 
 SECONDS = 60.0
 """Length of a window: two hours are 120 of them."""
@@ -72,37 +70,81 @@ def proposed(cluster: Cluster) -> str:
     return command.group(1)
 
 
-def two_hours(**change: Any) -> Cluster:
-    cluster = settled(spec=replace(default_spec(), **change.pop("spec", {})), **change)
-    for _ in range(120):
-        cluster.tick(useless_drafts(cluster), SECONDS)
-    return cluster
-
-
-@pytest.mark.parametrize("room", [None, Room.TAKEN, Room.NOWHERE])
-def test_the_tuner_never_ends_the_only_pod_and_says_what_it_would_do(room: Room | None) -> None:
-    cluster = two_hours(room=room)
-    assert cluster.templates == 1
-    before = cluster.status["speculation"]["table"]
+def test_a_rollout_of_the_tuner_that_finds_no_node_goes_back_and_is_proposed(tuner: Tuner) -> None:
+    """Nothing but a pod that waits comes and goes."""
+    cluster = settled(spec=default_spec())
+    before, old = cluster.status["speculation"]["table"], [pod["metadata"]["name"] for pod in cluster.pods]
+    wish(tuner)
+    cluster.tick(useless_drafts(cluster))
+    assert (cluster.templates, cluster.strategy) == (2, NEW_FIRST)
+    cluster.find_no_node(seconds=50.0)
+    cluster.tick(seconds=10.0)
+    assert cluster.templates == 2, "nodes may come"
+    cluster.tick()
+    assert (cluster.templates, cluster.strategy) == (3, NEW_FIRST)
+    assert cluster.status["speculation"]["table"] == before
+    assert cluster.status["decisions"][0]["reason"] == "RolloutUndone"
+    assert "no node has room" in cluster.status["decisions"][0]["message"]
+    cluster.tick()
+    assert cluster.strategy == NEW_FIRST, "the way back ends no pod either"
+    cluster.pods = [pod for pod in cluster.pods if pod["metadata"]["name"] in old]
+    cluster.pods[0]["metadata"]["labels"]["template"] = f"t{cluster.templates}"
+    cluster.roll()
+    cluster.settle()
+    wish(tuner)
+    cluster.tick(useless_drafts(cluster))
+    assert cluster.templates == 3, "not again that day"
     value, wanted = proposed(cluster), cluster.status["rollout"]["proposal"]["table"]
-    assert wanted != before
     assert cluster.status["speculation"]["proposedTable"] == wanted
     assert cluster.condition("TuningConverged")["reason"] == "RolloutNeedsApproval"
     cluster.annotate(accept="another")
     cluster.tick(useless_drafts(cluster))
-    assert cluster.templates == 1, "only what was proposed may be accepted"
+    assert cluster.templates == 3, "only what was proposed may be accepted"
     cluster.annotate(accept=value)
     cluster.tick(useless_drafts(cluster))
-    assert (cluster.templates, cluster.status["speculation"]["table"]) == (2, wanted)
+    assert (cluster.templates, cluster.status["speculation"]["table"]) == (4, wanted)
     assert "proposal" not in cluster.status["rollout"]
+    cluster.find_no_node()
+    cluster.tick()
+    assert (cluster.templates, cluster.strategy) == (4, OLD_FIRST), "a user has accepted the pause"
     cluster.roll()
-    for _ in range(60):
-        cluster.tick(useless_drafts(cluster))
-    assert cluster.templates == 2, "accepted once, made once"
+    cluster.settle()
+    assert (cluster.templates, cluster.strategy) == (4, NEW_FIRST)
+
+
+def test_a_real_tuner_never_ends_the_only_pod() -> None:
+    cluster = settled(spec=default_spec())
+    for _ in range(120):
+        cluster.tick(useless_drafts(cluster), SECONDS)
+        assert cluster.strategy == NEW_FIRST
+        if cluster.status["speculation"].get("proposedTable"):
+            break
+        if cluster.templates > 1 and len(cluster.pods) == 1:
+            cluster.find_no_node()
+    assert len([pod for pod in cluster.pods if pod["spec"].get("nodeName")]) == 1
+
+
+def test_where_new_pods_may_displace_others_the_tuner_asks(tuner: Tuner) -> None:
+    cluster = settled(spec=default_spec())
+    cluster.pods[0]["spec"] |= {"priority": 1000, "preemptionPolicy": "PreemptLowerPriority"}
+    wish(tuner)
+    cluster.tick(useless_drafts(cluster))
+    assert cluster.templates == 1
+    assert "displace" in cluster.status["rollout"]["proposal"]["message"]
+    cluster.pods[0]["spec"]["preemptionPolicy"] = "Never"
+    wish(tuner)
+    cluster.tick(useless_drafts(cluster))
+    assert cluster.templates == 2
+
+
+def wish(tuner: Tuner) -> None:
+    tuner.wishes.append(
+        {"table": KTable.constant(1, 64), "reason": Reason.FASTER, "changed": True, "message": "faster"}
+    )
 
 
 def test_at_rest_a_proposal_makes_no_writes(tuner: Tuner) -> None:
-    cluster = settled(spec=default_spec(), room=None)
+    cluster = settled(spec=replace(default_spec(), rollout_strategy=RolloutStrategy.RECREATE))
     said = []
     for _ in range(30):
         tuner.wishes.append({"table": KTable.constant(1, 64), "reason": Reason.FASTER, "changed": True})
@@ -113,29 +155,8 @@ def test_at_rest_a_proposal_makes_no_writes(tuner: Tuner) -> None:
     assert [events for *_, events in said] == [True] + [False] * 29
 
 
-def wish(tuner: Tuner) -> None:
-    tuner.wishes.append(
-        {"table": KTable.constant(1, 64), "reason": Reason.FASTER, "changed": True, "message": "faster"}
-    )
-
-
-def strategy(cluster: Cluster) -> Any:
-    return cluster.children["Deployment", "demo"]["spec"]["strategy"]
-
-
-def test_with_a_proven_spare_the_new_pod_comes_first(tuner: Tuner) -> None:
-    cluster = settled(spec=default_spec(), room=Room.FREE)
-    wish(tuner)
-    cluster.tick(useless_drafts(cluster))
-    assert (cluster.templates, strategy(cluster)) == (2, NEW_FIRST)
-    cluster.roll()
-    cluster.room = Room.TAKEN
-    assert cluster.settle().actions == ()
-    assert strategy(cluster) == NEW_FIRST, "what was chosen for a rollout stays while it lasts"
-
-
 def test_a_spec_that_ends_pods_first_is_never_rolled_unasked(tuner: Tuner) -> None:
-    cluster = settled(spec=replace(default_spec(), rollout_strategy=RolloutStrategy.RECREATE), room=Room.FREE)
+    cluster = settled(spec=replace(default_spec(), rollout_strategy=RolloutStrategy.RECREATE))
     wish(tuner)
     cluster.tick(useless_drafts(cluster))
     assert cluster.templates == 1
@@ -144,22 +165,24 @@ def test_a_spec_that_ends_pods_first_is_never_rolled_unasked(tuner: Tuner) -> No
 NIGHT = DailyWindow(22 * 60, 4 * 60)
 
 
-@pytest.mark.parametrize(("hour", "rolled"), [(21.9, False), (22.0, True), (3.9, True), (4.0, False), (12.0, False)])
+@pytest.mark.parametrize(("hour", "ends"), [(21.9, False), (22.0, True), (3.9, True), (4.0, False), (12.0, False)])
 def test_serving_is_interrupted_only_within_the_hours_that_the_spec_names(
-    tuner: Tuner, hour: float, rolled: bool
+    tuner: Tuner, hour: float, ends: bool
 ) -> None:
+    """The hour at which a pod would end counts, not that at which the rollout began."""
     spec = replace(default_spec(), rollout_tuning=Tuning.INTERRUPT, rollout_window=NIGHT)
-    cluster = settled(spec=spec, room=None)
-    cluster.now = (cluster.now // 86_400 + 1) * 86_400 + hour * 3600
+    cluster = settled(spec=spec)
+    cluster.now = (cluster.now // 86_400 + 1) * 86_400 + hour * 3600 - 120.0
     wish(tuner)
     cluster.tick(useless_drafts(cluster))
-    assert cluster.templates == 1 + rolled
-    if rolled:
-        assert strategy(cluster) == RECREATE
+    cluster.find_no_node(seconds=110.0)
+    assert cluster.now % 86_400 == hour * 3600
+    cluster.tick()
+    assert (cluster.templates, cluster.strategy) == ((2, OLD_FIRST) if ends else (3, NEW_FIRST))
 
 
 def test_the_drafter_is_not_removed_where_a_pod_would_have_to_go_first(tuner: Tuner) -> None:
-    cluster = settled(spec=REMOVABLE, room=None)
+    cluster = settled(spec=replace(REMOVABLE, rollout_strategy=RolloutStrategy.RECREATE))
     tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
     assert (cluster.templates, drafts(cluster)) == (1, True)
@@ -181,7 +204,8 @@ def test_the_drafter_is_not_removed_where_a_pod_would_have_to_go_first(tuner: Tu
     assert (cluster.templates, drafts(cluster)) == (3, True)
 
 
-def test_a_spare_that_is_gone_between_two_steps_of_a_rollout_costs_no_pod(tuner: Tuner) -> None:
+def test_a_table_that_changes_meanwhile_makes_it_no_rollout_of_a_user(tuner: Tuner) -> None:
+    """The return of the speculator finds no node, while the table of its pods follows the load."""
     cluster = settled(spec=replace(REMOVABLE, replicas=1))
     tuner.remove(active_table(cluster))
     cluster.tick(observed(cluster))
@@ -189,9 +213,13 @@ def test_a_spare_that_is_gone_between_two_steps_of_a_rollout_costs_no_pod(tuner:
     cluster.settle()
     tuner.bring_back(active_table(cluster))
     cluster.tick(observed(cluster))
-    cluster.room = Room.TAKEN
     cluster.tick()
-    assert (cluster.templates, strategy(cluster)) == (3, NEW_FIRST)
+    assert (cluster.templates, drafts(cluster)) == (3, True)
+    cluster.status["speculation"]["tableVersion"] += 1
+    cluster.find_no_node()
+    cluster.tick()
+    assert cluster.strategy == NEW_FIRST
+    assert not drafts(cluster), "it goes back"
 
 
 STALLED = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
@@ -223,7 +251,6 @@ def test_a_rollout_of_our_own_that_stalls_goes_back_and_is_not_tried_again_that_
     cluster.tick(observed(cluster))
     assert cluster.templates == 2
     stall(cluster)
-    cluster.room = None
     cluster.tick()
     after = cluster.children["Deployment", "demo"]
     assert template(after) == before
@@ -231,7 +258,7 @@ def test_a_rollout_of_our_own_that_stalls_goes_back_and_is_not_tried_again_that_
     assert cluster.status["decisions"][0]["reason"] == "RolloutUndone"
     cluster.roll()
     cluster.settle()
-    cluster.room, made = Room.FREE, cluster.templates
+    made = cluster.templates
     for hours in range(23):
         ask()
         cluster.tick(observed(cluster))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.worlds import SPEC, Cluster, observed, pod, settled, window
+from tests.unit.reconcile.worlds import SPEC, Cluster, observed, plain, pod, settled, window
 
 from speculative_operator.api.status import Status
 from speculative_operator.domain import names
@@ -20,7 +20,7 @@ from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile import tables
 from speculative_operator.reconcile.pods import read_pods
 from speculative_operator.reconcile.tick import Outcome
-from speculative_operator.render import table_config
+from speculative_operator.render import payload, table_config
 from speculative_operator.render.podspec import table_name
 
 
@@ -204,21 +204,19 @@ def test_what_old_pods_mount_is_never_deleted_while_they_are_there() -> None:
 
 
 def former(cluster: Cluster) -> None:
-    """Objects as the release before made them: one ConfigMap of each kind, whatever the pair."""
-    for volume in ("table", "payload"):
-        kind, name = cluster.config(volume)
-        content = cluster.children.pop((kind, name))
-        if volume == "table":
-            data = json.loads(content["data"]["table.json"])
-            made = table_config(cluster.spec, "demo-table", KTable.from_rows(data["rows"]), data["version"])
-            content |= {"data": made["data"], "metadata": content["metadata"] | made["metadata"]}
-        content["metadata"]["name"] = f"demo-{volume}"
-        content.pop("immutable", None)
-        cluster.children[kind, f"demo-{volume}"] = content
-        template = cluster.children["Deployment", "demo"]["spec"]["template"]
-        for one in template["spec"]["volumes"]:
-            if one["name"] == volume:
-                one["configMap"]["name"] = f"demo-{volume}"
+    """Objects as the release before made them: one table, whatever the pair, and another content of the plug-in."""
+    template = cluster.children["Deployment", "demo"]["spec"]["template"]
+    mounted = {one["name"]: one.get("configMap") for one in template["spec"]["volumes"]}
+    table = cluster.children.pop(cluster.config("table"))
+    data = json.loads(table["data"]["table.json"])
+    made = table_config(cluster.spec, "demo-table", KTable.from_rows(data["rows"]), data["version"])
+    table |= {"data": made["data"], "metadata": table["metadata"] | made["metadata"]}
+    old = deepcopy(cluster.children.pop(cluster.config("payload")))
+    old["data"].pop("speculative_blocks.py")
+    old["metadata"]["name"] = payload.name_of(old["data"])
+    for volume, content in (("table", table), ("payload", old)):
+        mounted[volume]["name"] = content["metadata"]["name"]
+        cluster.children["ConfigMap", content["metadata"]["name"]] = content
     annotations = cluster.children["Deployment", "demo"]["metadata"]["annotations"]
     annotations[names.ANNOTATION_TEMPLATE] = "0123456789abcdef"
     annotations[names.ANNOTATION_HASH] = "of the release before"
@@ -232,15 +230,15 @@ def configs(cluster: Cluster) -> set[str]:
 def test_pods_of_the_release_before_are_neither_replaced_nor_cut_off_from_their_table() -> None:
     cluster = settled()
     former(cluster)
-    payload = deepcopy(cluster.children["ConfigMap", "demo-payload"])
+    before = configs(cluster)
+    assert cluster.config("payload")[1] != payload.name()
     made = cluster.templates
     cluster.forget()
     for _ in range(60):
         cluster.tick(observed(cluster, batch=200, survival=0.2))
     assert cluster.templates == made
-    assert configs(cluster) == {"demo-table", "demo-payload"}
+    assert configs(cluster) == before, "nor is the content of this release put beside it"
     assert cluster.table["version"] > 1, "tuned on by the ConfigMap that they read"
-    assert cluster.children["ConfigMap", "demo-payload"] == payload
     poked = {one["metadata"]["annotations"].get(names.ANNOTATION_POKE) for one in cluster.pods}
     assert poked == {str(cluster.table["version"])}
 
@@ -258,7 +256,9 @@ def test_pods_of_the_release_before_keep_their_table_while_the_next_pair_comes_u
     assert cluster.status["leaving"][0]["configMap"] == "demo-table"
     cluster.roll()
     cluster.settle()
-    assert configs(cluster) == {cluster.config("table")[1], cluster.config("payload")[1]}
+    assert "demo-table" not in configs(cluster)
+    assert {plain(one) for one in configs(cluster)} == {"demo-table", "speculative-payload"}
+    assert cluster.config("payload")[1] == payload.name()
 
 
 def test_pods_that_serve_on_keep_getting_tables_when_an_edit_is_taken_back() -> None:

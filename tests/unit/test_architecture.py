@@ -23,7 +23,6 @@ MAY_IMPORT = {
     "pairing": {"domain", "physics"},
     "own_folder": set(),
     "weights": {"domain", "own_folder"},
-    "compiled": {"own_folder"},
     "replay": {"domain", "tuner", "engines"},
     "api": {"domain"},
     "render": {"domain", "engines"},
@@ -61,7 +60,7 @@ ONLY_IN = {
 
 WINGS = {
     "observed": {
-        "formats", "world", "pods", "room", "series", "startup",
+        "formats", "world", "pods", "surge", "series", "startup",
         "kserve", "route", "targets", "running_engine", "drift",
     },
     "pair": {

@@ -60,7 +60,6 @@ def test_every_cache_has_an_example() -> None:
     caches = [set((spec.get("weights") or {}).get("cache") or {}) for spec in specs]
     for kind in ("claimName", "nodePath", "emptyDir"):
         assert [cache for cache in caches if kind in cache], kind
-    assert [spec for spec in specs if "compileCache" in (spec.get("engine") or {})]
 
 
 def test_no_example_runs_an_emulator_but_those_that_say_so() -> None:

@@ -18,6 +18,7 @@ from tests.unit.reconcile.worlds import Cluster, observed, settled
 from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import EngineSettings
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "troubleshooting.md"
 CONDITION = re.compile(r"`(\w+)` (True|False|Unknown), ((?:`[^`]+`(?:, | or )?)+)")
@@ -28,6 +29,15 @@ Made = Callable[[pytest.MonkeyPatch], Cluster | Paired]
 def stalled(_: pytest.MonkeyPatch) -> Cluster:
     late = {"type": "Progressing", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
     cluster = with_deployment(up(), updatedReplicas=1, conditions=[late])
+    cluster.tick()
+    return cluster
+
+
+def waiting(_: pytest.MonkeyPatch) -> Cluster:
+    cluster = settled()
+    cluster.edit(engine=EngineSettings(args=("--seed=1",)))
+    cluster.tick()
+    cluster.find_no_node()
     cluster.tick()
     return cluster
 
@@ -77,6 +87,7 @@ SITUATIONS: dict[tuple[str, str, str], Made] = {
     ("Ready", "False", "SourceNotFound"): refused(Reason.SOURCE_NOT_FOUND),
     ("WeightsReady", "False", "CacheFull"): full,
     ("Ready", "False", "PodsNotReady"): pods_down,
+    ("RolloutHealthy", "False", "RolloutWaits"): waiting,
     ("RolloutHealthy", "False", "RolloutStalled"): stalled,
     ("MetricsAvailable", "False", "PrometheusError"): missing(Reason.PROMETHEUS_ERROR, "HTTP 503"),
     ("MetricsAvailable", "False", "PrometheusTimeout"): missing(Reason.PROMETHEUS_TIMEOUT, "no answer"),

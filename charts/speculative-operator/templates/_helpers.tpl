@@ -69,6 +69,24 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- dict "items" ($ours | default $found) | toJson -}}
 {{- end -}}
 
+{{/* Namespaces from which metrics are scraped, as a JSON list. */}}
+{{- define "speculative.scrapers" -}}
+{{- $namespaces := .Values.networkPolicy.namespaces -}}
+{{- if not $namespaces -}}
+{{- $namespaces = list (include "speculative.prometheusNamespace" .) | compact -}}
+{{- if has "openshift-monitoring" $namespaces -}}
+{{- /* Thanos answers from there; another Prometheus scrapes what is not OpenShift's own. */ -}}
+{{- $namespaces = append $namespaces "openshift-user-workload-monitoring" -}}
+{{- end -}}
+{{- if not .Values.prometheus.url -}}
+{{- range (include "speculative.servers" . | fromJson).items -}}
+{{- $namespaces = append $namespaces .metadata.namespace -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- uniq $namespaces | toJson -}}
+{{- end -}}
+
 {{/* Labels .own, and those that all of these servers ask for in their selector .field, as the operator finds them for
 serving pods: none with a prefix, which belong to other programs. */}}
 {{- define "speculative.selected" -}}

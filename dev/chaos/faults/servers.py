@@ -45,7 +45,7 @@ class ApiServerGone(_ApiServer):
 class ApiServerHanging(_ApiServer):
     name = "API server hanging"
     does = "Requests are never answered and watches fall silent, for longer than the Lease lasts."
-    remedy = "The same; the operator gives up its Lease, is restarted and waits."
+    remedy = "The same; the operator writes nothing until it has its Lease again."
     seconds = 25.0
 
     def fail(self, ground: Ground) -> None:

@@ -21,7 +21,7 @@ from speculative_operator.api.targets import (
     Route,
 )
 from speculative_operator.api.v1alpha1 import Spec, Speculation, Speculator, Verifier
-from speculative_operator.api.weights import Cache, Claim
+from speculative_operator.api.weights import Cache
 from speculative_operator.api.wire import SpecError, Wire
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import EngineType, Method, Mode, OffPolicy, Target, Tuning
@@ -241,22 +241,17 @@ def _weights(spec: Spec) -> Iterator[Problem]:
     yield from _environment("weights.env", weights.env)
 
 
-def _claim(path: str, claim: Claim, instead: bool = False) -> Iterator[Problem]:
-    """`instead`: something else is named in the claim's place."""
-    if claim.size is not None:
-        return
-    exists = "size is not set: set size to create a claim, or remove this"
-    if claim.claim_name is None and not instead:
-        yield f"{path}.size", None, "set claimName to an existing claim, or set size to create one"
-    if claim.storage_class_name is not None:
-        yield f"{path}.storageClassName", claim.storage_class_name, exists
-    if claim.access_mode is not None:
-        yield f"{path}.accessMode", str(claim.access_mode), exists
-
-
 def _cache(cache: Cache) -> Iterator[Problem]:
     of_claim = any((cache.claim_name, cache.size, cache.storage_class_name, cache.access_mode))
-    yield from _claim("weights.cache", cache, instead=bool(cache.node_path or cache.empty_dir))
+    if cache.size is None:
+        exists = "size is not set: set size to create a claim, or remove this"
+        if not (cache.claim_name or cache.node_path or cache.empty_dir):
+            remedy = "set claimName to an existing claim, or set size to create one"
+            yield "weights.cache.size", None, remedy
+        if cache.storage_class_name is not None:
+            yield "weights.cache.storageClassName", cache.storage_class_name, exists
+        if cache.access_mode is not None:
+            yield "weights.cache.accessMode", str(cache.access_mode), exists
     if cache.node_path is not None and (of_claim or cache.empty_dir is not None):
         yield "weights.cache.nodePath", cache.node_path, "a claim or emptyDir is set too: keep one of the three"
     if cache.empty_dir is not None and of_claim:
@@ -266,16 +261,6 @@ def _cache(cache: Cache) -> Iterator[Problem]:
     if cache.reserve_percent is not None and cache.node_path is None:
         remedy = "nodePath is not set: remove it, because it applies to disks of nodes only"
         yield "weights.cache.reservePercent", cache.reserve_percent, remedy
-
-
-def _compile_cache(spec: Spec) -> Iterator[Problem]:
-    cache, weights = spec.engine.compile_cache, spec.weights.cache if spec.weights is not None else None
-    if cache is None:
-        return
-    yield from _claim("engine.compileCache", cache)
-    if cache.claim_name is not None and weights is not None and weights.claim_name == cache.claim_name:
-        remedy = "it is the claim of weights.cache: set another one, because pods write to it"
-        yield "engine.compileCache.claimName", cache.claim_name, remedy
 
 
 def _environment(path: str, variables: tuple[EnvVar, ...] | None) -> Iterator[Problem]:
@@ -374,7 +359,6 @@ CHECKS: tuple[Check, ...] = (
     _schedule,
     _engine,
     _weights,
-    _compile_cache,
     _accelerators,
     _rollout,
     _keys,

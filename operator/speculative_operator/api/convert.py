@@ -14,7 +14,7 @@ from speculative_operator.api import v1alpha1 as wire
 from speculative_operator.api.checks import accelerators_needed, check, check_canary, check_group_name, check_name
 from speculative_operator.api.scalars import seconds
 from speculative_operator.api.targets import InferenceService, Route
-from speculative_operator.api.weights import Cache, Claim, Weights
+from speculative_operator.api.weights import Cache, Weights
 from speculative_operator.api.wire import SpecError, Wire
 from speculative_operator.domain import names, spec
 from speculative_operator.domain.platform import Canary as CanaryTold
@@ -172,7 +172,6 @@ def _engine(given: wire.Engine) -> spec.EngineSettings:
         version=given.version or spec.DEFAULT_VERSIONS[given.type],
         version_named=bool(given.version),
         env=tuple(_plain(variable) for variable in given.env or ()),
-        compile_cache=_claim(given.compile_cache, names.COMPILED_CLAIM) if given.compile_cache else None,
     )
 
 
@@ -223,11 +222,8 @@ def _cache(given: Cache) -> spec.Cache:
         return _as(spec.Cache, given, node_path=given.node_path.rstrip("/"))
     if given.empty_dir is not None:
         return spec.Cache(empty_dir=_as(spec.EmptyDir, given.empty_dir))
-    return _claim(given, names.CACHE_CLAIM)
-
-
-def _claim(given: Claim, default: str) -> spec.Cache:
-    return _as(spec.Cache, given, claim=given.claim_name or default, storage_class=given.storage_class_name or "")
+    claim = given.claim_name or names.CACHE_CLAIM
+    return _as(spec.Cache, given, claim=claim, storage_class=given.storage_class_name or "")
 
 
 def _plain(given: Wire | None) -> dict[str, Any]:

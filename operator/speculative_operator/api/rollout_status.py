@@ -28,7 +28,7 @@ class RolloutProposal(Wire):
 
 
 class OwnRollout(Wire):
-    """The last rollout that the tuner started, and the state before it."""
+    """The last rollout that the tuner started, or took back, and the state before it."""
 
     table_version: Long
     """Version of the table that it introduced."""
@@ -41,7 +41,7 @@ class OwnRollout(Wire):
     speculator_removed: bool | None = Field(default=None, strict=True)
     """True if pods ran without the speculator before it."""
     keeps_capacity: bool | None = Field(default=None, strict=True)
-    """True if it was started because a new pod was proven to fit beside the old ones."""
+    """True unless a user accepted it: no pod stops before another serves, unless rollout.tuning allows that."""
     rate: Line | None = None
     """Output tokens per second of one request before the rollout."""
     requests: Line | None = None
@@ -54,6 +54,6 @@ class RolloutStatus(Wire):
     proposal: RolloutProposal | None = None
     """The rollout that waits for your approval; the warning RolloutNeedsApproval has the command."""
     last: OwnRollout | None = None
-    """The rollout that the operator watches and undoes if it stalls or its pods are slower."""
+    """The rollout that the operator watches, and undoes if it finds no node, stalls or its pods are slower."""
     held_until: Time | None = None
     """Time before which the tuner starts no rollout, because the last one was undone."""

@@ -16,7 +16,7 @@ from speculative_operator.api.targets import (
     TARGET_RULES,
     TARGET_STAYS,
 )
-from speculative_operator.api.weights import CACHE_RULES, COMPILE_CACHE_APART, COMPILE_CACHE_RULES
+from speculative_operator.api.weights import CACHE_RULES
 from speculative_operator.api.wire import Rule
 from speculative_operator.domain.spec import EngineType, Method
 from speculative_operator.domain.vllm import ADAPTIVE, ALIASES, FIELDS_OF_FLAGS, IN_ONE_PASS
@@ -291,7 +291,6 @@ _ADAPTIVE = "has(self.speculation.adaptiveVerification) && self.speculation.adap
 _PRODUCT = f"{_VERIFIERS_TP} * self.verifier.pipelineParallelSize * self.verifier.dataParallelSize"
 
 SPEC_RULES = (
-    *COMPILE_CACHE_APART,
     *ROUTE_RULES,
     *TARGET_RULES,
     TARGET_STAYS,
@@ -391,5 +390,5 @@ SPEC_RULES = (
 
 ALL_RULES = (
     *ROOT_RULES, *SPECULATOR_RULES, *LOOKUP_RULES, *SPECULATION_RULES, *ENGINE_RULES, *CACHE_RULES, *SPEC_RULES,
-    *COMPILE_CACHE_RULES, *ROLLOUT_RULES, *ENV_RULES, *SOURCE_RULES, *KEY_RULES, *LABEL_RULES,
+    *ROLLOUT_RULES, *ENV_RULES, *SOURCE_RULES, *KEY_RULES, *LABEL_RULES,
 )  # fmt: skip

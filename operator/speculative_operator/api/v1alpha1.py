@@ -12,7 +12,7 @@ from pydantic import Field, JsonValue
 from speculative_operator.api import rules, scalars
 from speculative_operator.api.pod import EnvVar, Template
 from speculative_operator.api.targets import InferenceService, Route
-from speculative_operator.api.weights import CompileCache, Weights
+from speculative_operator.api.weights import Weights
 from speculative_operator.api.wire import Wire, config_with_rules
 from speculative_operator.domain.spec import (
     DEFAULT_VERSIONS,
@@ -246,10 +246,6 @@ class Engine(Wire):
         | None
     ) = None
     """Environment variables of the engine."""
-    compile_cache: CompileCache | None = None
-    """Cache for what the engine compiles at its start, so that restarted and additional pods with the same pair, image,
-    arguments and kind of node start faster (docs/startup.md). For vLLM and SGLang; other engines report
-    CompileCacheUnused. Default: every pod compiles."""
 
 
 class Accelerator(Wire):
@@ -273,15 +269,14 @@ class Rollout(Wire):
     model_config = config_with_rules(*rules.ROLLOUT_RULES)
 
     strategy: RolloutStrategy = RolloutStrategy.AUTO
-    """RollingUpdate starts a new pod beside the old ones; Recreate stops the old ones first. Auto starts a new pod
-    beside the old ones if a node has proven room for one more replica (docs/operations.md); otherwise it replaces one
-    pod after the other, and recreates a single replica. Later releases may add strategies."""
+    """RollingUpdate starts a new pod beside the old ones, and waits if no node has room for it; Recreate stops the old
+    ones first. Auto does as RollingUpdate; if the new pod finds no node for a minute, one old pod stops for it
+    (docs/operations.md). Later releases may add strategies."""
     tuning: Tuning | None = None
     """What a rollout that the tuner wants may cost (for another K if that takes a rollout, for offPolicy Remove and for
-    the return from it). KeepCapacity: the operator starts the rollout only if a new pod is proven to fit beside the old
-    ones, so that no pod stops before another serves; otherwise it proposes the rollout in status.rollout with the
-    command that accepts it. Interrupt: the operator starts the rollout at once, even if pods stop serving for the
-    length of a start. Default: KeepCapacity."""
+    the return from it). KeepCapacity: no pod stops before another serves; if a new pod finds no node for a minute, the
+    operator takes the rollout back and proposes it in status.rollout with the command that accepts it. Interrupt: pods
+    may stop serving for the length of a start. Default: KeepCapacity."""
     window: scalars.DailyWindow | None = None
     """For tuning Interrupt only: daily hours in UTC in which Interrupt applies, such as 02:00-05:00 or 22:30-04:00;
     outside them KeepCapacity applies. Default: at any time."""

@@ -1,12 +1,12 @@
-"""The parts of the spec that say where weights come from, how they are looked at, and where they and what engines
-compile are kept, with their rules as CEL.
+"""The parts of the spec that say where weights come from, how they are looked at, and where they are kept, with their
+rules as CEL.
 
 Docstrings below are what users read. A part of `v1alpha1`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -19,37 +19,28 @@ from speculative_operator.domain.spec import AccessMode, Check, Medium
 _OF_CLAIM = "has(self.claimName) || has(self.size) || has(self.storageClassName) || has(self.accessMode)"
 
 
-def _of_claim(field: str, prefix: str, instead: str = "") -> tuple[Rule, ...]:
-    """Rules of a claim in `field`; `instead` is CEL for what may stand there without one."""
-    return (
-        Rule(
-            f"{prefix}-claim",
-            f"has(self.claimName) || has(self.size){instead}",
-            f"{field} has no claimName and no size: set claimName to an existing claim, or set size to create one",
-            "size",
-            "FieldValueRequired",
-        ),
-        Rule(
-            f"{prefix}-class-of-new",
-            "!has(self.storageClassName) || has(self.size)",
-            'storageClassName is "{self.storageClassName}" but size is not set: set size to create a claim, or remove '
-            "this",
-            "storageClassName",
-            "FieldValueForbidden",
-        ),
-        Rule(
-            f"{prefix}-access-of-new",
-            "!has(self.accessMode) || has(self.size)",
-            "accessMode is {self.accessMode} but size is not set: set size to create a claim, or remove this",
-            "accessMode",
-            "FieldValueForbidden",
-        ),
-    )
-
-
-COMPILE_CACHE_RULES = _of_claim("compileCache", "compile-cache")
 CACHE_RULES = (
-    *_of_claim("cache", "cache", " || has(self.nodePath) || has(self.emptyDir)"),
+    Rule(
+        "cache-claim",
+        "has(self.claimName) || has(self.size) || has(self.nodePath) || has(self.emptyDir)",
+        "cache has no claimName and no size: set claimName to an existing claim, or set size to create one",
+        "size",
+        "FieldValueRequired",
+    ),
+    Rule(
+        "cache-class-of-new",
+        "!has(self.storageClassName) || has(self.size)",
+        'storageClassName is "{self.storageClassName}" but size is not set: set size to create a claim, or remove this',
+        "storageClassName",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "cache-access-of-new",
+        "!has(self.accessMode) || has(self.size)",
+        "accessMode is {self.accessMode} but size is not set: set size to create a claim, or remove this",
+        "accessMode",
+        "FieldValueForbidden",
+    ),
     Rule(
         "cache-node-path-alone",
         f"!has(self.nodePath) || !({_OF_CLAIM} || has(self.emptyDir))",
@@ -81,55 +72,6 @@ CACHE_RULES = (
     ),
 )
 
-_COMPILED = "has(self.engine.compileCache) && has(self.engine.compileCache.claimName)"
-_CACHED = "has(self.weights) && has(self.weights.cache) && has(self.weights.cache.claimName)"
-
-COMPILE_CACHE_APART = (
-    Rule(
-        "compile-cache-apart",
-        f"!({_COMPILED}) || !({_CACHED}) || self.engine.compileCache.claimName != self.weights.cache.claimName",
-        'engine.compileCache.claimName is "{self.engine.compileCache.claimName}", the claim of weights.cache: set '
-        "another one, because pods write to it",
-        "engine.compileCache.claimName",
-    ),
-)
-
-
-_APART = ", which must differ from that of weights.cache"
-
-
-def _claim_name(differing: str, default: str) -> Any:
-    text = (
-        f"Name of the claim{differing}. Without size it must exist. With size the operator creates it if it is "
-        f"missing, for all objects of the namespace that name it, and never deletes it. Default: {default}."
-    )
-    return Field(default=None, description=text)
-
-
-class Claim(Wire):
-    """A claim, which the operator creates where a size is given."""
-
-    claim_name: scalars.ObjectName | None = None
-    size: scalars.Quantity | None = None
-    """Size of the claim that the operator creates, such as 500Gi. If it is left out, the claim must exist."""
-    storage_class_name: scalars.ObjectName | None = None
-    """Storage class of the claim that the operator creates. Default: the cluster's."""
-    access_mode: AccessMode | None = None
-    """Access mode of the claim that the operator creates. ReadWriteOnce keeps all its pods on one node. Default:
-    ReadWriteMany."""
-
-
-class CompileCache(Claim):
-    """A claim that stores what engines compile at their start, for later pods."""
-
-    model_config = config_with_rules(*COMPILE_CACHE_RULES)
-
-    claim_name: scalars.ObjectName | None = _claim_name(
-        ", which must differ from that of weights.cache", names.COMPILED_CLAIM
-    )
-    size: scalars.Quantity | None = None
-    """Size of the claim that the operator creates, such as 20Gi. If it is left out, the claim must exist."""
-
 
 class EmptyDir(Wire):
     """A folder that each pod creates for itself and that is deleted with the pod."""
@@ -140,13 +82,25 @@ class EmptyDir(Wire):
     """Memory: the folder is in the node's memory. Default: on the node's disk."""
 
 
-class Cache(Claim):
+class Cache(Wire):
     """Storage for weights: a claim, which a Job fills, or nodePath or emptyDir, which each pod fills before its engine
     starts. Engines mount it read-only."""
 
     model_config = config_with_rules(*CACHE_RULES)
 
-    claim_name: scalars.ObjectName | None = _claim_name("", names.CACHE_CLAIM)
+    claim_name: scalars.ObjectName | None = Field(
+        default=None,
+        description="Name of the claim. Without size it must exist. With size the operator creates it if it is "
+        "missing, for all objects of the namespace that name it, and never deletes it. "
+        f"Default: {names.CACHE_CLAIM}.",
+    )
+    size: scalars.Quantity | None = None
+    """Size of the claim that the operator creates, such as 500Gi. If it is left out, the claim must exist."""
+    storage_class_name: scalars.ObjectName | None = None
+    """Storage class of the claim that the operator creates. Default: the cluster's."""
+    access_mode: AccessMode | None = None
+    """Access mode of the claim that the operator creates. ReadWriteOnce keeps all its pods on one node. Default:
+    ReadWriteMany."""
     node_path: scalars.NodePath | None = None
     """Folder of each node that all its pods share; it is created if missing. The namespace must admit hostPath volumes
     (Pod Security level privileged)."""

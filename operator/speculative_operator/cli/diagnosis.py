@@ -30,6 +30,7 @@ NEXT: dict[Reason, str] = {
     Reason.NO_PODS: _DOCTOR,
     Reason.ROLLING_OUT: _WAIT,
     Reason.ROLLOUT_STALLED: _PODS,
+    Reason.ROLLOUT_WAITS: f"{_DOCTOR} shows free accelerators; the message has what else you can do",
     Reason.SCALED_TO_ZERO: "set spec.replicas above 0",
     Reason.PAUSED: "speculative resume {name} -n {namespace}",
     Reason.SPEC_INVALID: f"{_EDIT}: the message names field, value and remedy",

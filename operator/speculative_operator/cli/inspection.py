@@ -200,9 +200,14 @@ def rights(look: Look) -> Iterator[Found]:
 
 def _served_namespaces(pod: Object) -> list[str]:
     """Namespaces that an operator with this pod serves; an empty name stands for all."""
+    return settings_of(pod).get("NAMESPACES", "").split(",")
+
+
+def settings_of(pod: Object) -> dict[str, str]:
+    """Name without its prefix -> value of the settings that the pod template of an operator has."""
     env = (pod.get("containers") or [{}])[0].get("env") or ()
-    named = next((one.get("value") for one in env if one.get("name") == "SPECULATIVE_NAMESPACES"), "")
-    return str(named).split(",") if named else [""]
+    prefix = "SPECULATIVE_"
+    return {one["name"].removeprefix(prefix): one.get("value") or "" for one in env if one["name"].startswith(prefix)}
 
 
 def required_kinds() -> Iterator[tuple[str, str, tuple[str, ...]]]:

@@ -83,6 +83,7 @@ def first_reconcile(spec: DeploymentSpec, image: str, *, pod_monitor: bool) -> O
         leader_worker_set=True,
         http_route=True,
         job_image=image,
+        node_folders=(spec.weights.cache.node_path,) if spec.weights.cache is not None else (),
     )
     canary = CanarySeen(spec.verifier.served_name, service=True, answering=1)
     return tick(World(spec, status={}, children={}, pods=(), capabilities=able, canary=canary), None, None, 0.0)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from speculative_operator.cli.cluster import Object, condition, speculation
 from speculative_operator.cli.commands import UnseenError
 from speculative_operator.cli.diagnosis import Finding
-from speculative_operator.cli.inspection import GOOD, OURS, Found, Look, full_name
+from speculative_operator.cli.inspection import GOOD, OURS, Found, Look, full_name, settings_of
 from speculative_operator.domain.reasons import ConditionType, Reason
 
 PROMETHEUS = frozenset({Reason.PROMETHEUS_ERROR, Reason.PROMETHEUS_TIMEOUT})
@@ -20,10 +20,9 @@ _BY_ITSELF = "The operator reads them from the pods: "
 
 def selectors(look: Look) -> Iterator[Found]:
     """Yield the PodMonitors that no Prometheus of the cluster selects."""
-    from speculative_operator.shell.monitors import SERVERS
     from speculative_operator.shell.resources import POD_MONITOR
 
-    servers = [found for one in SERVERS for found in look.at.list_objects(one.api_version, one.plural)]
+    servers = _servers(look)
     monitors = look.at.list_objects(POD_MONITOR.api_version, POD_MONITOR.plural, label_selector=OURS)
     asked = [(full_name(one), (one.get("spec") or {}).get("podMonitorSelector")) for one in servers]
     for one in monitors if asked else ():
@@ -34,6 +33,15 @@ def selectors(look: Look) -> Iterator[Found]:
                 f"PodMonitor {full_name(one)} is selected by no Prometheus ({wanted})",
                 "set prometheus.podMonitors.labels in the chart",
             )
+
+
+def _servers(look: Look) -> list[Object]:
+    """The Prometheus and PrometheusAgent objects of the cluster."""
+    from speculative_operator.shell.monitors import SERVERS
+
+    return [
+        {**found, "kind": one.kind} for one in SERVERS for found in look.at.list_objects(one.api_version, one.plural)
+    ]
 
 
 def selects(selector: object, labels: Mapping[str, str]) -> bool:
@@ -71,7 +79,8 @@ def finding_of(body: Object, one: Finding) -> Found:
 
 
 def prometheus(look: Look) -> Iterator[Found]:
-    """Yield findings on whether the operator gets answers of Prometheus, and where it reads the pods itself, why."""
+    """Yield findings on whether the operator gets answers of Prometheus, and where it reads the pods itself, why; last,
+    the address that it found itself."""
     yield from check_for(PROMETHEUS)(look)
     for body in look.objects:
         message = str(condition(body, ConditionType.METRICS_AVAILABLE).get("message", ""))
@@ -79,6 +88,23 @@ def prometheus(look: Look) -> Iterator[Found]:
             yield Found(
                 f"{full_name(body)}: the operator reads the pods itself: {message.partition(_BY_ITSELF)[2]}", "", GOOD
             )
+    yield from _found_address(look)
+
+
+def _found_address(look: Look) -> Iterator[Found]:
+    """Yield which Prometheus an operator finds that has no address of one: its next start may find others."""
+    from speculative_operator.shell.monitors import address_of
+
+    named = ("PROMETHEUS_URL", "PROMETHEUS_TOKEN_FILE", "PROMETHEUS_BASIC_AUTH_FOLDER", "PROMETHEUS_CERTIFICATE_FOLDER")
+    told = [settings_of(one["spec"]["template"]["spec"]) for one in look.operators]
+    servers = _servers(look) if any(not any(one.get(name) for name in named) for one in told) else ()
+    if servers:
+        found = address_of(servers)
+        if found.fault:
+            yield Found(f"no address of a Prometheus is set, and {found.fault}", "helm upgrade with prometheus.url")
+        else:
+            message = f"the operator finds {found.url} by itself; at a restart it would find what there is then"
+            yield Found(message, f"to keep it, helm upgrade with prometheus.url={found.url}", GOOD)
 
 
 def freshness(look: Look) -> Iterator[Found]:

@@ -66,6 +66,8 @@ KSERVE_PORT = 8080
 TELEMETRY_PORT = 8001
 """Port on which the payload in the engine's process exports what the engine's own counters hide."""
 TELEMETRY_PORT_NAME = "step-metrics"
+AMBIENT_PORT = 15008
+"""Where Istio's ambient mode delivers what is meant for any port of a pod."""
 CONTAINER = "engine"
 
 TABLE_KEY = "table.json"
@@ -84,11 +86,6 @@ CACHE_FOLDER = ".speculative-cache"
 """Folder in the root of a cache below which all lies that the operator's programs keep there (`own_folder`)."""
 WEIGHTS_MOUNT = "/mnt/weights"
 """Where an engine finds the weights that its own pod has brought."""
-COMPILED_CLAIM = "speculative-compiled"
-"""Name of the claim that the operator makes for compiled code where the user names none."""
-COMPILED_MOUNT = "/var/lib/speculative/compiled"
-COMPILED_SEED, COMPILED_KEEP = "compiled-seed", "compiled-keep"
-"""Containers that bring compiled code to an engine, and keep what it compiled."""
 JOB_CONTAINER = "weights"
 """Container that reads or fetches weights: of Jobs, and the init container of pods that fetch them themselves."""
 HOLD_CONTAINER = "weights-hold"

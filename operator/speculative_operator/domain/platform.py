@@ -98,7 +98,8 @@ def vendor_of(resource: str, per_replica: int) -> Vendor:
 
 
 class Privilege(StrEnum):
-    """Privileges by the field that asks for them: those that Pod Security's level baseline refuses, and identities."""
+    """Privileges by the field that asks for them: those that Pod Security's level baseline refuses, identities,
+    and what the operator keeps for itself."""
 
     HOST_NETWORK = "hostNetwork"
     HOST_PID = "hostPID"
@@ -118,6 +119,8 @@ class Privilege(StrEnum):
     SERVICE_ACCOUNT = "serviceAccountName"
     TOKEN = "serviceAccountToken"  # noqa: S105  (the name of a kind of volume)
     """A token of the pod's ServiceAccount, mounted by itself or by a projected volume."""
+    OPERATOR_VOLUMES = "operatorVolumes"
+    """Writing to volumes that the operator renders, which other objects may read."""
 
 
 EVERY = "*"

@@ -38,11 +38,11 @@ class Reason(StrEnum):
     ALL_READY = "AllReady"
     PODS_NOT_READY = "PodsNotReady"
     START_TIMED_OUT = "StartTimedOut"
-    COMPILE_CACHE_UNUSED = "CompileCacheUnused"
     NO_PODS = "NoPods"
     ROLLING_OUT = "RollingOut"
     ROLLED_OUT = "RolledOut"
     ROLLOUT_STALLED = "RolloutStalled"
+    ROLLOUT_WAITS = "RolloutWaits"
     SCALED_TO_ZERO = "ScaledToZero"
     PAUSED = "Paused"
     UNPAUSED = "Resumed"
@@ -145,11 +145,13 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.PODS_NOT_READY: "Some serving pods are not ready; the message has their number and the state of the first "
     "one.",
     Reason.START_TIMED_OUT: "A startup probe stopped an engine that was not ready within its budget; see the warnings.",
-    Reason.COMPILE_CACHE_UNUSED: "spec.engine.compileCache has no effect; the message has the cause.",
     Reason.NO_PODS: "No serving pod exists yet.",
     Reason.ROLLING_OUT: "The Deployment replaces its pods because the pod template changed.",
     Reason.ROLLED_OUT: "All pods have the current template.",
     Reason.ROLLOUT_STALLED: "The rollout made no progress within its deadline; the old pods keep serving.",
+    Reason.ROLLOUT_WAITS: (
+        "No node has room for a new pod; the message says whether an old pod ends for it, and what you can do."
+    ),
     Reason.SCALED_TO_ZERO: "spec.replicas is 0.",
     Reason.PAUSED: "The annotation serving.speculative.dev/paused is set: the operator changes nothing until you "
     "remove it.",
@@ -269,9 +271,12 @@ EXPLANATIONS: dict[Reason, str] = {
 }
 
 
+_BY_WORD = {one.value: one for one in Reason}
+
+
 def reason_of(word: str) -> Reason | None:
     """The reason that is written so; None for a word of another release."""
-    return next((one for one in Reason if one.value == word), None)
+    return _BY_WORD.get(word)
 
 
 def without_credentials(text: str) -> str:

@@ -117,6 +117,7 @@ class Scheme(StrEnum):
 
 
 SOURCES = tuple(scheme for scheme in Scheme if scheme is not Scheme.POD)  # that a user may name
+MOUNTED = frozenset({Scheme.PVC, Scheme.OCI})  # whose files the kubelet mounts: no cache ever holds them
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +204,6 @@ class EngineSettings:
     image: str = ""
     args: tuple[str, ...] = ()
     env: tuple[Mapping[str, Any], ...] = ()
-    compile_cache: Cache | None = None  # for compiled code; None: every pod compiles
     version_named: bool = field(default=False, metadata=NOT_OF_PODS)
     """True where the user named the version, even if it is the default too."""
 

@@ -72,8 +72,8 @@ class EngineContainer:
     """Startup budget in seconds."""
     shutdown_seconds: int
     """Longest time that the engine drains requests after SIGTERM."""
-    payload: Mapping[str, str] = field(default_factory=dict)
-    """File name -> text, to be mounted at names.PAYLOAD_MOUNT; empty unless the actuator is Live."""
+    payload: bool = False
+    """True where the plug-in's files are mounted at names.PAYLOAD_MOUNT: the actuator is Live."""
     command: tuple[str, ...] = ()
     """Entry point; empty where the image's own is the engine."""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -87,8 +87,6 @@ class EngineContainer:
     """True when the payload exports metrics of its own on names.TELEMETRY_PORT."""
     shared_memory: bool = False
     """True when worker processes exchange data through /dev/shm."""
-    compiled: tuple[str, ...] = ()
-    """Folders below names.CACHE_MOUNT in which the engine keeps what it compiles; empty where it keeps nothing."""
     pvc_mounts: tuple[PvcMount, ...] = ()
     image_mounts: tuple[ImageMount, ...] = ()
 
@@ -132,3 +130,5 @@ class Engine:
     it; None where every release makes pods alike."""
     from_reports: bool = False
     """True for an adapter that goes by what pods reported: their release, and that they re-read no table."""
+    needed: tuple[str, ...] = ()
+    """Names among `metric_names` without which `read` makes no window."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from speculative_operator.domain.promql import one_of, quote
 from speculative_operator.domain.spec import DeploymentSpec, EngineType
 from speculative_operator.engines import tgi
 from speculative_operator.engines.base import Engine
+from speculative_operator.engines.samples import describe_missing
 from speculative_operator.engines.sglang import adapter as sglang
 from speculative_operator.engines.shared.reading import TARGET_LABELS
 from speculative_operator.engines.tensorrt_llm import adapter as tensorrt_llm
@@ -26,6 +27,18 @@ ENGINES: dict[EngineType, Engine] = {
 def engine_for(spec: DeploymentSpec) -> Engine:
     """The adapter of `spec.engine.type`."""
     return ENGINES[spec.engine.type]
+
+
+def missing(found: Collection[str]) -> str:
+    """What an engine needs and is not among the names `found` of series of its pods; empty where nothing is missing."""
+    lacking = (
+        describe_missing(name)
+        for engine in ENGINES.values()
+        if not set(found).isdisjoint(engine.metric_names)
+        for name in engine.needed
+        if name not in found
+    )
+    return next(lacking, "")
 
 
 NAMES = frozenset(name for engine in ENGINES.values() for name in engine.metric_names)

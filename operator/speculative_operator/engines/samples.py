@@ -125,7 +125,16 @@ def _check_complete(timed: Sequence[Series], need: Need, end: float) -> None:
     everyone = set[str]().union(*engines.values())
     for name, seen in engines.items():
         if everyone - seen or not seen:
-            raise UnreadableError(Reason.METRICS_PARTIAL, f"{name} is missing")
+            raise UnreadableError(Reason.METRICS_PARTIAL, describe_missing(name))
+
+
+def describe_missing(name: str) -> str:
+    """That a series is missing, with what Prometheus may have done with one of a histogram."""
+    made = (
+        ", perhaps because Prometheus turns classic histograms into native ones: let it keep both "
+        "(always_scrape_classic_histograms; in a PodMonitor scrapeClassicHistograms)"
+    )
+    return f"{name} is missing{made if name.endswith(('_count', '_sum')) else ''}"
 
 
 def _start(counters: Sequence[Series], clock: str, since: float | None, end: float) -> float:

@@ -54,8 +54,6 @@ class ActiveTable:
     """The trials that pods may run while the table is active."""
     rows_version: int = 0
     """Version that brought the table, where later versions have changed only the trials; else 0."""
-    undone: bool = False
-    """True in the reconcile in which pods go back to what they were before a rollout that failed."""
 
     @property
     def text(self) -> str:

@@ -17,7 +17,7 @@ from speculative_operator.domain.jobs import Progress, decode
 from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.reading import mapping, mappings, text
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import EMPTY_DIR, Cache, Medium, Scheme
+from speculative_operator.domain.spec import EMPTY_DIR, MOUNTED, Cache, Medium
 from speculative_operator.reconcile import formats
 from speculative_operator.reconcile.formats import quantity
 from speculative_operator.reconcile.jobs import explain_error
@@ -110,7 +110,7 @@ def too_small(cache: Cache, models: tuple[ModelFacts, ...]) -> str:
     """Why the weights of `models` do not fit into the cache's emptyDir; empty where they fit, or where its limit or
     their size is unknown."""
     limit = quantity(cache.empty_dir.size_limit) if cache.empty_dir is not None else None
-    size = sum(facts.weights.bytes for facts in models if facts.pin.scheme is not Scheme.PVC)
+    size = sum(facts.weights.bytes for facts in models if facts.pin.scheme not in MOUNTED)
     needed = size + max(size // MARGIN_SHARE, LEAST_MARGIN)
     if limit is None or cache.empty_dir is None or not size or limit >= needed:
         return ""

@@ -21,7 +21,7 @@ from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.reading import mapping, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.resolved import ResolvedSpec
-from speculative_operator.domain.spec import Cache, Check, ModelSource, Scheme
+from speculative_operator.domain.spec import MOUNTED, Cache, Check, ModelSource, Scheme
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import formerly, jobs
 from speculative_operator.reconcile.pinning import VERSION_FOLDER, PairedSpec, in_pods, pin_models, unpinned, untagged
@@ -185,7 +185,7 @@ def _models(world: World, source: ModelSource, place: str) -> Iterator[Model]:
 
 def _is_version(told: ModelSource, source: ModelSource, place: str) -> bool:
     """True where `told` may be `source` at some version, from the cache at `place`: the pair's hash proves which."""
-    if place and source.scheme is not Scheme.PVC:
+    if place and source.scheme not in MOUNTED:
         return told.scheme is (Scheme.POD if in_pods(place) else Scheme.PVC) and told.location.startswith(f"{place}/")
     return told.scheme is source.scheme and untagged(told) == untagged(source)
 

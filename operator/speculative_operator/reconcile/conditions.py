@@ -14,6 +14,7 @@ from speculative_operator.domain.reading import conditions_of, text
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.reconcile.formats import LONGEST_MESSAGE, timestamp
 from speculative_operator.reconcile.pods import first_ended_by_probe, first_trouble
+from speculative_operator.reconcile.surge import explain
 from speculative_operator.reconcile.view import View
 
 _WEIGHTS = Condition(
@@ -111,6 +112,8 @@ def _rollout_healthy(view: View) -> Condition:
     kind, rollout = ConditionType.ROLLOUT_HEALTHY, view.rollout
     if not rollout.exists:
         return Condition(kind, Truth.UNKNOWN, Reason.NO_PODS, "no pod exists yet")
+    if rollout.stuck is not None:
+        return Condition(kind, Truth.FALSE, Reason.ROLLOUT_WAITS, explain(rollout.stuck))
     if rollout.stalled:
         return Condition(kind, Truth.FALSE, Reason.ROLLOUT_STALLED, _with_trouble(view, rollout.stalled))
     if rollout.complete:

@@ -13,14 +13,12 @@ from typing import Any
 from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reading import mapping
-from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.reconcile.active_table import ActiveTable, may_remove
 from speculative_operator.reconcile.own_rollouts import (
     OwnRollouts,
     Permission,
-    asks_back,
     find_order,
     hold_back,
     note_rollout,
@@ -61,8 +59,6 @@ class Verdict:
     """True when this reconcile carries out the decision."""
     own: OwnRollouts = field(default_factory=OwnRollouts)
     """Rollouts that no user asked for: the proposal that waits, and the last rollout, which is watched."""
-    asks_room: bool = False
-    """True where the verdict would be another if room for one more pod were proven."""
 
 
 def policy_of(spec: DeploymentSpec, **known: Any) -> Policy:
@@ -117,7 +113,7 @@ def consider(
         return quiet
     if observation is not None and serving.rollout.complete:
         memory = replace(memory, speed=memory.speed.after(observation.windows.values()))
-        quiet = replace(quiet, memory=memory, asks_room=asks_back(memory, permission))
+        quiet = replace(quiet, memory=memory)
     order = find_order(memory, permission, active, serving.rollout)
     if order is not None:
         return _activate(_note_change(memory, order, now), order, quiet, policy, serving, now)
@@ -143,7 +139,7 @@ def _ask(
     may = _obey(decision, observation, policy, active, serving.rollout) and _has_rested(policy, serving.rollout, now)
     if may and permission.hindrance and takes_rollout(decision, policy, active):
         known = propose(permission.known, decision, active, permission.hindrance, now)
-        quiet = replace(quiet, own=known, asks_room=quiet.asks_room or permission.asks)
+        quiet = replace(quiet, own=known)
         if policy.knobs.actuator is not Actuator.LIVE or active.removed:
             after = replace(memory, **{name: getattr(after, name) for name in _SEEN})
             return replace(quiet, memory=after, decision=hold_back(decision, active, permission.hindrance))
@@ -169,7 +165,6 @@ def _activate(after: Memory, decision: Decision, was: Verdict, policy: Policy, s
     changed = ActiveTable(
         decision.table, last.version + 1, before=None if last.removed else last.table, removed=decision.removed,
         trials=trials,
-        undone=decision.reason is Reason.ROLLOUT_UNDONE and bool(serving.rollout.stalled),
     )  # fmt: skip
     own = was.own
     if takes_rollout(decision, policy, last) and memory is not None:

@@ -13,9 +13,9 @@ from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DeploymentSpec, RolloutStrategy
 from speculative_operator.engines.base import Engine
-from speculative_operator.reconcile import formerly, own_rollouts, rendering, route, startup
+from speculative_operator.reconcile import formerly, rendering, route, startup
 from speculative_operator.reconcile.active_table import ActiveTable
-from speculative_operator.reconcile.pods import has_other_scaler
+from speculative_operator.reconcile.pods import configs_of, has_other_scaler
 from speculative_operator.reconcile.rendering import (
     container_table,
     find_deployment,
@@ -23,10 +23,10 @@ from speculative_operator.reconcile.rendering import (
     with_helper,
     with_size,
 )
-from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.tables import Leaving, config_name
 from speculative_operator.reconcile.world import World
-from speculative_operator.render import RenderInput, resolved, table_config
+from speculative_operator.render import Capabilities, RenderInput, payload, resolved, table_config
+from speculative_operator.render.podspec import PAYLOAD_VOLUME
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,12 @@ def desired_children(
     made_of: str,
     own: frozenset[str] = frozenset(),
     leaving: tuple[Leaving, ...] = (),
+    *,
+    makes_room: bool = False,
 ) -> Desired:
     """Every child of the object, with pods of `spec` and the active table. `made_of` becomes an annotation of the
-    Deployment, `own` are the labels of its pods, `leaving` the tables of pods of former pairs. Raises RenderError."""
+    Deployment, `own` are the labels of its pods, `leaving` the tables of pods of former pairs. `makes_room`: an old pod
+    may end first, for the new one that waits for a node now and for no other. Raises RenderError."""
     spec = spec.without_speculator() if active.removed else spec
     deployment = world.deployment
     config = config_name(world, spec, own)
@@ -81,13 +84,24 @@ def desired_children(
     inp = with_budget(plain, engine, seconds)
     if inp is not plain:
         manifests = rendering.render_again(inp, world.memo)
-    if deployment is not None:
-        manifests = _keep_strategy(world, inp, manifests, record)
+    if makes_room and template_hash(find_deployment(manifests)) == template_hash(deployment):
+        manifests = rendering.render_again(replace(inp, strategy=OLD_FIRST), world.memo)
     wanted = (ReadBy(config, active.version, own | {""}),) if inp.live else ()
     others = tuple(ReadBy(one.config, one.version, frozenset({one.pair}), reason_of(one.reason)) for one in leaving)
     return Desired(
-        (*_leaving_tables(world, leaving), *manifests), inp.container.startup_seconds, template, (*wanted, *others)
+        (*_payload(world, manifests), *_leaving_tables(world, leaving), *manifests),
+        inp.container.startup_seconds,
+        template,
+        (*wanted, *others),
     )
+
+
+def _payload(world: World, manifests: tuple[Mapping[str, Any], ...]) -> Iterator[Mapping[str, Any]]:
+    """The ConfigMap of the plug-in, where it is missing and pods mount it, or will."""
+    templates = (mapping(one, "spec", "template") for one in (find_deployment(manifests), world.deployment))
+    mounted = {configs_of(one).get(PAYLOAD_VOLUME) for one in templates}
+    if payload.name() in mounted - set(world.payloads):
+        yield payload.payload_config(world.spec.namespace)
 
 
 def _leaving_tables(world: World, leaving: tuple[Leaving, ...]) -> Iterator[Mapping[str, Any]]:
@@ -104,8 +118,8 @@ def _input(
         container=engine.container(spec, container_table(spec, active.table)),
         table=None if active.removed else active.table,
         table_version=active.version,
-        capabilities=world.capabilities,
-        strategy=_strategy(world, active, owned),
+        capabilities=_capabilities(world),
+        strategy=strategy_at_rest(world.spec),
         owns_replicas=owned,
         waiting=active.table if active.removed else None,
         trials=active.trials,
@@ -113,17 +127,13 @@ def _input(
     )
 
 
-def _strategy(world: World, active: ActiveTable, owned: bool) -> Mapping[str, Any]:
-    """The Deployment's `spec.strategy`. A stalled rollout goes back by the strategy with which it went: Recreate would
-    end its serving pods at once."""
-    if active.undone:
-        found = mapping(world.deployment, "spec", "strategy")
-        return next((one for one in EVERY if one == found), NEW_FIRST)
-    last = own_rollouts.read(world.status).last
-    ours = last is not None and (last.version, last.generation) == (active.version, world.spec.generation)
-    if ours and last is not None and last.keeps_capacity:
-        return NEW_FIRST
-    return choose_strategy(world.spec, world.room, owns_replicas=owned)
+def _capabilities(world: World) -> Capabilities:
+    """What the cluster offers, with the labels that the object's PodMonitor bears already: a Prometheus may choose it
+    by them, though another one, which somebody installed since, asks for others."""
+    monitor = world.children.get(("PodMonitor", names.child(world.spec.name)), {})
+    borne = {key: value for key, value in mapping(monitor, "metadata", "labels").items() if "/" not in key}
+    labels = borne | dict(world.capabilities.monitor_labels)
+    return replace(world.capabilities, monitor_labels=tuple(sorted(labels.items())))
 
 
 def _keep_inputs(
@@ -147,62 +157,21 @@ def _keep_inputs(
 
 def _template_of(inp: RenderInput, memo: Memo) -> str:
     """Hash of the pod template that is rendered from `inp`."""
-    made = find_deployment(rendering.render_again(inp, memo))
-    return text(made, "metadata", "annotations", names.ANNOTATION_TEMPLATE)
-
-
-def _keep_strategy(
-    world: World,
-    inp: RenderInput,
-    manifests: tuple[Mapping[str, Any], ...],
-    record: resolved.Resolved | None,
-) -> tuple[Mapping[str, Any], ...]:
-    """`manifests` with the strategy last applied, while nothing else changed.
-
-    The operator looks for room only when pods are about to be replaced, and only then does the choice matter.
-    """
-    applied = text(world.deployment, "metadata", "annotations", names.ANNOTATION_HASH)
-    possible = possible_strategies(inp.spec)
-    if record is None:
-        return formerly.keep_strategy(world, inp, manifests, applied, possible)
-    if record.strategy not in possible:
-        return manifests
-    before = rendering.render_again(replace(inp, strategy=record.strategy), world.memo)
-    made = text(find_deployment(before), "metadata", "annotations", names.ANNOTATION_HASH)
-    return before if made == applied else manifests
+    return template_hash(find_deployment(rendering.render_again(inp, memo)))
 
 
 RECREATE: dict[str, Any] = {"type": "Recreate"}
 NEW_FIRST: dict[str, Any] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+"""The strategy at rest: whoever replaces pods, a new one that finds no node waits and takes nothing away."""
 OLD_FIRST: dict[str, Any] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
-EVERY = (RECREATE, NEW_FIRST, OLD_FIRST)
+"""The strategy while a new pod waits for the place of an old one (kserve#4618): one old pod ends for it."""
 
 
-def choose_strategy(spec: DeploymentSpec, room: Room | None, *, owns_replicas: bool = True) -> dict[str, Any]:
-    """The Deployment's `spec.strategy`. `room`: for one more pod; None when unknown.
-
-    A new pod that waits for the accelerator of the pod it replaces waits for ever (kserve#4618). So, for `Auto`:
-
-    - known to be free for one more replica: the new pod comes first, serving never dips;
-    - would not fit even without the old one: likewise, for the old pod's end would help nobody;
-    - else with several replicas: one goes first, the others serve on;
-    - else: the only pod goes first. Serving pauses for one start, which no choice could avoid without a spare one.
-
-    An explicit RollingUpdate starts the new pod first, unless it is known that this would wait for ever. Where others
-    set the Deployment's replicas (`owns_replicas` False), the spec's say nothing: there may be many, and all at once
-    would go. A single one is replaced as by Recreate, and the strategy does not change with each step of theirs.
-    """
-    if spec.rollout_strategy is RolloutStrategy.RECREATE:
-        return RECREATE
-    if spec.rollout_strategy is RolloutStrategy.ROLLING_UPDATE:
-        return OLD_FIRST if room is Room.TAKEN else NEW_FIRST
-    if room in (Room.FREE, Room.NOWHERE):
-        return NEW_FIRST
-    return OLD_FIRST if spec.replicas > 1 or not owns_replicas else RECREATE
+def strategy_at_rest(spec: DeploymentSpec) -> dict[str, Any]:
+    """The workload's `spec.strategy` while no new pod waits for a node."""
+    return RECREATE if spec.rollout_strategy is RolloutStrategy.RECREATE else NEW_FIRST
 
 
-def possible_strategies(spec: DeploymentSpec) -> tuple[dict[str, Any], ...]:
-    """Every strategy that `choose_strategy` may have chosen for `spec`, in whatever state the cluster was then."""
-    if spec.rollout_strategy is RolloutStrategy.RECREATE:
-        return (RECREATE,)
-    return EVERY if spec.rollout_strategy is RolloutStrategy.AUTO else (NEW_FIRST, OLD_FIRST)
+def template_hash(workload: Mapping[str, Any] | None) -> str:
+    """Hash of the pod template that a workload was rendered with; empty where it bears none."""
+    return text(workload, "metadata", "annotations", names.ANNOTATION_TEMPLATE)

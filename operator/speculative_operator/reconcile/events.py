@@ -31,7 +31,6 @@ _HARMLESS = frozenset(
     {
         Reason.LIVE_UNPROVEN,
         Reason.BETTER_KNOWN,
-        Reason.COMPILE_CACHE_UNUSED,
         Reason.ROLLOUT_NEEDS_APPROVAL,
         Reason.SCALED_ELSEWHERE,
     }

@@ -17,7 +17,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.models import Pin
 from speculative_operator.domain.reading import at, mapping, text, whole
-from speculative_operator.domain.spec import ModelSource, Scheme
+from speculative_operator.domain.spec import MOUNTED, ModelSource, Scheme
 from speculative_operator.engines.base import Engine
 from speculative_operator.reconcile import rendering, startup
 from speculative_operator.reconcile.drift import first_difference, first_surplus
@@ -25,7 +25,6 @@ from speculative_operator.reconcile.pinning import FOLDER, VERSION_FOLDER, in_po
 from speculative_operator.reconcile.rendering import find_deployment, with_budget, with_helper, with_size
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import RenderInput
-from speculative_operator.render.metadata import manifest_hash
 from speculative_operator.render.resolved import Model, helper_of
 
 _COMMIT = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
@@ -42,28 +41,11 @@ def keep_inputs(world: World, engine: Engine, given: RenderInput) -> tuple[Rende
     return plain, _budget(world, plain, now)
 
 
-def keep_strategy(
-    world: World,
-    inp: RenderInput,
-    manifests: tuple[Mapping[str, Any], ...],
-    applied: str,
-    possible: tuple[Mapping[str, Any], ...],
-) -> tuple[Mapping[str, Any], ...]:
-    """`manifests` with the one of the `possible` strategies that was last applied, while nothing else changed."""
-    if _former_hash(manifests) == applied:
-        return manifests
-    for other in possible:
-        candidate = rendering.render_again(replace(inp, strategy=other), world.memo)
-        if _former_hash(candidate) == applied:
-            return candidate
-    return manifests
-
-
 def models_in(template: Mapping[str, Any], source: ModelSource, place: str) -> Iterator[Model]:
     """`source` at each version that stands in `template`, from the cache at `place` (empty: none); a model in a claim
     of the user as the spec names it."""
     content = json.dumps(template, default=str)
-    if not place or source.scheme is Scheme.PVC:
+    if not place or source.scheme in MOUNTED:
         yield from (Model(told) for told in _sources(source, content))
     elif not in_pods(place):
         for folder in _find(VERSION_FOLDER, content):
@@ -81,14 +63,6 @@ class _Now:
     engine: Engine
     deployment: Mapping[str, Any] | None
     memo: Memo
-
-
-def _former_hash(manifests: tuple[Mapping[str, Any], ...]) -> str:
-    """The hash that the Deployment among `manifests` had without a record."""
-    made = find_deployment(manifests)
-    metadata = made["metadata"]
-    borne = {key: value for key, value in metadata["annotations"].items() if key != names.ANNOTATION_RESOLVED}
-    return manifest_hash({**made, "metadata": {**metadata, "annotations": borne}})
 
 
 def _budget(world: World, plain: RenderInput, now: _Now) -> int:

@@ -17,8 +17,7 @@ from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
 from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.reading import mapping, seconds_of, text
 from speculative_operator.domain.reasons import Reason, reason_of
-from speculative_operator.domain.spec import Cache, DeploymentSpec, EngineType, ModelSource, Scheme
-from speculative_operator.engines.base import Notice
+from speculative_operator.domain.spec import MOUNTED, Cache, DeploymentSpec, ModelSource, Scheme
 from speculative_operator.reconcile.records import SIDES, Failure, Wanted
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.jobs import CACHE, JobInput, cache_claim, job, job_name, of_engine, user
@@ -27,8 +26,6 @@ from speculative_operator.render.metadata import canonical, digest
 KIND = "Job"
 OVERDUE_SECONDS = 600.0
 """Seconds after which a Job that reads models counts as failed: twice its deadline."""
-_COMPILING = frozenset({EngineType.VLLM, EngineType.SGLANG})
-"""Engines that compile code at their start, and keep it where another start finds it."""
 _NO_RESULT = "the Job ended without a result; read the log of its pod"
 
 
@@ -55,11 +52,11 @@ def inspection(world: World, wanted: Wanted, mark: str = "") -> JobInput:
 
 def fetching(world: World, models: tuple[ModelFacts, ...], keep: tuple[str, ...], now: float) -> JobInput | None:
     """The inputs of the Job that fetches `models` into the cache and, where the cache collects, removes others except
-    the folders `keep`, as listed at `now`. None where nothing is to be fetched: models in a claim are mounted from
-    there."""
+    the folders `keep`, as listed at `now`. None where nothing is to be fetched: the kubelet mounts models of claims and
+    images."""
     cache = world.spec.weights.cache
     sides = zip(("verifier", "speculator"), (facts.pin for facts in models), strict=False)
-    brought = [(side, pin) for side, pin in sides if pin.scheme is not Scheme.PVC]
+    brought = [(side, pin) for side, pin in sides if pin.scheme not in MOUNTED]
     if cache is None or not brought:
         return None
     args = ["fetch", "--cache", CACHE]
@@ -111,22 +108,6 @@ def claim(world: World, cache: Cache | None) -> tuple[Action, ...]:
         return ()
     what = f"PersistentVolumeClaim {cache.claim}"
     return (ApplyChild(cache_claim(world.spec, cache), Reason.CREATED, f"{what} is missing"),)
-
-
-def unused_cache_notices(spec: DeploymentSpec, world: World) -> tuple[Notice, ...]:
-    """One notice where the spec sets `engine.compileCache` without effect; else none."""
-    if spec.engine.compile_cache is None:
-        return ()
-    if spec.engine.type not in _COMPILING:
-        why = (
-            f"{spec.engine.type} compiles nothing that a later start could reuse; remove compileCache, or use one of "
-            f"{', '.join(sorted(_COMPILING))}"
-        )
-    elif not world.capabilities.job_image:
-        why = "the operator does not know its own image, which manages the cache; set its setting SPECULATIVE_JOB_IMAGE"
-    else:
-        return ()
-    return (Notice(Reason.COMPILE_CACHE_UNUSED, f"engine.compileCache has no effect: {why}"),)
 
 
 def of_jobs(problem: Condition) -> bool:

@@ -1,9 +1,9 @@
 """Rollouts that no user asked for: another K where that takes one, the speculator's removal and its return.
 
 Called by `deciding` (whether a rollout may happen, waits or goes back) and `tick`. The tuner weighs speed against
-speed; serving capacity is not its to spend. So such a rollout happens only where a new pod is proven to fit beside the
-old ones, or where the spec allows more. Else it is a proposal, kept in `status.rollout`, that a user may accept. A
-rollout that stalls, or whose pods turn out slower, goes back by itself, and none is made again for a day.
+speed; serving capacity is not its to spend. So in such a rollout new pods serve before old ones end, and one whose new
+pod finds no node goes back, except where the spec allows more. It goes back too where it stalls, or where its pods turn
+out slower, and none is made again for a day. Else it is a proposal, kept in `status.rollout`, that a user may accept.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.spec import DeploymentSpec, Mode, RolloutStrategy, Tuning
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile import formats
+from speculative_operator.reconcile import formats, surge
 from speculative_operator.reconcile.active_table import ActiveTable, may_remove
 from speculative_operator.reconcile.formats import timestamp
 from speculative_operator.reconcile.pods import Rollout
-from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.tables import table_of
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.metadata import digest
@@ -62,7 +61,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """The last such rollout, while its table is active, with the table to go back to."""
+    """The last such rollout, or the way back from it, while its table is active, with the table to go back to."""
 
     version: int
     generation: int
@@ -72,8 +71,8 @@ class Last:
     speed: Speed = field(default_factory=Speed)
     """Speed of the pods before the rollout."""
     keeps_capacity: bool = False
-    """True where it was made because a new pod was proven to fit: then no old pod ends before a new one serves,
-    whatever is found later."""
+    """True where no user accepted it: then no old pod ends before a new one serves, except where the spec allows that
+    at the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,37 +90,61 @@ class Permission:
 
     hindrance: str = ""
     """Why no rollout may be made without a user's approval; empty where one may."""
-    asks: bool = False
-    """True where the hindrance is that nobody looked whether one more pod fits."""
     known: OwnRollouts = field(default_factory=OwnRollouts)
     accept: str = ""
     generation: int = 0
-    room: bool = False
-    """True where one more pod was just proven to fit."""
+    interrupts: bool = False
+    """True where the spec allows such a rollout to interrupt serving now."""
+
+    @property
+    def accepts(self) -> bool:
+        """True where a user accepts the proposal that waits."""
+        return self.known.proposal is not None and self.accept == self.known.proposal.accept
 
 
 def permission_of(world: World, rollout: Rollout, policy: Policy, active: ActiveTable, now: float) -> Permission:
-    """The permission for an object now, by its spec, its status and the room for one more pod."""
+    """The permission for an object now, by its spec, its status and its pods."""
     spec = world.spec
-    known = _standing(read(world.status), policy, active, spec.generation, now)
-    hindrance, asks = _hindrance(spec, rollout, world.room, known, now)
-    return Permission(hindrance, asks, known, spec.accept, spec.generation, world.room is Room.FREE)
+    known = _standing(read(world.status), rollout, policy, active, spec.generation, now)
+    window = spec.rollout_window
+    interrupts = spec.rollout_tuning is Tuning.INTERRUPT and (window is None or window.holds(now))
+    hindrance = _hindrance(known, now) or ("" if interrupts or rollout.wanted == 0 else _cost(world))
+    return Permission(hindrance, known, spec.accept, spec.generation, interrupts)
 
 
-def _hindrance(
-    spec: DeploymentSpec, rollout: Rollout, room: Room | None, known: OwnRollouts, now: float
-) -> tuple[str, bool]:
+def _hindrance(known: OwnRollouts, now: float) -> str:
     if known.held_until is not None and now < known.held_until <= now + HELD_SECONDS:
-        return f"the last rollout was undone: the tuner starts no other before {timestamp(known.held_until)}", False
-    if rollout.wanted == 0:
-        return "", False
-    if spec.rollout_tuning is Tuning.INTERRUPT and (spec.rollout_window is None or spec.rollout_window.holds(now)):
-        return "", False
-    if spec.rollout_strategy is RolloutStrategy.RECREATE:
-        return "rollout.strategy Recreate stops pods before others serve", False
-    if room is Room.FREE:
-        return "", False
-    return "no node has proven room for one more pod, so pods would stop before others serve", room is None
+        return f"the last rollout was undone: the tuner starts no other before {timestamp(known.held_until)}"
+    return ""
+
+
+def _cost(world: World) -> str:
+    """What a rollout would take from pods that serve, of this object or of others; empty where it takes nothing."""
+    if world.spec.rollout_strategy is RolloutStrategy.RECREATE:
+        return "rollout.strategy Recreate stops pods before others serve"
+    for pod in world.pods:
+        if whole(pod, "spec", "priority") > 0 and text(pod, "spec", "preemptionPolicy") != "Never":
+            return "by their priority, new pods may displace pods of others"
+    return ""
+
+
+def judge_wait(world: World, rollout: Rollout, memory: Memory | None, permission: Permission) -> Rollout:
+    """`rollout`, where a new pod finds no node, with the judgement whether an old one may end for it."""
+    if rollout.stuck is None:
+        return rollout
+    only, unasked = rollout.wanted < 2, _is_unasked(world, memory)
+    return replace(
+        rollout,
+        stuck=surge.judge(world.spec, rollout.stuck, unasked=unasked, interrupts=permission.interrupts, only=only),
+    )
+
+
+def _is_unasked(world: World, memory: Memory | None) -> bool:
+    """True where the rollout under way is one that no user asked for. Once pods were measured after that, what replaces
+    them is something else."""
+    last = read(world.status).last
+    over = memory is not None and memory.speed.windows >= ENOUGH
+    return last is not None and last.generation == world.spec.generation and last.keeps_capacity and not over
 
 
 def takes_rollout(decision: Decision, policy: Policy, active: ActiveTable) -> bool:
@@ -129,9 +152,11 @@ def takes_rollout(decision: Decision, policy: Policy, active: ActiveTable) -> bo
     return policy.knobs.actuator is not Actuator.LIVE or decision.removed != active.removed
 
 
-def _standing(known: OwnRollouts, policy: Policy, active: ActiveTable, generation: int, now: float) -> OwnRollouts:
+def _standing(
+    known: OwnRollouts, rollout: Rollout, policy: Policy, active: ActiveTable, generation: int, now: float
+) -> OwnRollouts:
     """`known` without the proposal, the last rollout and the pause that no longer hold, as after another edit or
-    table."""
+    table. A table that changes during a rollout makes it no other rollout."""
     proposal, last = known.proposal, known.last
     if proposal is not None and (
         policy.mode is not Mode.AUTO
@@ -143,7 +168,8 @@ def _standing(known: OwnRollouts, policy: Policy, active: ActiveTable, generatio
         proposal = None
     if last is not None and (
         policy.mode is not Mode.AUTO
-        or (last.version, last.generation) != (active.version, generation)
+        or last.generation != generation
+        or (last.version != active.version and rollout.complete)
         or fit(last.table, policy) != last.table
     ):
         last = None
@@ -155,23 +181,20 @@ def find_order(memory: Memory, permission: Permission, active: ActiveTable, roll
     """The decision that is carried out whatever the tuner says: the way back from a rollout that failed, or an accepted
     proposal; None without one."""
     last, proposal = permission.known.last, permission.known.proposal
+    if last is not None and (last.table, last.removed) == (active.table, active.removed):
+        last = None  # the way back is under way already
     if last is not None and rollout.stalled:
         return _back(last, f"the rollout of table {last.version} stalled: {rollout.stalled}")
+    if last is not None and rollout.stuck is not None and rollout.stuck.goes_back:
+        return _back(last, f"no node has room for {rollout.stuck.pod}, a new pod for table {last.version}")
     if last is not None and rollout.complete and memory.speed.slower_than(last.speed) and not permission.hindrance:
         rates = f"{memory.speed.rate:.1f} tokens/s per request, before the rollout {last.speed.rate:.1f}"
         return _back(last, f"pods with table {last.version} are slower: {rates}")
-    if proposal is None or permission.accept != proposal.accept or not (rollout.exists and rollout.complete):
+    if proposal is None or not permission.accepts or not (rollout.exists and rollout.complete):
         return None
     # Without speculator or with it again: the table is then the one that follows the load meanwhile, or that waits.
     table = proposal.table if proposal.removed == active.removed else active.table or proposal.table
     return _decision(table, proposal.removed, proposal.reason, f"accepted: {proposal.message}")
-
-
-def asks_back(memory: Memory, permission: Permission) -> bool:
-    """True where pods are slower than before the last rollout, and nobody has looked whether there is room to undo
-    it."""
-    last = permission.known.last
-    return last is not None and permission.asks and memory.speed.slower_than(last.speed)
 
 
 def note_rollout(
@@ -179,11 +202,13 @@ def note_rollout(
 ) -> OwnRollouts:
     """The state of own rollouts once the one for `decision` has begun; `before` is the table that was active until
     then."""
+    version, generation = before.version + 1, permission.generation
     if decision.reason is Reason.ROLLOUT_UNDONE:
-        return OwnRollouts(held_until=now + HELD_SECONDS)
+        back = Last(version, generation, now, decision.table, decision.removed, keeps_capacity=True)
+        return OwnRollouts(last=back, held_until=now + HELD_SECONDS)
     if before.table is None:
         return OwnRollouts()
-    last = Last(before.version + 1, permission.generation, now, before.table, before.removed, speed, permission.room)
+    last = Last(version, generation, now, before.table, before.removed, speed, not permission.accepts)
     return OwnRollouts(last=last, held_until=permission.known.held_until)
 
 

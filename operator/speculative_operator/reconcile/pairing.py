@@ -22,7 +22,7 @@ from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.reading import conditions_of, mappings
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.resolved import ResolvedSpec
-from speculative_operator.domain.spec import Cache, Scheme
+from speculative_operator.domain.spec import MOUNTED, Cache, Scheme
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import jobs, verdicts
 from speculative_operator.reconcile.arrival import arrival, refusal_of_pods, stuck, too_small
@@ -93,7 +93,8 @@ class _Way:
     def __init__(self, world: World, spec: ResolvedSpec, now: float, *, checks: bool) -> None:
         self._world, self._spec, self._now, self._checks = world, spec, now, checks
         self._wanted = wanted_of(spec)
-        self._cache = spec.weights.cache
+        fetches = any(source.scheme not in MOUNTED for source in self._wanted.sources)
+        self._cache = spec.weights.cache if fetches else None
         self._place = self._cache.place if self._cache is not None else ""
         self._homes = homes(self._cache)
         self._running = running_pair(world)

@@ -2,7 +2,7 @@
 
 hf://     the commit as revision
 oci://    the digest in place of the tag
-cached    the version's folder in the cache, whatever the source: of a claim, or of what each pod fills itself
+cached    the version's folder in the cache, of hf:// and s3://: of a claim, or of what each pod fills itself
 pvc://    as it is; the hash over its files counts for the pair's
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from speculative_operator.domain import names
 from speculative_operator.domain.models import Pin
 from speculative_operator.domain.resolved import ResolvedCache, ResolvedSpec
-from speculative_operator.domain.spec import EMPTY_DIR, SOURCES, EmptyDir, ModelSource, Scheme
+from speculative_operator.domain.spec import EMPTY_DIR, MOUNTED, SOURCES, EmptyDir, ModelSource, Scheme
 from speculative_operator.reconcile.records import Known
 
 FOLDER = "models"
@@ -93,12 +93,12 @@ def _with_brought(cache: ResolvedCache | None, place: str, pins: tuple[Pin, ...]
     only its place is known: enough to tell which pair they run."""
     if cache is None or cache.place != place:
         cache = ResolvedCache(empty_dir=EmptyDir("")) if place == EMPTY_DIR else ResolvedCache(node_path=place)
-    brought = {f"{names.CACHE_FOLDER}/{FOLDER}/{pin.key}": pin.source for pin in pins if pin.scheme is not Scheme.PVC}
+    brought = {f"{names.CACHE_FOLDER}/{FOLDER}/{pin.key}": pin.source for pin in pins if pin.scheme not in MOUNTED}
     return replace(cache, brought=tuple(brought.items()))
 
 
 def _pin_source(source: ModelSource, pin: Pin, home: str) -> ModelSource:
-    if home and pin.scheme is not Scheme.PVC:
+    if home and pin.scheme not in MOUNTED:
         scheme = Scheme.POD if in_pods(home) else Scheme.PVC
         return ModelSource(scheme, f"{home}/{FOLDER}/{pin.key}")
     if pin.scheme is Scheme.HF:

@@ -73,8 +73,9 @@ def _lacks_config(world: World, key: tuple[str, str], actions: Sequence[Action])
 
 
 def rolls(world: World, actions: Sequence[Action]) -> bool:
-    """True when an action changes which pods there are to be: from then on the old ones are not what is asked for."""
-    return any(_differ(wanted, found) for wanted, found in _specs(world, actions))
+    """True when an action changes which pods there are to be: from then on the old ones are not what is asked for. How
+    pods are replaced does not count."""
+    return any(_differ({**wanted, "strategy": {}}, found) for wanted, found in _specs(world, actions))
 
 
 def replaces(world: World, actions: Sequence[Action]) -> bool:
@@ -186,13 +187,18 @@ def _apply(world: World, manifest: Mapping[str, Any], changed: Reason) -> ApplyC
         if difference.endswith(_HASHES):
             difference = first_difference({"spec": manifest["spec"]}, found) or difference
         if difference.startswith("spec.strategy."):
-            # How pods are replaced is chosen anew each time; people ask why they are.
-            difference = first_difference({"spec": {"template": manifest["spec"]["template"]}}, found) or difference
+            # People ask why pods are replaced, not how.
+            why = first_difference({"spec": {"template": manifest["spec"]["template"]}}, found)
+            difference, changed = why or difference, changed if why or _is_edited(world) else Reason.ROLLING_OUT
         surplus = "" if difference else first_surplus(manifest, found)
         return ApplyChild(manifest, changed, f"{what}: {difference or surplus or 'a field'} {_verb(difference)}")
     if difference:
         return ApplyChild(manifest, Reason.REPAIRED, f"{what}: {difference} was changed by somebody else")
     return None
+
+
+def _is_edited(world: World) -> bool:
+    return whole(world.status, "observedGeneration") != world.spec.generation
 
 
 def repairs_of_group(world: World, desired: Desired, actions: Sequence[Action]) -> Iterator[Action]:

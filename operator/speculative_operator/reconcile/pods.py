@@ -12,6 +12,7 @@ from speculative_operator.domain.reading import at, mapping, mappings, seconds_o
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import startup
+from speculative_operator.reconcile.surge import Stuck
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,8 @@ class Rollout:
     """Where the platform says that the model is reached; empty where it says nothing."""
     platform: str = ""
     """Why the platform does not count the workload as ready, in its words; empty where it says nothing."""
+    stuck: Stuck | None = None
+    """The new pod that finds no node; None without one, and once the rollout is complete."""
 
 
 def read_rollout(deployment: Mapping[str, Any] | None, wanted: int) -> Rollout:

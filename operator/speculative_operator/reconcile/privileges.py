@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from speculative_operator.domain import names
 from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.platform import EVERY, Privilege
 from speculative_operator.domain.reading import at, items, mapping, mappings, text, whole
@@ -22,6 +23,7 @@ from speculative_operator.reconcile.world import World
 from speculative_operator.render import RenderError
 from speculative_operator.render.environment import plain
 from speculative_operator.render.merge import merge
+from speculative_operator.render.podspec import is_rendered
 
 _CAPABILITIES = frozenset(
     {
@@ -40,6 +42,10 @@ _SYSCTLS = frozenset(
 )
 """Capabilities, SELinux types and sysctls of the level baseline (Pod Security Standards of Kubernetes 1.36)."""
 _APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
+_HELPERS = frozenset({names.JOB_CONTAINER, names.HOLD_CONTAINER})
+"""Containers of the operator's own, which may write where no other container may."""
+_OF_HELPERS = frozenset({"name", "resources", "volumeMounts"})
+"""Fields of these containers that a template may set; volumeMounts are looked at like those of others."""
 _RENDERED: Mapping[str, Any] = {"spec": {"automountServiceAccountToken": False}}
 """Fields that the operator renders and a template may override to gain a privilege."""
 
@@ -96,37 +102,64 @@ def _beyond(world: World) -> tuple[Asked, ...]:
         merged = merge(_RENDERED, plain(world.spec.template), "spec.template", field="template")
     except RenderError:
         return ()  # it is refused as a whole when it is rendered
-    return tuple(one for one in privileges_of(merged) if one.privilege.value not in allowed)
+    cache = world.spec.weights.cache
+    asked = (*privileges_of(merged), *_of_our_volumes(merged, of_node=cache is not None and bool(cache.node_path)))
+    return tuple(one for one in asked if one.privilege.value not in allowed)
 
 
 def _running(world: World) -> tuple[Asked, ...]:
     found = world.deployment
-    return privileges_of(mapping(found, "spec", "template")) if found is not None and world.owns(found) else ()
+    if found is None or not world.owns(found):
+        return ()
+    template = mapping(found, "spec", "template")
+    return (*privileges_of(template), *_of_our_volumes(template, of_node=True))
 
 
 def _sentence(one: Asked) -> str:
+    ours = one.privilege is Privilege.OPERATOR_VOLUMES
+    why = "could write to a volume of the operator" if ours else "exceeds the Pod Security level baseline"
+    mount = ", mount it with readOnly: true" if ours and ".volumeMounts" in one.field else ""
     return (
-        f"spec.template.{one.field} is {one.value}, which exceeds the Pod Security level baseline; remove it, or "
-        f"ask the operator's administrator to add {one.privilege} to the setting SPECULATIVE_TEMPLATE_PRIVILEGES "
+        f"spec.template.{one.field} is {one.value[:120]}, which {why}; remove it{mount}, or ask the "
+        f"operator's administrator to add {one.privilege} to the setting SPECULATIVE_TEMPLATE_PRIVILEGES "
         "(templatePrivileges of the chart)"
     )
 
 
 def _folder(world: World) -> tuple[Condition, ...]:
-    """The refusal of a cache in a folder of the node that the administrator does not allow; empty where it is allowed,
-    or where pods have it already."""
+    """The refusal of a cache in a folder of the node that is none of those allowed; empty where it is, or where pods
+    have it already."""
     cache, allowed = world.spec.weights.cache, world.capabilities.node_folders
     path = cache.node_path if cache is not None else ""
-    if not path or not allowed or any(f"{path}/".startswith(f"{one}/") for one in allowed):
+    if not path or any(f"{path}/".startswith(f"{one}/") for one in allowed):
         return ()
     if any(one.privilege is Privilege.HOST_PATH and one.value == path for one in _running(world)):
         return ()
     message = (
-        f"spec.weights.cache.nodePath is {path}, which is outside of {', '.join(allowed)}; set it to a folder in one "
-        "of these, or ask the operator's administrator to add it to the setting SPECULATIVE_NODE_FOLDERS (nodeFolders "
-        "of the chart)"
+        f"spec.weights.cache.nodePath is {path}, which is in none of the folders allowed ({', '.join(allowed)}); set "
+        "it to one of these or a folder below, use a claim or emptyDir, or ask the operator's administrator to add it "
+        "to the setting SPECULATIVE_NODE_FOLDERS (nodeFolders of the chart)"
     )
     return (Condition(ConditionType.READY, Truth.FALSE, Reason.SPEC_INVALID, message),)
+
+
+def _of_our_volumes(template: Mapping[str, Any], *, of_node: bool) -> Iterator[Asked]:
+    """Where the containers of a template could write to volumes that the operator renders, by a mount or in the place
+    of a container of the operator; with a folder of the node also through the processes of that container."""
+    pod = mapping(template, "spec")
+    if of_node and at(pod, "shareProcessNamespace") is True:
+        yield Asked(Privilege.OPERATOR_VOLUMES, "spec.shareProcessNamespace", "true")
+    for kind in ("initContainers", "containers", "ephemeralContainers"):
+        for one in mappings(pod, kind):
+            where = f"spec.{kind}[{text(one, 'name')}]"
+            for mount in mappings(one, "volumeMounts"):
+                name = text(mount, "name")
+                if at(mount, "readOnly") is not True and (not name or is_rendered(name)):
+                    at_path = f"{where}.volumeMounts[{text(mount, 'mountPath')}].name"
+                    yield Asked(Privilege.OPERATOR_VOLUMES, at_path, name or "not set")
+            helps = kind == "initContainers" and text(one, "name") in _HELPERS
+            for field in sorted(set(one) - _OF_HELPERS) if helps else ():
+                yield Asked(Privilege.OPERATOR_VOLUMES, f"{where}.{field}", str(one[field]))
 
 
 def _of_pod(pod: Mapping[str, Any]) -> Iterator[Asked]:

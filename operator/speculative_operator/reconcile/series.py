@@ -26,7 +26,6 @@ FAMILIES = {
     "object_state": "1 for the state of speculation.",
     "object_replicas": "Pods.",
     "object_accelerators": "Accelerators of the ready pods.",
-    "object_room": "1: one more pod fitted when the operator last looked, 0: it did not.",
     "object_k": "K of the active table by scheduled requests.",
     "object_load_k": "K at the current load.",
     "object_load_requests": "Scheduled requests per step and replica.",
@@ -110,9 +109,8 @@ def _figures(window: PodWindow) -> PodFigures:
     )  # fmt: skip
 
 
-def steady(spec: DeploymentSpec | None, status: Mapping[str, Any], room: bool | None) -> Iterator[Sample]:
-    """Samples that hold until the next reconcile. `spec`: None where it cannot be read; `room`: whether one more pod
-    fitted when the operator last looked, which it does only before a rollout."""
+def steady(spec: DeploymentSpec | None, status: Mapping[str, Any]) -> Iterator[Sample]:
+    """Samples that hold until the next reconcile. `spec`: None where it cannot be read."""
     for one in mappings(status, "conditions"):
         if text(one, "status") in (Truth.TRUE, Truth.FALSE):
             labels = (("type", text(one, "type")), ("reason", text(one, "reason")))
@@ -127,8 +125,6 @@ def steady(spec: DeploymentSpec | None, status: Mapping[str, Any], room: bool | 
     for state, count in (("wanted", spec.replicas), ("existing", whole(status, "replicas")), ("ready", ready)):
         yield "object_replicas", (("state", state),), float(count)
     yield "object_accelerators", (), float(ready * spec.accelerator.per_replica)
-    if room is not None:
-        yield "object_room", (), float(room)
     for requests, k in _ks(block):
         yield "object_k", (("requests", str(requests)),), float(k)
     for latency, seconds in zip(("tpot", "ttft"), active_targets(spec.speculation.objective), strict=True):

@@ -80,8 +80,6 @@ def _group_hindrances(spec: DeploymentSpec) -> Iterator[str]:
     if spec.engine.type is not EngineType.VLLM:
         yield f"{over}, and only vLLM is served over several nodes: set spec.engine.type: {EngineType.VLLM}"
         return
-    if spec.engine.compile_cache is not None:
-        yield f"{over}, and pods of several nodes compile different code: remove spec.engine.compileCache"
     if spec.speculator is None or not spec.speculates:
         return
     stages, ranks = spec.verifier.pipeline_parallel_size, spec.verifier.tensor_parallel_size
@@ -152,16 +150,6 @@ def _with_workload(spec: DeploymentSpec, objects: Objects, now: float) -> Object
     hidden = {*parts, ("Deployment", names.child(spec.name))}
     others = {key: one for key, one in objects.items() if key not in hidden}
     return others if found is None else {**others, ("Deployment", names.child(spec.name)): found}
-
-
-def with_placement(world: World, template: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A rendered pod template with the nodes that the platform's webhooks have chosen for its pods: whether one more
-    fits is a question about these."""
-    if world.spec.target not in _READERS:
-        return template
-    found = mapping(world.deployment, "spec", "template", "spec")
-    chosen = {key: found[key] for key in ("nodeSelector", "tolerations", "affinity") if key in found}
-    return {**template, "spec": {**template["spec"], **chosen}}
 
 
 def of_objects(spec: DeploymentSpec, actions: Iterable[Action]) -> Iterator[Action]:

@@ -16,12 +16,13 @@ from itertools import chain
 from typing import Any
 
 from speculative_operator.domain.actions import Condition
+from speculative_operator.domain.clock import Clock, Moment
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reading import at, mapping, mappings, text, whole
 from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
-from speculative_operator.domain.spec import OffPolicy, RolloutStrategy
+from speculative_operator.domain.spec import OffPolicy
 from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.registry import engine_for
@@ -31,6 +32,7 @@ from speculative_operator.reconcile import (
     privileges,
     route,
     startup,
+    surge,
     tables,
     targets,
     upgrade,
@@ -40,7 +42,7 @@ from speculative_operator.reconcile.deciding import Serving, Verdict, consider, 
 from speculative_operator.reconcile.desired import Desired, desired_children
 from speculative_operator.reconcile.events import events
 from speculative_operator.reconcile.figures import estimate_of
-from speculative_operator.reconcile.jobs import claim, of_jobs, unused_cache_notices
+from speculative_operator.reconcile.jobs import of_jobs
 from speculative_operator.reconcile.own_rollouts import permission_of
 from speculative_operator.reconcile.pairing import pairing_of
 from speculative_operator.reconcile.picking import pass_over_misfits, picking_of, settle
@@ -91,8 +93,13 @@ def tick(world: World, memory: Memory | None, observation: Observation | None, n
     `observation` is None when nothing new was seen of the pods: then nothing is decided. `now` is unix seconds.
     """
     world.memo.begin()
-    world = notes.take_in(world)
-    return notes.take_out(_walk(targets.with_workload(world, now), memory, observation, now), world)
+    world, clock = notes.take_in(world), Clock()
+    at = Moment(now, clock)
+    if observation is not None:
+        observation = replace(observation, time=Moment(observation.time, clock))
+    outcome = notes.take_out(_walk(targets.with_workload(world, at), memory, observation, at), world)
+    clock.runs = False
+    return replace(outcome, stands_for=clock.changes_in)
 
 
 def _walk(world: World, memory: Memory | None, observation: Observation | None, now: float) -> Outcome:
@@ -100,7 +107,10 @@ def _walk(world: World, memory: Memory | None, observation: Observation | None, 
     if picking is not None:
         picking = pass_over_misfits(picking, now)
     spec = picking.spec if picking is not None else resolve(world.spec)
-    look = Look(read_pods(world.pods), read_rollout(world.deployment, world.spec.replicas), observation)
+    rollout = read_rollout(world.deployment, world.spec.replicas)
+    if not rollout.complete:
+        rollout = replace(rollout, stuck=surge.find_stuck(world, now, short=rollout.ready < rollout.wanted))
+    look = Look(read_pods(world.pods), rollout, observation)
     engine = engine_as_found(engine_for(world.spec), world.spec, world.status)
     turn = Turn(world, spec, look, engine, memory, now, picking)
     for step in (_refuse, _pause, _pair, _hold):
@@ -201,21 +211,24 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *of_older: Notice) -> tuple[
     """One reconcile with pods that the engine of `turn` makes of `choice`, and whether it would replace any. With
     `of_older` that engine is the one of pods that run, and the notice says what others could do."""
     world, spec, engine, pairing = turn.world, choice.pinned, turn.engine, turn.pairing
-    unused_cache = unused_cache_notices(choice.by_name, world)
-    claims = () if pairing.frozen or unused_cache else claim(world, spec.engine.compile_cache)
     policy = _policy(turn, choice)
     active = active_table(world, spec, policy, pairing.same)
     memory = restore_memory(world, turn.memory, policy, active, turn.now)
     own = _labels(spec, active, pairing.same)
     observation = tables.of_pods(turn.look.observation, turn.look.pods, own)
     permission = permission_of(world, turn.look.rollout, policy, active, turn.now)
+    rollout = own_rollouts.judge_wait(world, turn.look.rollout, memory, permission)
+    turn, stuck = replace(turn, look=replace(turn.look, rollout=rollout)), rollout.stuck
     verdict = consider(memory, observation, policy, active, Serving(turn.look.rollout, permission), turn.now)
     leaving, memories = _decide_for_leaving(world, turn, policy, own)
     own_notices = own_rollouts.notices(choice.by_name, verdict.own)
     decided = _view(spec, turn.look, policy, verdict)
     made_of = _made_of(turn, choice, policy, verdict.active)
     try:
-        desired = desired_children(world, spec, engine, verdict.active, made_of, own, leaving)
+        makes_room = stuck is not None and not stuck.why_not
+        desired = desired_children(
+            world, spec, engine, verdict.active, made_of, own, leaving, makes_room=makes_room
+        )  # fmt: skip
         planned = _plan(world, turn.look, engine, verdict, policy.knobs.actuator, desired)
     except RenderError as error:
         problems, pair = (render_problem(error), *world.problems), pair_view(pairing, choice)
@@ -227,11 +240,11 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *of_older: Notice) -> tuple[
     elif upgrade.waits(turn.world, planned, turn.look.rollout, made_of):
         waiting, planned = (upgrade.notice(turn.world, planned),), keep_pods(turn.world, planned, repairs=True)
     repairs = () if pairing.frozen else repairs_of_group(world, desired, planned.actions)
-    actions = (*pairing.actions, *claims, *targets.of_objects(spec, planned.actions), *repairs)
+    actions = (*pairing.actions, *targets.of_objects(spec, planned.actions), *repairs)
     others = turn.look.rollout.exists and replaces(world, (*planned.actions, *planned.held))
     late = first_ended_by_probe(turn.look.pods)
     notices = (
-        *turn.notices, *engine.notices(choice.by_name), *unused_cache, *pairing.notices, *waiting,
+        *turn.notices, *engine.notices(choice.by_name), *pairing.notices, *waiting,
         *privileges.notices(world), *own_notices, *scaling_notices(world.deployment),
         *targets.notices(world.spec, turn.look.rollout), *route.notices(world),
         *((startup.late_notice(late.name, late.outlasted),) if late is not None else ()),
@@ -243,12 +256,9 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *of_older: Notice) -> tuple[
     )  # fmt: skip
     status = make_status(view, world.status, verdict.memory, turn.now)
     happened = events(world.status, status, actions)
-    asks = verdict.asks_room or (others and world.spec.rollout_strategy is not RolloutStrategy.RECREATE)
-    asks = asks and world.room is None
-    room_for = targets.with_placement(world, desired.workload["spec"]["template"]) if asks else None
     tried_anew = verdict.active.why is Reason.TRIES_CHANGED
     figures = estimate_of(view, view.observation) if view.observation is not None else None
-    return Outcome(actions, status, happened, verdict.memory, tried_anew, room_for, memories, figures), others
+    return Outcome(actions, status, happened, verdict.memory, tried_anew, memories, figures), others
 
 
 def _made_of(turn: Turn, choice: PairedSpec, policy: Policy, active: ActiveTable) -> str:
@@ -356,7 +366,7 @@ def _rollout_with(world: World, rollout: Rollout, planned: Plan) -> Rollout:
     """The rollout as it is once the plan is carried out."""
     if not rollout.exists or not rolls(world, (*planned.actions, *planned.held)):
         return rollout
-    return replace(rollout, complete=False, updated=0, stalled="")
+    return replace(rollout, complete=False, updated=0, stalled="", stuck=None)
 
 
 def _view(spec: ResolvedSpec, look: Look, policy: Policy, verdict: Verdict) -> View:

@@ -29,6 +29,7 @@ from speculative_operator.reconcile.plan import Plan, replaces
 from speculative_operator.reconcile.pods import Rollout, configs_of
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.metadata import digest, pair_hash
+from speculative_operator.render.podspec import PAYLOAD_VOLUME
 
 FORMER_NAMES: Mapping[str, str] = {}
 """Path of a field that was renamed -> the name that it had before. The hash keeps that name, for pods that run bear it;
@@ -89,10 +90,9 @@ def notice(world: World, planned: Plan) -> Notice:
         f"A new value of the annotation {names.ANNOTATION_ADOPT} replaces them, and so does the next edit that changes "
         "pods"
     )
-    lost = sorted(set(configs_of(found).values()) - {name for kind, name in world.children if kind == "ConfigMap"})
-    ours = [name for name in lost if name.startswith(f"{names.child(world.spec.name)}-payload")]
-    if ours:
-        message += f". ConfigMap {ours[0]}, which they mount, no longer exists: a new one of these pods cannot start"
+    config = configs_of(found).get(PAYLOAD_VOLUME)
+    if config is not None and config not in world.payloads:
+        message += f". ConfigMap {config}, which they mount, no longer exists: a new one of these pods cannot start"
     return Notice(Reason.UPGRADE_WAITS, message)
 
 

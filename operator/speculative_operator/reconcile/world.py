@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,6 @@ from speculative_operator.domain.reading import is_controlled_by
 from speculative_operator.domain.reasons import Reason, without_credentials
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.pairing.catalogue import Catalogue, CatalogueError, catalogue_of, load_packaged
-from speculative_operator.reconcile.room import Room
 from speculative_operator.render import Capabilities
 from speculative_operator.tuner import Memory
 
@@ -51,6 +50,8 @@ class World:
     claims: frozenset[str] = frozenset()
     """Names of the PersistentVolumeClaims of the object's namespace that bear our label; caches of weights, nobody's
     children."""
+    payloads: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Name of each ConfigMap of the plug-in in the object's namespace -> its files (`render.payload`)."""
     foreign_claims: frozenset[str] = frozenset()
     """Names of the claims that others had made where the operator was to make one: they serve as well."""
     catalogue: Catalogue = field(default_factory=load_packaged)
@@ -60,9 +61,6 @@ class World:
     kept: frozenset[str] = frozenset()
     """Folders of caches that other objects of the namespace use, as `records.keys` reads them from their status: what
     a Job that tidies up must leave alone."""
-    room: Room | None = None
-    """What was just proven of a place for one more pod; None: it was not looked at, or cannot be told. The shell looks
-    where an Outcome asks for it, and reconciles again."""
     elsewhere: str = ""
     """Kind of the object's workload by another target than its own; empty where there is none."""
     canary: CanarySeen | None = None
@@ -111,12 +109,11 @@ class Outcome:
     memory: Memory | None
     tries_changed: bool = False
     """True when nothing but the trials has changed: counted, but no event and no entry of the history."""
-    room_for: Mapping[str, Any] | None = None
-    """Template of the pod for which the shell is to look whether one more fits (`World.room`), for pods are to be
-    replaced."""
     leaving: Mapping[str, Memory] = field(default_factory=dict)
     """As `World.leaving`, after this reconcile."""
     estimate: Estimate | None = None
     """Figures of the newest look at the pods; None where there was none."""
     notes: Mapping[str, Any] | None = None
     """What the operator keeps for itself (`notes`); None: nothing is to change."""
+    stands_for: float = 0.0
+    """Seconds for which the same reconcile would come out the same while nothing but time passes (`domain.clock`)."""

@@ -40,7 +40,7 @@ class Capabilities:
     template_privileges: tuple[str, ...] = ()
     """Privileges (`domain.platform`) that templates may ask for, by the operator's settings."""
     node_folders: tuple[str, ...] = ()
-    """Folders of nodes that caches may lie in, by the operator's settings; empty: any."""
+    """Folders of nodes that caches may lie in, by the operator's settings; empty: none."""
     step_metrics_from: tuple[Mapping[str, Any], ...] = ()
     """NetworkPolicy peers that may reach the port of step telemetry; empty: everybody."""
     engine_registry: str = ""
@@ -78,4 +78,4 @@ class RenderInput:
     @property
     def live(self) -> bool:
         """True when the pods re-read the table from a mounted file."""
-        return bool(self.container.payload) and self.table is not None
+        return self.container.payload and self.table is not None

@@ -30,8 +30,6 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
     if inp.live and inp.table is not None:
         config = inp.table_config or podspec.table_name(spec)
         children.append(table_config(spec, config, inp.table, inp.table_version, trials=inp.trials))
-        payload = inp.container.payload
-        children.append(_config(spec, podspec.payload_name(spec.name, payload), payload, immutable=True))
     children.append(_deployment(inp))
     common = values.common(spec, names.child(spec.name))
     reached = {**common, **values.network(inp)}
@@ -71,9 +69,9 @@ def notes_config(spec: DeploymentSpec, data: Mapping[str, str]) -> Manifest:
     return _config(spec, names.notes(spec.name), data)
 
 
-def _config(spec: DeploymentSpec, name: str, data: Mapping[str, str], *, immutable: bool = False) -> Manifest:
+def _config(spec: DeploymentSpec, name: str, data: Mapping[str, str]) -> Manifest:
     return with_hash(
-        render_manifest("configmap", {**values.common(spec, name), "data": dict(data), "immutable": immutable})
+        render_manifest("configmap", {**values.common(spec, name), "data": dict(data), "immutable": False})
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,8 +11,9 @@ from speculative_operator.domain import names
 from speculative_operator.domain.reading import mappings
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.images import accelerators_of_pod
+from speculative_operator.render import payload
 from speculative_operator.render.inputs import RenderInput
-from speculative_operator.render.metadata import digest, pair_hash
+from speculative_operator.render.metadata import pair_hash
 
 PRE_STOP_SECONDS = 10
 """A pod leaves the endpoints while it still serves: the time proxies need to hear of it, even on busy nodes."""
@@ -22,6 +24,10 @@ STARTUP_PERIOD_SECONDS = 2
 PROGRESS_MARGIN_SECONDS = 600
 """Seconds for scheduling and for pulling an image of several GiB, on top of the startup budget."""
 TABLE_VOLUME, PAYLOAD_VOLUME = "table", "payload"
+_VOLUMES = re.compile(
+    "cache|tmp|dshm|config|table|payload|authorities|registries|weights|weights-tmp|compiled|(claim|image)-[0-9]+"
+)
+"""Names of all volumes that a pod may have of the operator."""
 TELEMETRY_PATH = "/metrics"
 SHARED_MEMORY_GIB = 2
 """Size of /dev/shm where workers of several accelerators talk through it."""
@@ -79,6 +85,11 @@ def environment(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
+def is_rendered(volume: str) -> bool:
+    """Whether a volume of this name in a pod is one that the operator renders."""
+    return _VOLUMES.fullmatch(volume) is not None
+
+
 def volumes_and_mounts(inp: RenderInput) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Volumes of the pod and mounts of the engine's container.
 
@@ -90,8 +101,10 @@ def volumes_and_mounts(inp: RenderInput) -> tuple[list[dict[str, Any]], list[dic
     if inp.container.files:
         pairs.append(_files(inp))
     if inp.live:
-        pairs.append(_config(TABLE_VOLUME, inp.table_config or table_name(inp.spec), names.TABLE_MOUNT))
-        pairs.append(_config(PAYLOAD_VOLUME, payload_name(inp.spec.name, inp.container.payload), names.PAYLOAD_MOUNT))
+        # Without its table an engine starts by the one that its arguments name: a pod must not wait for the operator.
+        table = inp.table_config or table_name(inp.spec)
+        pairs.append(_config(TABLE_VOLUME, table, names.TABLE_MOUNT, optional=True))
+        pairs.append(_config(PAYLOAD_VOLUME, payload.name(), names.PAYLOAD_MOUNT))
     if _trusts_others(inp):
         pairs.append(_config("authorities", inp.spec.weights.ca_config_map, names.AUTHORITIES_MOUNT))
     volumes = [volume for volume, _ in pairs]
@@ -114,18 +127,12 @@ def table_name(spec: DeploymentSpec) -> str:
     return names.child(spec.name, f"table-{pair_hash(spec)}")
 
 
-def payload_name(name: str, content: Mapping[str, str]) -> str:
-    """Name of the ConfigMap with the plug-in's files: other content is another ConfigMap, so that no pod runs
-    code that its template was not made with."""
-    return names.child(name, f"payload-{digest(dict(content), 8)}")
-
-
 def _scratch(name: str, path: str, source: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
     return {"name": name, "emptyDir": dict(source or {})}, {"name": name, "mountPath": path}
 
 
-def _config(name: str, config: str, path: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    return {"name": name, "configMap": {"name": config}}, {"name": name, "mountPath": path, "readOnly": True}
+def _config(name: str, config: str, path: str, **more: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    return {"name": name, "configMap": {"name": config, **more}}, {"name": name, "mountPath": path, "readOnly": True}
 
 
 def _files(inp: RenderInput) -> tuple[dict[str, Any], dict[str, Any]]:

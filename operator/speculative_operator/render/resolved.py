@@ -18,7 +18,6 @@ from speculative_operator.render.inputs import RenderInput
 from speculative_operator.render.metadata import canonical, digest
 
 _FORMAT = 1
-_HELPERS = (names.JOB_CONTAINER, names.COMPILED_SEED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,6 @@ class Resolved:
     """Hash of the pod template, as the annotation `template-hash` has it."""
     models: tuple[Model, ...]
     """Verifier and speculator, where pods load one."""
-    strategy: Mapping[str, Any]
     startup_seconds: int
     bytes: int
     """Bytes of weights that requests were reckoned for; 0 where unknown."""
@@ -54,7 +52,6 @@ def record(inp: RenderInput, template: Mapping[str, Any]) -> str:
     content = {
         "template": digest(template, 16),
         "models": [asdict(_model(spec, one)) for one in sources if one is not None],
-        "strategy": inp.strategy,
         "startupSeconds": inp.container.startup_seconds,
         "bytes": spec.weights.bytes,
         "jobImage": inp.capabilities.job_image if helper_of(template) else "",
@@ -77,7 +74,6 @@ def read(workload: Mapping[str, Any] | None, uid: str) -> Resolved | None:
         return Resolved(
             content["template"],
             tuple(_read_model(one) for one in content["models"]),
-            content["strategy"],
             content["startupSeconds"],
             content["bytes"],
             content["jobImage"],
@@ -89,7 +85,7 @@ def read(workload: Mapping[str, Any] | None, uid: str) -> Resolved | None:
 def helper_of(template: Mapping[str, Any]) -> str:
     """The operator's image that helps the engine in pods of `template`; empty where none does."""
     containers = mappings(template, "spec", "initContainers")
-    return next((text(one, "image") for one in containers if text(one, "name") in _HELPERS), "")
+    return next((text(one, "image") for one in containers if text(one, "name") == names.JOB_CONTAINER), "")
 
 
 def _model(spec: DeploymentSpec, source: ModelSource) -> Model:

@@ -11,7 +11,7 @@ from speculative_operator.domain.platform import Route
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import BLOCK_STEPS, KTable, Trial
 from speculative_operator.engines.images import mirror_of
-from speculative_operator.render import compiling, metadata, podspec, requests
+from speculative_operator.render import metadata, podspec, requests
 from speculative_operator.render.bringing import bringing, join_volumes
 from speculative_operator.render.inputs import RenderInput
 from speculative_operator.render.metadata import digest
@@ -35,7 +35,7 @@ def network(inp: RenderInput) -> dict[str, Any]:
     """Values of the children that reach pods: each port with its path of metrics, and who may reach which port."""
     ports = podspec.ports(inp)
     open_to_all = [one for one in ports if one["number"] != names.TELEMETRY_PORT or not _scrapers(inp)]
-    rules = [{"ports": open_to_all, "peers": []}]
+    rules = [{"ports": [*open_to_all, {"number": names.AMBIENT_PORT}], "peers": []}]
     if len(open_to_all) < len(ports):
         rules.append({"ports": [one for one in ports if one not in open_to_all], "peers": _scrapers(inp)})
     return {"ports": ports, "rules": rules}
@@ -84,7 +84,6 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
     brought = bringing(inp)
     if brought is not None:
         volumes, mounts = join_volumes(volumes, brought.volumes), [*mounts, brought.mount]
-    volumes = [*volumes, *compiling.volumes(inp)]
     return {
         **common(spec, names.child(spec.name)),
         **network(inp),
@@ -102,11 +101,7 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
         "more_annotations": {**target_of(spec).annotations(spec), **podspec.file_annotations(inp)},
         "grace_seconds": podspec.grace_seconds(container.shutdown_seconds),
         "run_as_user": podspec.run_as_user(inp),
-        "fs_group": compiling.fs_group(inp),
-        "init_containers": (
-            *(brought.containers if brought is not None else ()),
-            *compiling.containers(inp, podspec.run_as_user(inp)),
-        ),
+        "init_containers": brought.containers if brought is not None else (),
         "container": names.CONTAINER,
         "image": container.image if spec.engine.image else mirror_of(container.image, inp.capabilities.engine_registry),
         "command": list(container.command),

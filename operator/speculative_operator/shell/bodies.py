@@ -10,14 +10,16 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.reading import seconds_of
+from speculative_operator.render.payload import is_payload
 from speculative_operator.shell.podseries import Reached
-from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, DEPLOYMENT, JOB, OWNER, POD
+from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, CONFIG_MAP, DEPLOYMENT, JOB, OWNER, POD
 
 Key = tuple[str, str]
 """(namespace, name) of a SpeculativeDeployment."""
 Body = Mapping[str, Any]
 _JOB_NAME = ("batch.kubernetes.io/job-name", "job-name")
 """Labels that the Job controller puts on its pods; the second one is what it was called before Kubernetes 1.27."""
+_COPY = "kubectl.kubernetes.io/last-applied-configuration"
 _KEPT_OF_WORKERS = ("phase", "reason", "message", "conditions", "containerStatuses")
 
 
@@ -42,6 +44,8 @@ def home_of(body: Body) -> Key | None:
     if body["kind"] == CLAIM.kind:
         ours = (meta.get("labels") or {}).get(names.LABEL_MANAGED_BY) == names.OPERATOR
         return (meta["namespace"], "") if ours else None
+    if body["kind"] == CONFIG_MAP.kind and is_payload(body):
+        return meta["namespace"], ""
     if is_worker(body):
         name = job_name(body)
         return (meta["namespace"], name) if name else None
@@ -109,6 +113,17 @@ def newer(body: Body, held: Body) -> bool:
     return bool(new != old)
 
 
+def version_of(body: Body) -> int:
+    """The object's version; 0 where it is not a number."""
+    version = str(body["metadata"].get("resourceVersion", ""))
+    return int(version) if version.isdecimal() else 0
+
+
+def owners_of(body: Body) -> list[str]:
+    """uids of the objects that own `body`."""
+    return [one["uid"] for one in body["metadata"].get("ownerReferences") or () if one.get("uid")]
+
+
 def is_ready(pod: Body) -> bool:
     """True when the pod's condition Ready holds and it is not being deleted."""
     if pod["metadata"].get("deletionTimestamp"):
@@ -150,15 +165,16 @@ def port_of(pod: Body) -> int:
 
 
 def trim(body: Body) -> Body:
-    """The body without parts that nobody reads: managed fields except those of scaling, templates of Jobs, specs of
-    Jobs' pods. Equal texts of ConfigMaps share memory."""
+    """The body without parts that nobody reads: managed fields except those of scaling, the copy that kubectl keeps in
+    an annotation, templates of Jobs, specs of Jobs' pods. Its texts, keys included, share memory with equal ones of all
+    bodies: most of one is in every other."""
     metadata = {name: value for name, value in body["metadata"].items() if name != "managedFields"}
+    if _COPY in (metadata.get("annotations") or {}):
+        metadata["annotations"] = {name: text for name, text in metadata["annotations"].items() if name != _COPY}
     scaling = [entry for entry in body["metadata"].get("managedFields") or () if entry.get("subresource") == "scale"]
     if scaling:
         metadata["managedFields"] = scaling
     slim = {**body, "metadata": metadata}
-    if isinstance(slim.get("data"), dict):
-        slim["data"] = {name: sys.intern(text) for name, text in slim["data"].items()}
     if body["kind"] == JOB.kind:
         # Never read: what a Job was made for is an annotation.
         slim["spec"] = {name: value for name, value in (body.get("spec") or {}).items() if name != "template"}
@@ -166,22 +182,42 @@ def trim(body: Body) -> Body:
         slim.pop("spec", None)
         status = body.get("status") or {}
         slim["status"] = {name: status[name] for name in _KEPT_OF_WORKERS if name in status}
+    _intern(slim)
     return slim
 
 
+def _intern(value: Any) -> Any:
+    """`value` with each text in its one copy; maps and lists are changed in place, to what equals them."""
+    if type(value) is str:
+        return sys.intern(value)
+    if isinstance(value, dict):
+        for key in tuple(value):
+            value[sys.intern(key)] = _intern(value.pop(key))
+    elif isinstance(value, list):
+        value[:] = map(_intern, value)
+    return value
+
+
 def of_same_spec(body: Body, held: Body | None) -> Body:
-    """`body`; a Deployment counts as seen by its controller where `held`, the version before, was seen and has the same
-    spec.
+    """`body`, which shares with `held`, the version before, what is equal in both. A Deployment counts as seen by its
+    controller where `held` was seen and has the same spec.
 
     The API server raises a Deployment's generation with each change of its annotations, whoever makes it. Until the
     controller has looked again, its status would count for one of other pods, and an object whose pods all serve would
     be told as rolling out, with every such write.
     """
-    if body["kind"] != DEPLOYMENT.kind or held is None or held["metadata"]["uid"] != body["metadata"]["uid"]:
+    if held is None or held["metadata"]["uid"] != body["metadata"]["uid"]:
+        return body
+    body = {**_sharing(body, held), "metadata": _sharing(body["metadata"], held["metadata"])}
+    if body["kind"] != DEPLOYMENT.kind:
         return body
     if not _is_seen(held) or _is_seen(body) or held.get("spec") != body.get("spec"):
         return body
     return {**body, "status": {**(body.get("status") or {}), "observedGeneration": _generation(body)}}
+
+
+def _sharing(new: Body, old: Body) -> Body:
+    return {name: old[name] if old.get(name) == part else part for name, part in new.items()}
 
 
 def _is_seen(body: Body) -> bool:

@@ -1,23 +1,25 @@
 """What the API server was last seen to hold, as plain dicts that nobody changes: filled by informer, resync and our own
 writes, read by worker and rounds.
 
-A version older than the one held is ignored, so that a late watch event never undoes what a write already returned.
-Pods of Jobs are kept apart from serving pods: nothing that counts, pokes or observes pods ever sees one.
+Kept is what belongs to a known SpeculativeDeployment, within `sizes`; labels alone keep nothing. A version older than
+the one held is ignored, so that a late watch event never undoes what a write already returned; only a list that is as
+new as the version held is the truth, whatever it says. Pods of Jobs are kept apart from serving pods: nothing that
+counts, pokes or observes pods ever sees one.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.spec import Target
-from speculative_operator.reconcile.choices import folders
 from speculative_operator.reconcile.records import keys
+from speculative_operator.settings import NAMESPACE_MEBIBYTES
 from speculative_operator.shell.bodies import (
     Body,
     Key,
@@ -29,10 +31,14 @@ from speculative_operator.shell.bodies import (
     is_worker,
     newer,
     of_same_spec,
+    owners_of,
     trim,
+    version_of,
 )
+from speculative_operator.shell.loads import Loads
 from speculative_operator.shell.podseries import Reached
 from speculative_operator.shell.resources import CLAIM, DEPLOYMENT, JOB, OWNER, POD
+from speculative_operator.shell.sizes import MIB, OVERSIZE, Sizes, outline
 
 _IGNORED = frozenset({"resourceVersion", "managedFields", "generation"})
 _MAKERS: Mapping[str | None, Callable[[str], str]] = {
@@ -40,7 +46,9 @@ _MAKERS: Mapping[str | None, Callable[[str], str]] = {
     Target.LLM_INFERENCE_SERVICE: names.kserve_llm_deployment,
 }
 """For each target with another Deployment than the object's own: the function that names this Deployment."""
-_NOTHING: tuple[str, frozenset[str]] = "", frozenset()
+
+
+MOST_FILES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +64,21 @@ class Snapshot:
     """Name of a Job -> its pods."""
     claims: Mapping[str, Body] = field(default_factory=dict)
     """Name -> claim of the namespace that bears our label."""
+    excess: str = ""
+    """Why something of it is not known whole, so that nothing may be decided; empty where all is known."""
+    payloads: Mapping[str, Body] = field(default_factory=dict)
+    """Name -> ConfigMap of the plug-in in the namespace."""
 
 
 class Cache:
     """Objects by kind and uid, and an index by the SpeculativeDeployment they belong to.
 
     What each object is filed under, its home: (namespace, name) of the SpeculativeDeployment; of the Job for a Job's
-    pod, which bears no other name; (namespace, "") for a claim, which all objects there share.
+    pod, which bears no other name; (namespace, "") for a claim or payload, which all objects there share. What is known
+    of one namespace may take `namespace_bytes` of memory.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, namespace_bytes: int = NAMESPACE_MEBIBYTES * MIB) -> None:
         self._owners: dict[Key, Body] = {}
         self._children: dict[Key, dict[tuple[str, str], Body]] = {}
         self._pods: dict[Key, dict[str, Body]] = {}
@@ -79,40 +92,97 @@ class Cache:
         self._folders: dict[str, dict[str, frozenset[str]]] = {}
         """Namespace -> object -> folders of caches that it uses, where it uses any."""
         self._loads = Loads()
+        self._sizes = Sizes(namespace_bytes)
+        self._newest: dict[str, int] = {}
+        self._expected: dict[Key, str] = {}
+        """uids of SpeculativeDeployments that exist, by key: their children are listed before they are."""
 
-    def put(self, body: Body) -> Key | None:
-        """Store a version of an object; returns the key to reconcile, or None when nothing changed that could
-        matter."""
-        kind = body["kind"]
-        home = home_of(body)
+    def clear(self) -> None:
+        """Forget everything."""
+        vars(self).update(vars(Cache(self._sizes.most)))
+
+    def expect(self, owners: Mapping[Key, str]) -> None:
+        """Keep what belongs to these SpeculativeDeployments, given by key and uid, although they are not held yet."""
+        self._expected = dict(owners)
+
+    def newest(self, kind: str) -> int:
+        """The highest version that was seen of a kind; 0 where none was."""
+        return self._newest.get(kind, 0)
+
+    def put(self, body: Body, listed: int = 0) -> Key | None:
+        """Store a version of an object; returns the key to reconcile, or None when nothing changed that could matter.
+        `listed` is the version of the list that brought it."""
+        kind, home = body["kind"], home_of(body)
         if home is None:
             return None
-        uid = body["metadata"]["uid"]
+        uid, version = body["metadata"]["uid"], version_of(body)
+        self._newest[kind] = max(version, self._newest.get(kind, 0))
         before = self._home.get(uid)
-        moved = before if before is not None and before != home else None
-        if moved is not None:
-            self._drop(moved, body)
-        shelf, slot = self._shelf(home, body)
-        held = shelf.get(slot)
-        if held is not None and held["metadata"]["uid"] == uid and not newer(body, held):
+        if before is not None and before != home:
+            self._drop(before, body)
+        held = self._held(home, body)
+        same = held is not None and held["metadata"]["uid"] == uid
+        if held is not None and not newer(body, held) and listed < version_of(held):
             return None
-        if held is not None and held["metadata"]["uid"] != uid:
-            self._home.pop(held["metadata"]["uid"], None)
-            self._loads.forget(held["metadata"]["uid"])
-        shelf[slot] = slim = of_same_spec(trim(body), held)
+        if held is not None and not same:
+            self.remove(held)
+        slim = self._kept(home, body, held if same else None)
+        if slim is None:
+            if same:
+                self._drop(home, body)
+            return self._woken(home, body) if held is not None else None
+        if held == slim:
+            return None
+        shelf, slot = self._shelf(home, body)
+        shelf[slot] = slim
         self._home[uid] = home
-        if kind == JOB.kind:
+        if kind == JOB.kind and self._is_ours(home, body):
             self._for_whom[body["metadata"]["namespace"], body["metadata"]["name"]] = home
             self._note_inspection(home, slim)
         if kind == OWNER.kind:
             self._note_folders(home, keys(body.get("status") or {}))
-        if kind == DEPLOYMENT.kind or (kind == POD.kind and not is_worker(body)):
-            self._loads.note(slim)
         return self._woken(home, body) if held is None or _differs(kind, held, slim) else None
+
+    def _kept(self, home: Key, body: Body, held: Body | None) -> Body | None:
+        """What is kept of an object, in place of `held`: the parts that are read of what belongs to a known
+        SpeculativeDeployment, an outline of what only bears its name, nothing of anything else."""
+        kind, whole = body["kind"], body
+        if OVERSIZE not in body and (kind == DEPLOYMENT.kind or (kind == POD.kind and not is_worker(body))):
+            self._loads.note(body)
+        if kind == OWNER.kind:
+            # Of an event that is too large to be parsed the status is not known; we are the only one who writes it.
+            status = {"status": held.get("status")} if OVERSIZE in body and held is not None else {}
+            whole = {**trim(body), **status}
+        elif not home[1]:
+            # What all objects of the namespace share: of a ConfigMap, the names of its files.
+            whole = {**outline(body), "data": dict.fromkeys([*(body.get("data") or ())][:MOST_FILES], "")}
+        elif self._is_ours(home, body):
+            whole = of_same_spec(trim(body), held)
+        elif self._is_known(home) and kind != POD.kind:
+            whole = outline(body)
+        else:
+            return None
+        return self._sizes.fit(whole)
+
+    def _is_known(self, home: Key) -> bool:
+        return home in self._owners or home in self._expected
+
+    def _is_ours(self, home: Key, body: Body) -> bool:
+        """True for what a known SpeculativeDeployment owns, or what one of its children does; and for pods with
+        somebody who made them, as `is_serving` decides whose they are."""
+        owners = owners_of(body)
+        if is_worker(body):
+            jobs = {held["metadata"]["uid"] for held in self._children.get(self._for_whom.get(home, home), {}).values()}
+            return not jobs.isdisjoint(owners)
+        if body["kind"] == POD.kind:
+            return self._is_known(home) and bool(owners)
+        return any(self._home.get(uid) == home or self._expected.get(home) == uid for uid in owners)
 
     def remove(self, body: Body) -> Key | None:
         """Remove an object that is gone; returns the key to reconcile, or None when it was not held or was replaced."""
-        home = self._home.get(body["metadata"]["uid"])
+        uid = body["metadata"]["uid"]
+        self._loads.forget(uid)
+        home = self._home.get(uid)
         if home is None:
             return None
         self._drop(home, body)
@@ -127,7 +197,12 @@ class Cache:
         jobs = [name for kind, name in children if kind == JOB.kind]
         workers = {name: self._workers_of(children["Job", name]) for name in jobs}
         claims = MappingProxyType(dict(self._claims.get((namespace, ""), {})))
-        return Snapshot(owner, children, self._serving(key), workers, claims)
+        known = (owner, *children.values(), *self._pods.get(key, {}).values(), *chain(*workers.values()))
+        excess = next((str(body[OVERSIZE]) for body in known if OVERSIZE in body), "")
+        if not excess and self._sizes.is_full(namespace):
+            excess = f"namespace {namespace} has more objects than the operator can know: delete what is not needed"
+        payloads = {name: body for (_, name), body in self._children.get((namespace, ""), {}).items()}
+        return Snapshot(owner, children, self._serving(key), workers, claims, excess, payloads)
 
     def _workers_of(self, job: Body) -> tuple[Body, ...]:
         """Pods that the Job controller made of `job`: anybody may give a pod the labels of one."""
@@ -169,7 +244,8 @@ class Cache:
             shelves = self._claims.values()
         else:
             shelves = self._children.values()
-        return {body["metadata"]["uid"]: body for shelf in shelves for body in shelf.values() if body["kind"] == kind}
+        found = {body["metadata"]["uid"]: body for shelf in shelves for body in shelf.values() if body["kind"] == kind}
+        return {**self._loads.noted(kind), **found}
 
     def folders_in_use(self, key: Key) -> frozenset[str]:
         """Folders of caches that a Job of this object must keep: other objects of the namespace use them, or a pod or
@@ -177,6 +253,10 @@ class Cache:
         others = self._folders.get(key[0], {}).items()
         used = (folder for name, found in others if name != key[1] for folder in found)
         return frozenset((*used, *self._loads.within(key[0])))
+
+    def payloads(self) -> tuple[Body, ...]:
+        """Every ConfigMap of the plug-in, of all namespaces."""
+        return tuple(body for home, shelf in self._children.items() if not home[1] for body in shelf.values())
 
     def inspections(self) -> Mapping[Key, Body]:
         """Jobs that read models and have not ended, by object."""
@@ -213,9 +293,13 @@ class Cache:
             del self._inspections[home]
 
     def _woken(self, home: Key, body: Body) -> Key | None:
-        """The key to reconcile after news of `body`; None for a claim: its Job waits for it, and tells."""
+        """The key to reconcile after news of `body`: for a payload an object that mounts it, and makes it anew. None
+        for a claim: its Job waits for it, and tells."""
         if body["kind"] == CLAIM.kind:
             return None
+        if not home[1]:
+            within = (key for key in self._owners if key[0] == home[0])
+            return next((key for key in within if body["metadata"]["name"] in str(self._children.get(key))), None)
         return self._for_whom.get(home) if is_worker(body) else home
 
     def _index(self, body: Body) -> dict[Key, dict[Any, Body]]:
@@ -224,16 +308,20 @@ class Cache:
             return self._workers if is_worker(body) else self._pods
         return self._claims if kind == CLAIM.kind else self._children
 
+    def _held(self, home: Key, body: Body) -> Body | None:
+        if body["kind"] == OWNER.kind:
+            return self._owners.get(home)
+        return self._index(body).get(home, {}).get(_slot(body))
+
     def _shelf(self, home: Key, body: Body) -> tuple[dict[Any, Body], Any]:
-        kind, name = body["kind"], body["metadata"]["name"]
-        if kind == OWNER.kind:
+        if body["kind"] == OWNER.kind:
             return self._owners, home
-        return self._index(body).setdefault(home, {}), name if kind in (POD.kind, CLAIM.kind) else (kind, name)
+        return self._index(body).setdefault(home, {}), _slot(body)
 
     def _drop(self, home: Key, body: Body) -> None:
         uid = body["metadata"]["uid"]
         self._home.pop(uid, None)
-        self._loads.forget(uid)
+        self._sizes.forget(uid)
         shelf, slot = self._shelf(home, body)
         held = shelf.get(slot)
         if held is not None and held["metadata"]["uid"] == uid:
@@ -248,45 +336,9 @@ class Cache:
                 del index[home]
 
 
-class Loads:
-    """Folders of caches that serving pods and Deployments use, counted by namespace, so that no Job tidies them away.
-
-    Status says it too, but can be wiped, hand-edited or written by another release, and its object may be gone before
-    its pods are. What stands in a template is what an engine looks for when it is started again: a Deployment may have
-    no pod at the moment.
-    """
-
-    def __init__(self) -> None:
-        self._of: dict[str, tuple[str, frozenset[str]]] = {}
-        """uid -> namespace and folders, for pods and Deployments that use any."""
-        self._count: dict[str, Counter[str]] = {}
-
-    def note(self, body: Mapping[str, Any]) -> None:
-        """Count the folders that this version of a serving pod or Deployment loads from."""
-        meta = body["metadata"]
-        if body["kind"] == DEPLOYMENT.kind:
-            found = folders((body.get("spec") or {}).get("template") or {})
-        else:
-            # What a pod loads from never changes.
-            found = self._of[meta["uid"]][1] if meta["uid"] in self._of else folders(body)
-        if self._of.get(meta["uid"], _NOTHING)[1] == found:
-            return
-        self.forget(meta["uid"])
-        if found:
-            self._of[meta["uid"]] = (meta["namespace"], found)
-            self._count.setdefault(meta["namespace"], Counter()).update(found)
-
-    def forget(self, uid: str) -> None:
-        """Forget the folders of a pod or Deployment that is gone."""
-        namespace, found = self._of.pop(uid, _NOTHING)
-        if found:
-            count = self._count[namespace]
-            count.subtract(found)
-            self._count[namespace] = +count
-
-    def within(self, namespace: str) -> Collection[str]:
-        """Folders of caches that a pod or Deployment of the namespace loads from."""
-        return self._count.get(namespace, Counter()).keys()
+def _slot(body: Body) -> Any:
+    name = body["metadata"]["name"]
+    return name if body["kind"] in (POD.kind, CLAIM.kind) else (body["kind"], name)
 
 
 def _differs(kind: str, held: Body, body: Body) -> bool:

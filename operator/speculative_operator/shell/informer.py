@@ -1,7 +1,7 @@
 """kopf as the informer: watches of our kind, its children and pods, feeding the cache and marking owners due.
 
-Nothing else of kopf is used: no change handlers, timers, daemons or indexes (docs/decisions/0003-kopf-as-informer.md).
-`on.event` errors are logged and never retried, so the handlers only store and mark. Made and run by `operator`.
+kopf opens the watches and opens them again; `watches` reads them. Nothing else of kopf is used: no handlers, timers,
+daemons or indexes (docs/decisions/0003-kopf-as-informer.md). Made and run by `operator`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from typing import Any
 
 import kopf
 
-from speculative_operator.domain import names
 from speculative_operator.settings import Settings
 from speculative_operator.shell.bodies import Key
 from speculative_operator.shell.cache import Cache
-from speculative_operator.shell.kube import CHUNK, Kube
+from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.queue import Queue
 from speculative_operator.shell.resources import CHILD_SELECTOR, OWNER, Resource
 from speculative_operator.shell.telemetry import Telemetry
@@ -35,22 +34,8 @@ class Backoffs:
         return (base * random.uniform(0.8, 1.2) for base in (1.0, 2.0, 4.0, 8.0))  # noqa: S311  spreads load only
 
 
-class NoDiffs(kopf.DiffBaseStorage):
-    """A storage that keeps and compares nothing: kopf would copy each object twice per event for handlers that we
-    lack."""
-
-    def build(self, *, body: kopf.Body, extra_fields: Any = None) -> kopf.BodyEssence:
-        return kopf.BodyEssence()
-
-    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
-        return None
-
-    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
-        """Store nothing."""
-
-
 class Informer:
-    """Watches, as long as `run` runs. `relisted` is told when a watch began anew: it may have missed deletions.
+    """Watches, as long as `run` runs. `relisted` is told when a watch began anew: all must be listed after it.
     `leading_to` says which objects lead requests to one, and so must hear of it."""
 
     def __init__(
@@ -70,7 +55,7 @@ class Informer:
         self._telemetry = telemetry
         self._relisted = relisted
         self._leading_to = leading_to
-        self.watches = Watches(self._note_watch)
+        self.watches = Watches(self.take, self._note_watch, relisted)
         self.started = asyncio.Event()
 
     async def run(self, resources: Sequence[Resource], stop: asyncio.Event) -> None:
@@ -93,7 +78,7 @@ class Informer:
             on_event = kopf.on.event(
                 resource.group, resource.version, resource.plural, id=f"see-{resource.plural}", registry=registry
             )
-            on_event(self._see)
+            on_event(_see_nothing)
         return registry
 
     async def _login(self, **_: Any) -> kopf.AiohttpSession:
@@ -104,16 +89,9 @@ class Informer:
         # What is not watched is listed now and then, and its kind may be gone.
         self._relisted()
 
-    async def _see(self, *, event: Any, resource: Any, **_: Any) -> None:
-        body = event["object"]
-        body.setdefault("kind", resource.kind)
-        self._telemetry.note_event(resource.kind, time.monotonic())
-        self.take(event["type"], body)
-
-    def take(self, event: str | None, body: dict[str, Any]) -> None:
-        """Handle one watch event; `event` None is an object that was there before the watch began."""
-        if event is None:
-            self._relisted()
+    def take(self, event: str, body: dict[str, Any]) -> None:
+        """Handle one watch event."""
+        self._telemetry.note_event(body["kind"], time.monotonic())
         if event == "DELETED":
             removed = self._cache.remove(body)
             if removed is not None:
@@ -122,17 +100,18 @@ class Informer:
             return
         known = self._cache.owner(_own(body)) if body["kind"] == OWNER.kind else None
         key = self._cache.put(body)
-        if event and (key is not None or body["kind"] == OWNER.kind):
+        if key is not None or body["kind"] == OWNER.kind:
             self._tell_leading(key or _own(body))  # of its status too, which is no news to the object itself
-        if key is None:
-            return
-        changed = body["kind"] == OWNER.kind and not _same_generation(known, body)
-        # What was there before we came can wait its turn: a restart must not reconcile everything in one second.
-        self._queue.add(key, 0.0 if event else self._settings.tick_seconds * random.random(), urgent=changed)  # noqa: S311
+        if key is not None:
+            self._queue.add(key, urgent=body["kind"] == OWNER.kind and not _same_generation(known, body))
 
     def _tell_leading(self, key: Key) -> None:
         for leading in self._leading_to(key):
             self._queue.add(leading)
+
+
+async def _see_nothing(**_: Any) -> None:
+    """What kopf is to do with the objects that it is never shown."""
 
 
 def _own(body: dict[str, Any]) -> Key:
@@ -149,19 +128,14 @@ def kopf_settings(settings: Settings, resources: Iterable[Resource]) -> kopf.Ope
     made.posting.enabled = False
     # Which kinds exist is asked by resync; scanning would list definitions and namespaces of the whole cluster.
     made.scanning.disabled = True
-    made.watching.chunk_size = CHUNK
+    # Of a list it gets the version alone.
+    made.watching.chunk_size = 1
     for resource in resources:
         if resource is not OWNER:
             made.watching.label_selectors[resource.group, resource.version, resource.plural] = CHILD_SELECTOR
     made.networking.request_timeout = settings.read_timeout_seconds
     made.networking.connect_timeout = settings.connect_timeout_seconds
     made.networking.error_backoffs = Backoffs()
-    # Unused, but the defaults carry the name of kopf's author into objects if they ever were.
-    made.persistence.finalizer = f"{names.GROUP}/finalizer"
-    made.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=names.GROUP, v1=False)
-    made.persistence.diffbase_storage = NoDiffs()
     # Signals are ours; this is for the case that kopf hangs at the end.
     made.process.ultimate_exiting_timeout = 25.0
-    made.queueing.idle_timeout = 1.0
-    made.queueing.exit_timeout = 0.5
     return made

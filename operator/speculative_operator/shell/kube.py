@@ -11,7 +11,7 @@ import json
 import re
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 from urllib.parse import urlencode
@@ -36,7 +36,11 @@ from speculative_operator.shell.resources import OWNER, POD, REVIEW, Resource
 from speculative_operator.shell.telemetry import Telemetry
 
 CHUNK = 500
-"""Objects per page of a LIST."""
+"""Most objects per page of a LIST."""
+FIRST_CHUNK = 50
+PAGE_BYTES = 2 * 2**20
+"""Most bytes of a page of more than one object: parsed, they take some ten times as much memory. A larger page is not
+read to its end, and asked for anew with fewer objects."""
 SLOW = 2.0
 """seconds after which a write lends its slot: a healthy API server takes some hundredths, so a webhook holds it."""
 LENDABLE = 16
@@ -46,6 +50,9 @@ LINE_BYTES = 4096
 APPLY = "application/apply-patch+yaml; charset=utf-8"
 """Media type of an apply, with its parameter: with it the client sends our text instead of making its own."""
 MERGE = "application/merge-patch+json"
+JSON = "application/json"
+BARE = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""Media type of a list of which only metadata are wanted."""
 CONTENT = {"apply": APPLY, "patch": MERGE}
 """Media type of the body that a verb sends, where it is not plain JSON."""
 NEVER_A_VERSION = "1"
@@ -54,6 +61,10 @@ NEVER_A_VERSION = "1"
 Json = dict[str, Any]
 Still = Callable[[], bool]
 """Asked at the last moment, once a write has its slot, for it may have waited long: on False the write is not sent."""
+
+
+class TooLongError(Exception):
+    """A page has more bytes than it may."""
 
 
 class Kube:
@@ -96,21 +107,40 @@ class Kube:
     async def list(
         self, resource: Resource, namespace: str = "", selector: str = "", fields: str = ""
     ) -> AsyncIterator[Json]:
-        """Yield every object, page by page. Raises ExpiredListError when the list grows too old: the caller starts
-        again."""
-        following = ""
+        """Yield every object. Raises ExpiredListError when the list grows too old: the caller starts again."""
+        async for _, items in self.pages(resource, namespace, selector, fields):
+            for item in items:
+                yield item
+
+    async def pages(
+        self, resource: Resource, namespace: str = "", selector: str = "", fields: str = "", *, bare: bool = False
+    ) -> AsyncIterator[tuple[int, Sequence[Json]]]:
+        """Yield the version of the list and its objects, page by page; with `bare`, their metadata alone. Raises
+        ExpiredListError when the list grows too old: the caller starts again."""
+        what, accept = f"{resource.plural} {namespace}".rstrip(), BARE if bare else JSON
+        following, limit = "", FIRST_CHUNK
         while True:
             query = {
-                "limit": str(CHUNK), "labelSelector": selector, "fieldSelector": fields, "continue": following
+                "limit": str(limit), "labelSelector": selector, "fieldSelector": fields, "continue": following
             }  # fmt: skip
-            page = await self._request("list", resource, namespace, query=query)
-            for item in page.get("items") or ():
-                item.setdefault("kind", resource.kind)
-                item.setdefault("apiVersion", resource.api_version)
-                yield item
-            following = (page.get("metadata") or {}).get("continue") or ""
+            most = PAGE_BYTES if limit > 1 else None
+            try:
+                data = await self._data("list", resource.path(namespace), what, query, None, accept, most)
+            except TooLongError:
+                limit = max(1, limit // 4)
+                continue
+            page = _decode("list", what, data)
+            items = page.get("items") or []
+            for item in items:
+                item["kind"], item["apiVersion"] = resource.kind, resource.api_version
+            meta = page.get("metadata") or {}
+            version = str(meta.get("resourceVersion") or "")
+            yield int(version) if version.isdecimal() else 0, items
+            following = meta.get("continue") or ""
             if not following:
                 return
+            if len(data) < PAGE_BYTES // 4:
+                limit = min(2 * limit, CHUNK)
 
     async def last_line(self, namespace: str, pod: str, container: str) -> str:
         """Last line of a container's log, cut at LINE_BYTES."""
@@ -139,7 +169,7 @@ class Kube:
         stored."""
         asked = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace}
         body = {"apiVersion": REVIEW.api_version, "kind": REVIEW.kind, "spec": {"resourceAttributes": asked}}
-        answer = await self._send("create", REVIEW.path(), REVIEW.plural, {}, body, "application/json")
+        answer = await self._send("create", REVIEW.path(), REVIEW.plural, {}, body, JSON)
         return (answer.get("status") or {}).get("allowed") is True
 
     # -- writing
@@ -240,7 +270,7 @@ class Kube:
                     await stack.enter_async_context(self._gate.slot(resource.rank, namespace))
             if still is not None and not still():
                 raise OutdatedError(verb, what, "the write is no longer wanted")
-            return await self._send(verb, path, what, query or {}, body, CONTENT.get(verb, "application/json"))
+            return await self._send(verb, path, what, query or {}, body, CONTENT.get(verb, JSON))
 
     async def _send(
         self, verb: str, path: str, what: str, query: Mapping[str, str], body: Mapping[str, Any] | None, content: str
@@ -248,14 +278,21 @@ class Kube:
         return _decode(verb, what, await self._data(verb, path, what, query, body, content))
 
     async def _data(
-        self, verb: str, path: str, what: str, query: Mapping[str, str], body: Mapping[str, Any] | None, content: str
+        self,
+        verb: str,
+        path: str,
+        what: str,
+        query: Mapping[str, str],
+        body: Mapping[str, Any] | None,
+        content: str,
+        most: int | None = None,
     ) -> bytes:
         client = self._client
         try:
-            return await self._exchange(client, verb, path, what, query, body, content)
+            return await self._exchange(client, verb, path, what, query, body, content, most)
         except UnauthorizedError:
             await self._login(client)
-            return await self._exchange(self._client, verb, path, what, query, body, content)
+            return await self._exchange(self._client, verb, path, what, query, body, content, most)
 
     async def _exchange(
         self,
@@ -266,10 +303,13 @@ class Kube:
         query: Mapping[str, str],
         body: Mapping[str, Any] | None,
         content: str,
+        most: int | None,
     ) -> bytes:
-        headers = {"Accept": "application/json", "User-Agent": f"{names.OPERATOR}/{__version__}"}
+        """The bytes of the answer. `content` is the media type of the body, or of the answer where there is no body.
+        Raises TooLongError for an answer of more than `most` bytes."""
+        headers = {"Accept": content or JSON, "User-Agent": f"{names.OPERATOR}/{__version__}"}
         if body is not None:
-            headers["Content-Type"] = content
+            headers |= {"Accept": JSON, "Content-Type": content}
         url = client.configuration.host + path
         asked = urlencode({key: value for key, value in query.items() if value})
         started = time.monotonic()
@@ -284,8 +324,7 @@ class Kube:
                 body=sent,
                 _request_timeout=self._timeout,
             )
-            data: bytes = await answer.read()
-            status = answer.status
+            status, data = answer.status, await _read(answer, most)
         except (TimeoutError, aiohttp.ClientError, OSError, ssl.SSLError) as error:
             raise UnavailableError(verb, what, f"no answer from {client.configuration.host}: {_name(error)}") from error
         finally:
@@ -328,6 +367,17 @@ def yaml_text(body: Any) -> str:
     which JSON escapes what lies beyond the first 65,536 characters."""
     text = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace").decode()
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+async def _read(answer: Any, most: int | None) -> bytes:
+    data = bytearray()
+    if most is not None:
+        async for chunk in answer.response.content.iter_any():
+            data += chunk
+            if len(data) > most:
+                answer.response.close()
+                raise TooLongError
+    return bytes(data) if most is not None else await answer.read()
 
 
 def _decode(verb: str, what: str, data: bytes) -> Json:

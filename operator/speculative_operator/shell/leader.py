@@ -1,4 +1,7 @@
-"""One writer at a time: a Lease, held before anything is written. Run by `operator`; losing it ends the process.
+"""One writer at a time: a Lease, held before anything is written. Run by `operator`, in a loop of its own.
+
+A Lease that cannot be renewed runs out: nothing is written until it is ours again. It ends the process only where
+somebody else held it meanwhile.
 
 Time is measured on the monotonic clock and never compared with another machine's: a Lease counts as free when its
 record did not change for its duration since *we* first saw it. The client library's election trusts the wall clock,
@@ -58,37 +61,55 @@ class Leader:
         self._seen: tuple[Any, ...] | None = None
         self._seen_at = 0.0
         self._renewed_at: float | None = None
+        self._turn: Any = None
+        """Number of the holder of the Lease that we were when we took it first."""
 
     @property
     def leading(self) -> bool:
-        """True while nobody else may hold the Lease."""
-        return self._renewed_at is not None and self._clock() - self._renewed_at < self._duration
+        """True while this replica may write: some seconds less than nobody else may hold the Lease, because a write
+        under way takes its time."""
+        return self._renewed_at is not None and self._clock() - self._renewed_at < self._renew
 
     async def acquire(self) -> None:
-        """Wait until the Lease is ours."""
+        """Wait until the Lease is ours. Raises LoginError."""
+        await self._kube.start()
         told = False
         while not await self._attempt():
             if not told:
                 log.info("waiting for the Lease %s/%s, which %s holds", self._namespace, self._name, self._holder())
                 told = True
             await asyncio.sleep(self._retry)
+        self._turn = self._transitions()
         log.info("leading as %s, which holds the Lease", self._me)
 
     async def keep(self) -> None:
-        """Renew until cancelled. Raises LostLeadershipError when the Lease could not be renewed in time."""
+        """Renew until cancelled; take the Lease again after it ran out. Raises LostLeadershipError when somebody else
+        holds or held it."""
+        told = False
         while True:
             await asyncio.sleep(self._retry)
-            started = self._clock()
-            try:
-                async with asyncio.timeout(self._renew):
-                    renewed = await self._attempt()
-            except TimeoutError:
-                renewed = False
-            since = self._clock() - (self._renewed_at or 0.0)
-            if not renewed and (self._is_held_by_another() or since > self._renew):
-                raise LostLeadershipError(f"the Lease is held by {self._holder()}; last renewed {since:.0f} s ago")
-            if not renewed:
-                log.warning("could not renew the Lease (%.1f s)", self._clock() - started)
+            renewed = await self._renew_in_time()
+            if self._is_held_by_another() or (renewed and self._transitions() != self._turn):
+                raise LostLeadershipError(f"the Lease is held by {self._holder()}, or was held by another replica")
+            if renewed == told and (renewed or not self.leading):
+                log.warning("the Lease %s", "is ours again" if renewed else "ran out: writing nothing until it is ours")
+                told = not renewed
+
+    async def _renew_in_time(self) -> bool:
+        started = self._clock()
+        try:
+            async with asyncio.timeout(self._renew):
+                renewed = await self._attempt()
+        except TimeoutError:
+            renewed = False
+        if not renewed and self.leading:
+            log.warning("could not renew the Lease (%.1f s)", self._clock() - started)
+        return renewed
+
+    async def close(self) -> None:
+        """Give the Lease back and end the connection."""
+        await self.release()
+        await self._kube.close()
 
     async def release(self) -> None:
         """Give the Lease back, so that a successor need not wait. An error is logged, not raised."""
@@ -163,6 +184,9 @@ class Leader:
 
     def _holder(self) -> str:
         return str(((self._lease or {}).get("spec") or {}).get("holderIdentity") or "nobody")
+
+    def _transitions(self) -> Any:
+        return ((self._lease or {}).get("spec") or {}).get("leaseTransitions")
 
     def _is_held_by_another(self) -> bool:
         return self._holder() not in ("nobody", self._me)

@@ -32,8 +32,8 @@ MOST_REPAIRS = 5
 himself."""
 NO_IMAGES = (
     "the API server drops image volumes, which oci:// models need (feature gate ImageVolume; off or missing before "
-    "Kubernetes 1.35; or, for KServe, a definition of KServe that lacks volumes[].image): set "
-    "spec.weights.cache, so that a Job fetches the models, or enable the feature gate, or upgrade KServe"
+    "Kubernetes 1.35; or, for KServe, a definition of KServe that lacks volumes[].image): enable the feature gate, or "
+    "upgrade Kubernetes or KServe, or name the models by hf://, s3:// or pvc://"
 )
 
 

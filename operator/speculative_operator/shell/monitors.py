@@ -30,6 +30,8 @@ SERVERS = (
 )
 _KEY = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_SERVICE = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_PREFIX = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?")
 _MOST = 8
 _TOLD = 4
 _OF_OPENSHIFT = "openshift-"
@@ -88,7 +90,7 @@ def labels_of(servers: Iterable[Mapping[str, Any]], namespace: str = "") -> dict
 def address_of(servers: Iterable[Mapping[str, Any]]) -> Address:
     """Address of the only Prometheus server; the default address where there is none. Of several servers the one in the
     default's namespace; else the settings must choose, because each server has other pods, and `fault` says so."""
-    found = [one for one in servers if one.get("kind") == "Prometheus"]
+    found = [one for one in servers if one.get("kind") == "Prometheus" and _is_sound(one)]
     ours = [one for one in found if not _place(one)[0].startswith(_OF_OPENSHIFT)]
     default = [one for one in ours if _place(one)[0] == namespace_of(DEFAULT_URL)]
     if len(default) == 1 or len(ours) == 1:
@@ -99,6 +101,20 @@ def address_of(servers: Iterable[Mapping[str, Any]]) -> Address:
     if found:
         return Address("", f"OpenShift's own Prometheus servers answer through Thanos only: {_REMEDY}")
     return Address(DEFAULT_URL)
+
+
+def _is_sound(server: Mapping[str, Any]) -> bool:
+    """False where the fields that become parts of the address would make it another one than that of a Service."""
+    spec = server.get("spec") or {}
+    service, prefix = spec.get("serviceName") or "prometheus-operated", spec.get("routePrefix") or "/"
+    sound = _matches(_SERVICE, service) and _matches(_PREFIX, prefix)
+    if not sound:
+        log.warning("Prometheus %s/%s is passed over: serviceName or routePrefix is none", *_place(server))
+    return sound
+
+
+def _matches(form: re.Pattern[str], value: object) -> bool:
+    return isinstance(value, str) and form.fullmatch(value) is not None
 
 
 def _place(server: Mapping[str, Any]) -> tuple[str, str]:
@@ -124,5 +140,4 @@ def _example_labels(selector: Mapping[str, Any]) -> Iterable[tuple[Any, Any]]:
 
 def _is_allowed(key: Any, value: Any) -> bool:
     """False for a text that is no label, and for a label with a prefix: other programs own those, and act by them."""
-    texts = isinstance(key, str) and isinstance(value, str)
-    return texts and bool(_KEY.fullmatch(key) and _VALUE.fullmatch(value))
+    return _matches(_KEY, key) and _matches(_VALUE, value)

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from random import random
 
 from speculative_operator.settings import Settings
+from speculative_operator.shell.aside import Aside
 from speculative_operator.shell.bodies import Key
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.errors import ApiError, NamespaceTerminatingError
@@ -21,10 +24,12 @@ from speculative_operator.shell.gate import Gate, deadline
 from speculative_operator.shell.informer import Informer
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.leader import Leader
+from speculative_operator.shell.payloads import collect
 from speculative_operator.shell.queue import Queue
 from speculative_operator.shell.reconciler import Reconciler
-from speculative_operator.shell.resync import Resync
+from speculative_operator.shell.resync import RestoredError, Resync
 from speculative_operator.shell.rounds import Rounds
+from speculative_operator.shell.shares import Metered, Shares
 from speculative_operator.shell.telemetry import Endpoints, Telemetry
 
 log = logging.getLogger(__name__)
@@ -38,6 +43,11 @@ PATIENCE = 2.0
 LONGEST_PAUSE = 60.0
 """seconds between tries of what keeps failing."""
 TERMINATING_PAUSE = 60.0
+BEAT = 1.0
+"""seconds between signs of life of the main loop."""
+DEAD = 300.0
+"""seconds without any end of a reconcile, or without a sign of life, after which the process counts as dead. Long: what
+a restart would cost is certain, and while the Lease is kept nobody else starts."""
 SLOW = 10.0
 """seconds after which a reconcile lends its worker to others: something does not answer it."""
 
@@ -56,6 +66,7 @@ class Operator:
     reconciler: Reconciler
     leader: Leader | None
     telemetry: Telemetry
+    aside: Aside
 
     def __post_init__(self) -> None:
         self.stop = asyncio.Event()
@@ -67,17 +78,28 @@ class Operator:
         workers = self.settings.workers
         self._crew = Gate(workers, most=max(1, workers // 2), lendable=workers, slow=SLOW)
         self._missing = ""
+        self._shares = Shares(time.monotonic)
+        self.beat()
 
     def leads(self) -> bool:
         """True while this process may write."""
         return self.leader.leading if self.leader else self._leading.is_set()
 
+    def beat(self) -> None:
+        """Note that the main loop lives and how much waits: what the other thread asks is answered from these notes."""
+        self._beat_at = time.monotonic()
+        self._stalled = self.queue.stall_seconds if self._synced.is_set() else 0.0
+        self.telemetry.leading(self.leads())
+        self.telemetry.depths(self.queue.waiting + self._crew.waiting, len(self.cache))
+
     def healthy(self) -> str:
         """What is wrong with the process, empty when nothing: a stuck process is restarted by the kubelet."""
         # One object that takes long is its own trouble, and its reconcile has an end. Where none ends, it is ours.
-        limit = self.settings.reconcile_seconds + 3.0 * self.settings.tick_seconds
-        stalled = self.queue.stall_seconds if self._synced.is_set() else 0.0
-        return f"objects are due, but no reconcile has ended for {stalled:.0f} s" if stalled > limit else ""
+        limit = max(DEAD, self.settings.reconcile_seconds + 3.0 * self.settings.tick_seconds)
+        silent = time.monotonic() - self._beat_at
+        if silent > limit:
+            return f"the main loop has given no sign of life for {silent:.0f} s"
+        return f"objects are due, but no reconcile has ended for {self._stalled:.0f} s" if self._stalled > limit else ""
 
     def ready(self) -> str:
         """What has not started yet; empty when the watches run and, for a leader, everything was listed once."""
@@ -89,10 +111,12 @@ class Operator:
 
     async def run(self, endpoints: Endpoints) -> None:
         """Work until `stop` is set. Raises LoginError or LostLeadershipError."""
-        self.telemetry.depths(lambda: self.queue.waiting + self._crew.waiting, lambda: len(self.cache))
-        await endpoints.start()
+        self.aside.start()
+        await self.aside.run(endpoints.start())
         self._handle_signals()
-        parts = (self._until_stopped(), self._lead(), self._look_around(), self._observe(), self._work())
+        parts = (
+            self._until_stopped(), self._beats(), self._lead(), self._look_around(), self._observe(), self._work()
+        )  # fmt: skip
         others = [asyncio.create_task(part) for part in parts]
         watch = asyncio.create_task(self._watch())
         try:
@@ -106,6 +130,11 @@ class Operator:
     async def _until_stopped(self) -> None:
         await self.stop.wait()
         log.info("stopping")
+
+    async def _beats(self) -> None:
+        while True:
+            self.beat()
+            await asyncio.sleep(BEAT)
 
     # -- start
 
@@ -157,13 +186,13 @@ class Operator:
         """Become leader, which lets the listing and then the workers begin; keep the Lease until the end."""
         await self._listening.wait()
         if self.leader is not None:
-            await self.leader.acquire()
-        self.telemetry.leading(True)
+            await self.aside.run(self.leader.acquire())
         self._leading.set()
+        self.beat()
         if self.leader is None:
             await asyncio.Event().wait()
         else:
-            await self.leader.keep()
+            await self.aside.run(self.leader.keep())
 
     # -- work
 
@@ -177,7 +206,8 @@ class Operator:
             whole = self.resync.asked.is_set() or clock() >= whole_at
             self.resync.asked.clear()
             await self._list(whole)
-            if whole:
+            if whole and not self._missing:
+                await self._collect()
                 whole_at = clock() + self.settings.resync_seconds * (0.9 + 0.2 * random())  # noqa: S311  spreads load
             unsure = bool(self.resync.unsure()) or not self._synced.is_set()
             pause = min(2.0 * pause, LONGEST_PAUSE) if unsure and self._synced.is_set() else PATIENCE
@@ -193,6 +223,8 @@ class Operator:
             await self.resync.refresh(None if whole else self.resync.unsure())
         except ApiError as error:
             log.warning("listing failed: %s", error)
+        except RestoredError as error:
+            self._start_over(error)
         except Exception:
             log.exception("listing failed")
         missing = self.resync.missing()
@@ -201,6 +233,22 @@ class Operator:
             self._missing = missing
         if not missing:
             self._catch_up()
+
+    def _start_over(self, error: RestoredError) -> None:
+        """Forget everything: nothing is decided before all has been listed again."""
+        log.warning("%s: etcd was restored from a snapshot; forgetting everything and starting over", error)
+        self.cache.clear()
+        self.reconciler.start_over()
+        self.resync.start_over()
+        self.resync.asked.set()
+        if self._informing is not None:
+            self._informing.set()
+
+    async def _collect(self) -> None:
+        try:
+            await collect(self.kube, self.cache, self.resync.resources(), self.leads)
+        except Exception:
+            log.exception("collecting payloads failed")
 
     def _catch_up(self) -> None:
         if self._synced.is_set():
@@ -233,14 +281,14 @@ class Operator:
         tags = {"namespace": key[0], "object": key[1]}
         limit = self.settings.reconcile_seconds
         try:
-            async with self._crew.slot(0, key[0]):
+            async with self._crew.slot(self._shares.rank(key[0]), key[0]):
                 self.queue.begin(key)
                 if self._missing:
                     self.telemetry.tick("failed", "Unknown")
                     self.queue.finish(key, self.settings.tick_seconds)
                     return
                 async with deadline(limit):
-                    again = await self.reconciler.reconcile(key)
+                    again = await Metered(self.reconciler.reconcile(key), partial(self._shares.spend, key[0]))
         except NamespaceTerminatingError:
             self.queue.finish(key, TERMINATING_PAUSE)
         except ApiError as error:
@@ -266,7 +314,8 @@ class Operator:
             self.queue.forget(key)
             self.queue.finish(key)
         else:
-            self.queue.finish(key, again * (0.95 + 0.1 * random()))  # noqa: S311  spreads load only
+            rest = self._shares.rest(key[0])
+            self.queue.finish(key, again * (0.95 + 0.1 * random()), rest)  # noqa: S311  spreads load only
 
     # -- end
 
@@ -296,8 +345,9 @@ class Operator:
             task.cancel()
         await asyncio.wait(ending, timeout=1.0)
         if self.leader is not None:
-            await self.leader.release()
-        await endpoints.stop()
+            await self.aside.run(self.leader.close())
+        await self.aside.run(endpoints.stop())
+        self.aside.stop()
         if self._informing is not None:
             self._informing.set()
             await asyncio.wait([watch], timeout=1.0)

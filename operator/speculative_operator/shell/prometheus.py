@@ -32,11 +32,10 @@ from speculative_operator.shell.matrix import BadAnswerError, TooLargeError, ent
 from speculative_operator.shell.podseries import Addresses, Answer, PodSeries, host_of
 from speculative_operator.shell.prometheus_access import (
     credentials_of,
+    describe_status,
     from_elsewhere,
     relabelling_gap,
-    remedy,
     unreachable,
-    without_sent,
 )
 
 log = logging.getLogger(__name__)
@@ -99,11 +98,8 @@ class _Session(requests.Session):
         kwargs |= {"stream": True, "timeout": self._deadline, "allow_redirects": False}
         answer = _Answer()
         with super().request(*args, **kwargs) as response:
-            pieces = _pieces(response, until, self.limit)
             if response.status_code == 200:
-                answer.parsed = {"data": {"result": self.read(pieces)}}
-            else:
-                answer._content = without_sent(next(pieces, b""), response.request)
+                answer.parsed = {"data": {"result": self.read(_pieces(response, until, self.limit))}}
         self.status = answer.status_code = response.status_code
         return answer
 
@@ -156,7 +152,9 @@ class Prometheus:
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._address = address or (lambda: Address(settings.prometheus_url))
+        self._found = address or (lambda: Address(settings.prometheus_url))
+        self._settled: Address | None = None
+        """The first address that brought figures; it is asked from then on."""
         self._auth = credentials_of(settings)
         self._local = threading.local()
         self._plain_until: dict[str, float] = {}
@@ -187,6 +185,13 @@ class Prometheus:
         self._pauses.pop(namespace, None)
         return found
 
+    def is_settled(self) -> bool:
+        """Whether an address has brought figures."""
+        return self._settled is not None
+
+    def _address(self) -> Address:
+        return self._settled or self._found()
+
     def forget(self, namespace: str) -> None:
         """Drop what is remembered of a namespace that nobody asks for any more."""
         for known in (self._plain_until, self._pauses, self._looks):
@@ -214,6 +219,8 @@ class Prometheus:
                 if not found.answer().series:
                     return gap
                 break
+        if self._settled is None and found.answer().series:
+            self._settled = Address(self._local.url)
         if label:
             found.gaps.update(self._foreign(namespace, {pod: pods[pod] for pod in found.silent if pods[pod]}, now))
         return found.answer()
@@ -333,8 +340,9 @@ class Prometheus:
             raise
         except (TooSlowError, requests.Timeout) as error:
             return Gap(Reason.PROMETHEUS_TIMEOUT, self._says(error))
-        except PrometheusApiClientException as error:
-            return Gap(Reason.PROMETHEUS_ERROR, self._says(f"{str(error)[:300]}{remedy(self._local.session.status)}"))
+        except PrometheusApiClientException:
+            # What answers may be anything within reach of the operator, and every tenant reads the message.
+            return Gap(Reason.PROMETHEUS_ERROR, self._says(describe_status(self._local.session.status)))
         except (BadAnswerError, requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             return Gap(Reason.PROMETHEUS_ERROR, self._says(error))
 

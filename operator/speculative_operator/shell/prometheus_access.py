@@ -1,14 +1,13 @@
 """Access to Prometheus: the credentials that go with a query, and what `MetricsAvailable` says when no figures come,
 with the remedy. Used by `prometheus`.
 
-Credentials are files of mounted Secrets or tokens, read at each request because they rotate, and are taken out of
-answers. Messages are stable while the fault is, because each change of one is a write to the API server.
+Credentials are files of mounted Secrets or tokens, read at each request because they rotate. Messages are stable while
+the fault is, because each change of one is a write to the API server, and quote nothing of an answer's body.
 """
 
 from __future__ import annotations
 
 import ssl
-from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -16,16 +15,14 @@ import requests
 from requests.auth import AuthBase, HTTPBasicAuth
 
 from speculative_operator.domain.observation import Gap
-from speculative_operator.domain.reasons import HIDDEN, Reason
+from speculative_operator.domain.reasons import Reason
 from speculative_operator.settings import PREFIX, Settings
 from speculative_operator.shell.matrix import BadAnswerError
 
-SHORTEST_HIDDEN = 6
-"""Least bytes of a password that is taken out of answers: a shorter one may be a word of the answer, and its absence
-would tell it."""
 _OF_STATUS: Mapping[int, str] = {
     301: "it redirects, which the operator does not follow: set the address that it redirects to",
     302: "it redirects, to a login perhaps: set an address that takes a token (chart: prometheus.url)",
+    400: "it refuses the query: its log says why",
     401: "it refuses the credentials, or none were sent: renew or set them (chart: prometheus.token, "
     "prometheus.basicAuth)",
     403: "the credentials may not read these metrics: give their owner that right (OpenShift: the role "
@@ -34,6 +31,7 @@ _OF_STATUS: Mapping[int, str] = {
     "prometheus.url)",
     407: f"the proxy asks for credentials: set {PREFIX}PROMETHEUS_PROXY by pod.extraEnv with a secretKeyRef to its URL "
     "with user and password, in place of the chart's prometheus.proxy",
+    422: "it refuses the query, for its limits perhaps: its log says why",
     502: "what is in front of Prometheus cannot reach it; the operator asks again",
     503: "Prometheus is starting or overloaded, or nothing is behind the address; the operator asks again",
     504: "what is in front of Prometheus cannot reach it in time; the operator asks again",
@@ -85,22 +83,10 @@ def credentials_of(settings: Settings) -> TokenFile | BasicAuthFolder | None:
     return BasicAuthFolder(folder) if folder else None
 
 
-def without_sent(content: bytes, request: requests.PreparedRequest) -> bytes:
-    """An answer to `request` without the credentials that were sent in it: pages of proxies repeat them."""
-    scheme, _, sent = request.headers.get("Authorization", "").partition(" ")
-    secrets = [sent.encode()]
-    if scheme == "Basic":
-        secrets.append(b64decode(sent).partition(b":")[2])
-    for secret in secrets:
-        if len(secret) >= SHORTEST_HIDDEN:
-            content = content.replace(secret, HIDDEN.encode())
-    return content
-
-
-def remedy(status: int) -> str:
-    """What to do about an HTTP status, as the end of a sentence; empty where the text of the answer must suffice."""
+def describe_status(status: int) -> str:
+    """What an HTTP status says, and what to do about it."""
     found = _OF_STATUS.get(status)
-    return f"; {found}" if found else ""
+    return f"it answered with HTTP status {status}{f'; {found}' if found else ''}"
 
 
 def unreachable(error: requests.ConnectionError) -> str:

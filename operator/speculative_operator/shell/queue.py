@@ -86,13 +86,14 @@ class Queue(Generic[K]):
         if entry is not None and entry.reconciling:
             entry.due = None
 
-    def finish(self, key: K, again: float | None = None) -> None:
-        """Note that the reconcile went well; reconcile again after `again` seconds, or earlier if asked meanwhile."""
+    def finish(self, key: K, again: float | None = None, rest: float = 0.0) -> None:
+        """Note that the reconcile went well; reconcile again after `again` seconds, or earlier if asked meanwhile, but
+        not before `rest` seconds."""
         entry = self._end(key)
         if entry is None:
             return
         entry.failures = 0
-        entry.not_before = self._clock() + self._settle
+        entry.not_before = self._clock() + max(self._settle, rest)
         self._reschedule(key, entry, again)
 
     def retry(self, key: K, at_least: float = 0.0) -> float:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Protocol
 
 from speculative_operator.api.convert import to_domain
 from speculative_operator.api.wire import SpecError
 from speculative_operator.domain import names
-from speculative_operator.domain.actions import Action, ApplyChild
+from speculative_operator.domain.actions import Action
 from speculative_operator.domain.jobs import JobSeen, Phase, Progress, Purpose
 from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.observation import Observation, PodWindow
@@ -25,7 +25,6 @@ from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile import notes
 from speculative_operator.reconcile.notes import Notes
-from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.series import Recent, measured, steady
 from speculative_operator.reconcile.status import cannot_wait, should_write
 from speculative_operator.reconcile.tick import invalid
@@ -37,8 +36,8 @@ from speculative_operator.shell.errors import ApiError
 from speculative_operator.shell.jobs import READ_EVERY
 from speculative_operator.shell.ledger import Ledger
 from speculative_operator.shell.report import Reporter
-from speculative_operator.shell.resources import CLAIM, CONFIG_MAP, WORKLOADS
-from speculative_operator.shell.room import GOOD_SECONDS
+from speculative_operator.shell.resources import CLAIM, CONFIG_MAP
+from speculative_operator.shell.rest import Rest, given_of, is_news, is_still
 from speculative_operator.shell.sources import Canaries, Sources
 from speculative_operator.shell.telemetry import Telemetry
 from speculative_operator.shell.turns import late, queued_jobs, reading, wants, without
@@ -54,8 +53,6 @@ NEW_SECONDS = 60.0
 """Seconds for which a pod that became ready may lack figures: Prometheus has to find it, and to scrape it twice."""
 FIGURES_SECONDS = 60.0
 """Seconds, and at least two ticks, for which a pod's figures stay in metrics: scrapes and rounds do not keep step."""
-ROOM_SECONDS = 600.0
-"""Seconds for which metrics tell of room for one more pod, which is looked for before rollouts only."""
 
 
 class Tick(Protocol):
@@ -82,11 +79,9 @@ class _State:
     notes_at: float = 0.0
     """unix seconds of the last write of notes, or of the first look."""
     memo: Memo = field(default_factory=Memo)
+    rest: Rest = field(default_factory=Rest)
     recent: Recent = field(default_factory=Recent)
-    """Kept for the object's metrics, as are the next two."""
-    room: Room | None = None
-    room_at: float = 0.0
-    """monotonic seconds."""
+    """Kept for the object's metrics."""
 
 
 class Reconciler:
@@ -112,12 +107,15 @@ class Reconciler:
         self._states: dict[Key, _State] = {}
         self.canaries = Canaries(cache)
 
+    def start_over(self) -> None:
+        """Forget all objects, as a restart would."""
+        for key in list(self._states):
+            self.forget(key)
+
     def forget(self, key: Key) -> None:
         """Forget an object that is gone."""
         self._sources.turns.leave(key)
         self.canaries.forget(key)
-        if self._sources.room is not None:
-            self._sources.room.forget(key)
         self._states.pop(key, None)
         self._telemetry.of_objects.forget(key)
 
@@ -132,19 +130,26 @@ class Reconciler:
             return None
         now = time.time()
         state = self._state(key, snapshot.owner, now)
+        given = given_of(snapshot, self._sources, state.round_at)
+        if state.rest.holds(given, now):
+            return self._stay(snapshot, state)
+        rest, state.rest = state.rest, Rest()
         try:
-            spec = to_domain(snapshot.owner)
+            # Before anything of it is read: what is too large may take long.
+            spec = None if snapshot.excess else to_domain(snapshot.owner)
         except SpecError as problem:
-            return await self._refuse(snapshot, state, problem, now)
+            return await self._refuse(snapshot, state, str(problem), now)
+        if spec is None:
+            return await self._refuse(snapshot, state, snapshot.excess, now)
         before, left = state.memory, state.leaving
         jobs = await self._sources.jobs.observe(snapshot, now)
         by_pods = spec.weights.cache is not None and spec.weights.cache.in_pods
         arriving = await self._sources.jobs.arriving(snapshot) if by_pods else {}
-        outcome, until = await self._decide(spec, snapshot, state, jobs, arriving, now)
+        outcome = self._decide(spec, snapshot, state, jobs, arriving, now)
         actions = self._in_turn(key, snapshot, outcome.actions, now)
         try:
             with self._telemetry.phase("apply"):
-                report = await self._writer.carry_out(key, snapshot, actions, state.ledger, now, until)
+                report = await self._writer.carry_out(key, snapshot, actions, state.ledger, now)
         except ApiError:
             state.memory, state.leaving = _unless_changed(before, outcome.memory), left
             raise
@@ -159,7 +164,26 @@ class Reconciler:
         self._show(key, spec, outcome.status, state, now)
         with self._telemetry.phase("report"):
             await self._report(snapshot, spec, state, outcome, now)
-        return self._next(snapshot, state, report, self._sources.turns.near(key) or downloading(jobs) or bool(arriving))
+        hurries = self._sources.turns.near(key) or downloading(jobs) or bool(arriving)
+        again = self._next(snapshot, state, report, hurries)
+        if is_still(snapshot, spec, state.ledger) and self._is_quiet(snapshot, outcome, report):
+            state.rest = rest.after(given, outcome.stands_for, now, again)
+        return again
+
+    def _stay(self, snapshot: Snapshot, state: _State) -> float:
+        """Count a reconcile that is not made; returns seconds until the next."""
+        self._telemetry.tick("quiet")
+        found = self._sources.latest(snapshot.owner["metadata"]["namespace"])
+        if found is not None and found.gap is not None and is_news(found, snapshot, state.round_at):
+            state.round_at = found.time
+            self._telemetry.gap(found.gap.reason)
+        return state.rest.again
+
+    def _is_quiet(self, snapshot: Snapshot, outcome: Outcome, report: Report) -> bool:
+        """True where nothing was done or told, and nothing waits to be."""
+        old, new = snapshot.owner.get("status") or {}, self._reporter.storable(outcome.status)
+        done = outcome.actions or outcome.events or outcome.leaving or report.acted or report.refused
+        return not done and not should_write(old, new, 0.0, inf)
 
     def _state(self, key: Key, owner: Body, now: float) -> _State:
         uid = owner["metadata"]["uid"]
@@ -169,7 +193,7 @@ class Reconciler:
             state = self._states[key] = _State(uid, now if owner.get("status") else 0.0, notes_at=now)
         return state
 
-    async def _decide(
+    def _decide(
         self,
         spec: DeploymentSpec,
         snapshot: Snapshot,
@@ -177,9 +201,8 @@ class Reconciler:
         jobs: tuple[JobSeen, ...],
         arriving: Mapping[str, Progress],
         now: float,
-    ) -> tuple[Outcome, float]:
-        """The outcome of the tick, and until when (monotonic seconds) it may be acted on: room that was found must not
-        wait."""
+    ) -> Outcome:
+        """The outcome of the tick."""
         with self._telemetry.phase("observe"):
             observation = self._observe(spec, snapshot, state)
         strangers = state.ledger.strangers(now)
@@ -197,6 +220,7 @@ class Reconciler:
             jobs=(*jobs, *queued_jobs(spec.name, waited)),
             arriving=arriving,
             claims=frozenset(snapshot.claims.keys()),
+            payloads={name: body["data"] for name, body in snapshot.payloads.items()},
             foreign_claims=frozenset(claims),
             catalogue=self._sources.catalogue(),
             leaving=state.leaving,
@@ -210,27 +234,16 @@ class Reconciler:
         )
         with self._telemetry.phase("decide"):
             outcome = self._tick(world, state.memory, observation, now)
-        room, until = None, inf
-        if outcome.room_for is not None and self._sources.room is not None:
-            waits, key = any(_replaces(one) for one in outcome.actions), (spec.namespace, spec.name)
-            room = await self._sources.room.fits(key, outcome.room_for, waits=waits, pods=spec.nodes)
-        if room is not None:
-            state.room, state.room_at = room, time.monotonic()
-            until = time.monotonic() + GOOD_SECONDS if room is Room.FREE else inf
-            with self._telemetry.phase("decide"):
-                outcome = self._tick(replace(world, room=room), state.memory, observation, now)
         state.memory, state.leaving, state.notes = outcome.memory, outcome.leaving, outcome.notes
         if observation is not None:
             state.recent = state.recent.after(observation, outcome.estimate)
-        return outcome, until
+        return outcome
 
     def _show(self, key: Key, spec: DeploymentSpec | None, status: Body, state: _State, now: float) -> None:
         """Show the object in the operator's own metrics."""
         limit = max(FIGURES_SECONDS, 2.0 * self._settings.tick_seconds)
-        known = state.room is not None and time.monotonic() - state.room_at <= ROOM_SECONDS
-        room = state.room is Room.FREE if known else None
         figures = measured(status, state.recent, now, limit) if spec is not None else ()
-        self._telemetry.of_objects.put(key, steady(spec, status, room), figures, state.recent.newest + limit)
+        self._telemetry.of_objects.put(key, steady(spec, status), figures, state.recent.newest + limit)
 
     def _count(self, owner: Body, reason: str) -> None:
         self._telemetry.decision(reason)
@@ -249,8 +262,7 @@ class Reconciler:
         """An observation of the ready pods, once for each round; None when no pod is ready or the round is known."""
         ready = [pod["metadata"]["name"] for pod in snapshot.pods if is_ready(pod)]
         found = self._sources.latest(spec.namespace)
-        # Another one, not a later one: a clock that was set back must not blind us until it has caught up.
-        if not ready or found is None or found.time == state.round_at:
+        if found is None or not is_news(found, snapshot, state.round_at):
             return None
         state.round_at = found.time
         if found.gap is not None:
@@ -298,11 +310,11 @@ class Reconciler:
         if await self._reporter.notes(notes.manifest(spec, wanted), uid):
             state.notes_at = now
 
-    async def _refuse(self, snapshot: Snapshot, state: _State, problem: SpecError, now: float) -> float:
+    async def _refuse(self, snapshot: Snapshot, state: _State, problem: str, now: float) -> float:
         """Tell why the object cannot be served, and leave what runs; returns seconds until the next reconcile."""
         owner = snapshot.owner
         self._telemetry.tick("invalid", Reason.SPEC_INVALID)
-        outcome = invalid(owner, str(problem), now)
+        outcome = invalid(owner, problem, now)
         self._show((owner["metadata"]["namespace"], owner["metadata"]["name"]), None, outcome.status, state, now)
         await self._report(snapshot, None, state, outcome, now)
         return self._settings.resync_seconds
@@ -319,10 +331,6 @@ class Reconciler:
         observed = any(is_ready(pod) for pod in snapshot.pods)
         wait = self._settings.tick_seconds * (1.5 if observed else 1.0)
         return min(wait, READ_EVERY) if hurries else wait
-
-
-def _replaces(action: Action) -> bool:
-    return isinstance(action, ApplyChild) and action.manifest["kind"] in WORKLOADS
 
 
 def _at_ease(snapshot: Snapshot) -> bool:

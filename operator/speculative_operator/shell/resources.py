@@ -52,12 +52,13 @@ class Resource:
 
 OWNER = Resource(names.API_VERSION, names.KIND, names.PLURAL, rank=2, vital=True)
 POD = Resource("v1", "Pod", "pods", rank=0, vital=True)
-NODE = Resource("v1", "Node", "nodes")
-"""Only listed, where it must be known whether one more pod fits."""
 LEASE = Resource("coordination.k8s.io/v1", "Lease", "leases", rank=0)
 EVENT = Resource("events.k8s.io/v1", "Event", "events", rank=3)
 REVIEW = Resource("authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews")
 DEPLOYMENT = Resource("apps/v1", "Deployment", "deployments", rank=0, vital=True)
+REPLICA_SET = Resource("apps/v1", "ReplicaSet", "replicasets")
+STATEFUL_SET = Resource("apps/v1", "StatefulSet", "statefulsets")
+"""Like ReplicaSets only listed, before a payload is deleted that one of them may still mount."""
 JOB = Resource("batch/v1", "Job", "jobs")
 CLAIM = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 """Shared: several objects name the same one, so none owns it, and nobody here ever deletes one."""

@@ -1,18 +1,18 @@
 """Lists what exists at the start and every few minutes, because watches never tell what they missed.
 
-An object that was known before the list began and is not in it is gone. Also finds out which optional kinds exist. Run
-by `operator`.
+A list is the truth: it replaces all that is no newer than itself, and an object that is not in it is gone. Also finds
+out which optional kinds exist. Run by `operator`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
-from speculative_operator.shell.bodies import Body, Key
+from speculative_operator.shell.bodies import Body, Key, version_of
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.errors import ApiError, ExpiredListError
 from speculative_operator.shell.kube import Kube
@@ -34,16 +34,18 @@ from speculative_operator.shell.resources import (
 
 log = logging.getLogger(__name__)
 
-SERVERS_ASKED = 3
-"""Most requests for the list of Prometheus servers at the start."""
-
 OPENSHIFT = "security.openshift.io"
 """API group whose presence says that each namespace has user ids of its own."""
 
 
+class RestoredError(Exception):
+    """The API server is older than it was: etcd was restored from a snapshot, and nothing that is known holds."""
+
+
 class Resync:
     """Completes the cache by lists. `stale` is told each SpeculativeDeployment of which something had not been known;
-    `unwatched` returns the kinds of which no watch tells."""
+    `unwatched` returns the kinds of which no watch tells, `settled` whether a Prometheus has brought figures: then no
+    other one is looked for, for anybody may make one."""
 
     def __init__(
         self,
@@ -52,6 +54,7 @@ class Resync:
         cache: Cache,
         stale: Callable[[Key], None],
         unwatched: Callable[[], frozenset[str]],
+        settled: Callable[[], bool] = lambda: False,
     ) -> None:
         self._settings = settings
         self._namespaces = settings.namespace_list
@@ -59,6 +62,7 @@ class Resync:
         self._cache = cache
         self._stale = stale
         self._unwatched = unwatched
+        self._settled = settled
         self._listed: set[Resource] = set()
         self._unlisted: set[Resource] = set()
         """Kinds whose last listing failed."""
@@ -70,7 +74,6 @@ class Resync:
         self.monitor_labels: dict[str, str] = {}
         """Labels by which the cluster's Prometheus servers choose PodMonitors."""
         self.prometheus = Address(settings.prometheus_url)
-        self._servers_asked = 0
         self.assigns_uids = True
         """True on OpenShift, and until it is known better."""
 
@@ -79,7 +82,7 @@ class Resync:
         groups = await self._kube.groups()
         self.assigns_uids = OPENSHIFT in groups
         found = [kind for kind in CHILDREN if kind.optional and kind.group in groups and await self._is_served(kind)]
-        if SERVERS[0].group in groups:
+        if SERVERS[0].group in groups and not self._settled():
             await self._find_servers()
         lost, changed = self.optional - set(found), set(found) != self.optional
         self.optional = frozenset(found)
@@ -90,16 +93,11 @@ class Resync:
 
     async def _find_servers(self) -> None:
         """Find the labels that PodMonitors must bear, and the Prometheus that is asked. An answer that is not known
-        changes nothing; at the start it is asked for again a few times before PodMonitors are written without any
-        label."""
+        changes nothing."""
         namespace = namespace_of(self._settings.prometheus_url)
         try:
             found = await servers_of(self._kube, namespace, everywhere=not self._namespaces)
-            self._servers_asked = SERVERS_ASKED
         except ApiError as error:
-            self._servers_asked += 1
-            if self._servers_asked < SERVERS_ASKED:
-                raise
             log.warning("the Prometheus servers cannot be read; labels of PodMonitors stay: %s", error)
             return
         if self._settings.prometheus_is_found:
@@ -154,49 +152,68 @@ class Resync:
 
     async def refresh(self, only: Collection[Resource] | None = None) -> None:
         """List everything once, or `only` some kinds. Children before owners, so that an owner is never seen without
-        what it has. A kind that cannot be listed stays as it was known, and keeps no other from being listed."""
-        resources = self.resources()
-        for resource in (*resources[1:], resources[0]):
-            if only is not None and resource not in only:
-                continue
-            try:
-                await self._refresh(resource)
-            except ApiError as error:
-                if resource not in self._unlisted:
-                    log.warning("cannot list %s: %s", resource.plural, error)
-                self._unlisted.add(resource)
-            else:
-                self._unlisted.discard(resource)
+        what it has, and what makes Deployments before those. A kind that cannot be listed stays as it was known, and
+        keeps no other from being listed. Raises RestoredError."""
+        children = sorted(self.resources()[1:], key=lambda one: not one.optional)
+        if (only is None or OWNER in only) and not await self._succeeds(OWNER, self._expect()):
+            return
+        for resource in (*children, OWNER):
+            if (only is None or resource in only) and await self._succeeds(resource, self._refresh(resource)):
                 self._listed.add(resource)
 
-    async def _refresh(self, resource: Resource) -> None:
-        known = self._cache.objects_of(resource.kind)
-        selector = "" if resource is OWNER else CHILD_SELECTOR
-        found: set[str] = set()
-        for namespace in self._namespaces or ("",):
-            found |= await self._take(resource, namespace, selector)
-        self._prune(resource, known, found)
+    async def _succeeds(self, resource: Resource, listing: Awaitable[None]) -> bool:
+        try:
+            await listing
+        except ApiError as error:
+            if resource not in self._unlisted:
+                log.warning("cannot list %s: %s", resource.plural, error)
+            self._unlisted.add(resource)
+            return False
+        self._unlisted.discard(resource)
+        return True
 
-    async def _take(self, resource: Resource, namespace: str, selector: str) -> set[str]:
-        """Put listed objects into the cache one by one, so that no whole list is held; returns the uids."""
+    async def _refresh(self, resource: Resource) -> None:
+        selector = "" if resource is OWNER else CHILD_SELECTOR
+        for namespace in self._namespaces or ("",):
+            version, found = await self._take(resource, namespace, selector)
+            self._prune(resource, namespace, version, found)
+
+    async def _take(self, resource: Resource, namespace: str, selector: str) -> tuple[int, set[str]]:
+        """Put listed objects into the cache one by one, so that no whole list is held; returns the version of the list
+        and the uids. Raises RestoredError for a list that is older than what was known before it was asked for."""
+        known = self._cache.newest(resource.kind)
         for attempt in (1, 2):
             found: set[str] = set()
+            version = 0
             try:
-                async for body in self._kube.list(resource, namespace, selector):
-                    found.add(body["metadata"]["uid"])
-                    key = self._cache.put(body)
-                    if key is not None:
-                        self._stale(key)
+                async for version, items in self._kube.pages(resource, namespace, selector):
+                    if 0 < version < known:
+                        raise RestoredError(f"a list of {resource.plural} has version {version}, after {known}")
+                    for body in items:
+                        found.add(body["metadata"]["uid"])
+                        key = self._cache.put(body, version)
+                        if key is not None:
+                            self._stale(key)
             except ExpiredListError:
                 if attempt == 2:
                     raise
             else:
                 break
-        return found
+        return version, found
 
-    def _prune(self, resource: Resource, known: dict[str, Body], found: set[str]) -> None:
-        for uid, body in known.items():
-            if uid in found:
+    async def _expect(self) -> None:
+        """Find out which SpeculativeDeployments there are, so that their children are known before they are."""
+        owners: dict[Key, str] = {}
+        for namespace in self._namespaces or ("",):
+            async for _, items in self._kube.pages(OWNER, namespace, bare=True):
+                owners |= {_name(body): body["metadata"]["uid"] for body in items}
+        self._cache.expect(owners)
+
+    def _prune(self, resource: Resource, namespace: str, version: int, found: set[str]) -> None:
+        """Remove what is no newer than the list and not in it."""
+        for uid, body in self._cache.objects_of(resource.kind).items():
+            within = namespace in ("", body["metadata"]["namespace"])
+            if uid in found or not within or version_of(body) > version:
                 continue
             key = self._cache.remove(body)
             if key is None:
@@ -204,6 +221,10 @@ class Resync:
             log.info("found the missed deletion of %s %s/%s", resource.kind, *_name(body))
             self._stale(key)
 
+    def start_over(self) -> None:
+        """Count nothing as listed."""
+        self._listed.clear()
 
-def _name(body: Body) -> tuple[str, str]:
+
+def _name(body: Body) -> Key:
     return body["metadata"].get("namespace", ""), body["metadata"]["name"]

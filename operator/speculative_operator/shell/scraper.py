@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from speculative_operator.domain import names
 from speculative_operator.domain.observation import Gap, Series
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.engines.registry import NAMES
+from speculative_operator.engines.registry import NAMES, missing
 from speculative_operator.replay.exposition import Exposition, ExpositionError, SeriesKey
 from speculative_operator.replay.ring import Ring
 from speculative_operator.settings import Settings
@@ -273,9 +273,13 @@ class WithPods:
 
 
 def _nothing(found: Answer | Gap) -> str:
-    """Why Prometheus tells nothing of any pod; empty where it does, or where pods must not be read in its place."""
+    """Why Prometheus tells of no pod what its engine needs; empty where it does, or where pods must not be read in its
+    place."""
     if isinstance(found, Gap):
         return found.message if found.reason in _BLIND else ""
-    if found.series or any(gap.reason is not Reason.METRICS_MISSING for gap in found.gaps.values()):
+    if any(gap.reason is not Reason.METRICS_MISSING for gap in found.gaps.values()):
         return ""
+    if found.series:
+        lacking = missing({track.name for own in found.series.values() for track in own})
+        return f"in Prometheus {lacking}" if lacking else ""
     return next((gap.message for _, gap in sorted(found.gaps.items())), "Prometheus has no series of them")

@@ -1,13 +1,13 @@
-"""What a reconcile reads, or shares with others, beside its own object in the cache: rounds of metrics, Jobs, room on
-nodes, the catalogue, and the canary that `spec.route.canary` names. Used by `reconciler`; `app` fills it in, and has
-`informer` ask which objects must look again when a canary changes.
+"""What a reconcile reads, or shares with others, beside its own object in the cache: rounds of metrics, Jobs, the
+catalogue, and the canary that `spec.route.canary` names. Used by `reconciler`; `app` fills it in, and has `informer`
+ask which objects must look again when a canary changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from speculative_operator.api.convert import to_domain
 from speculative_operator.api.wire import SpecError
@@ -16,7 +16,6 @@ from speculative_operator.domain.jobs import JobSeen, Progress
 from speculative_operator.domain.platform import CanarySeen
 from speculative_operator.domain.reading import is_controlled_by, items, mappings
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.world import Catalogue, load_packaged
 from speculative_operator.render import Capabilities
 from speculative_operator.shell.bodies import Body, Key, is_ready
@@ -38,14 +37,6 @@ class SeesJobs(Protocol):
     async def arriving(self, snapshot: Snapshot) -> Mapping[str, Progress]: ...
 
 
-class FindsRoom(Protocol):
-    """`room.Room`, or a fake."""
-
-    async def fits(self, key: Key, template: Mapping[str, Any], *, waits: bool, pods: int) -> Room | None: ...
-
-    def forget(self, key: Key) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Sources:
     """What a reconcile reads, or shares with others, beside the cache."""
@@ -60,8 +51,6 @@ class Sources:
     """Limits the writes of figures."""
     catalogue: Callable[[], Catalogue] = load_packaged
     """Returns the rows from which speculators are picked."""
-    room: FindsRoom | None = None
-    """Looks whether one more pod fits; None: nothing is known of that."""
 
 
 class Canaries:

@@ -25,8 +25,7 @@ DECISIONS = "object_decisions_total"
 Lines = Mapping[str, str]
 """Name of a metric family -> its lines for one object."""
 METRICS_SECONDS = 1.0
-"""Seconds for which one text of the metrics is given out: frequent scrapes take no time from the loop that keeps the
-Lease."""
+"""Seconds for which one text of the metrics is given out: frequent scrapes take no time from what keeps the Lease."""
 Check = Callable[[], str]
 """Returns an empty text when all is well, else what is wrong."""
 
@@ -116,10 +115,10 @@ class Telemetry:
         """Record that lists or watches of a kind began to fail, or work again."""
         self._unwatched.labels(plural).set(1 if fails else 0)
 
-    def depths(self, queue: Callable[[], int], objects: Callable[[], int]) -> None:
-        """Register functions that each scrape calls, so that nobody has to keep these gauges up to date."""
-        self._queue.set_function(lambda: float(queue()))
-        self._objects.set_function(lambda: float(objects()))
+    def depths(self, queue: int, objects: int) -> None:
+        """Record how many objects wait to be reconciled, and how many are known."""
+        self._queue.set(queue)
+        self._objects.set(objects)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"{PREFIX}_{name}", text, labels, registry=self.registry)
@@ -171,7 +170,8 @@ class ObjectMetrics:
     def render(self) -> bytes:
         """All metrics of all objects as text exposition, format 0.0.4."""
         now, parts = self._clock(), []
-        objects = [self._objects[key] for key in sorted(self._objects)]
+        # A scrape is answered by another thread than the one that changes the objects.
+        objects = [one for _, one in sorted(self._objects.copy().items(), key=lambda item: item[0])]
         for name, text in FAMILIES.items():
             lines = [one.steady.get(name) or (one.measured.get(name) if now < one.until else None) for one in objects]
             parts += self._family(name, text, "gauge", lines)
@@ -199,7 +199,8 @@ def _escape(value: str) -> str:
 
 
 class Endpoints:
-    """An HTTP server on `host:port`; `port` 0 takes a free one, readable from `port` after `start`."""
+    """An HTTP server on `host:port`; `port` 0 takes a free one, readable from `port` after `start`. It may run in
+    another thread than what it asks."""
 
     def __init__(
         self,

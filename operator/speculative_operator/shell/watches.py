@@ -1,4 +1,8 @@
-"""The session by which kopf lists and watches. Made by `informer`.
+"""The session by which kopf watches: it reads the events itself, within a budget of bytes. Made by `informer`.
+
+kopf keeps the watches going, and sees none of the objects: of its own lists it gets the version alone, because `resync`
+lists page by page, and of each event a bookmark, because kopf would parse an event of any size and remember each object
+that it ever saw.
 
 kopf ends the whole process for one kind that it may not watch, for one answer that it cannot parse and for one error in
 a stream. What it survives is a lost connection: it lists and watches that kind again, and leaves the others alone. So
@@ -10,18 +14,20 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import aiohttp
 import kopf
 
-from speculative_operator.shell.errors import parse, shallow
-from speculative_operator.shell.resources import CHILDREN, OWNER, POD
+from speculative_operator.shell.errors import parse
+from speculative_operator.shell.resources import CHILDREN, OWNER, POD, Resource
+from speculative_operator.shell.sizes import LINE_BYTES, OVERSIZE, size_told
 
 log = logging.getLogger(__name__)
 
-PLURALS = frozenset(resource.plural for resource in (OWNER, *CHILDREN, POD))
+RESOURCES = {resource.plural: resource for resource in (OWNER, *CHILDREN, POD)}
 LONGEST_PAUSE = 30.0
 """seconds between two tries of what keeps failing."""
 PASSED_ON = frozenset({401, 429})
@@ -29,13 +35,21 @@ PASSED_ON = frozenset({401, 429})
 _GONE = b'{"type":"ERROR","object":{"code":410}}'
 """The end of a stream after which kopf lists anew."""
 _ERROR = b'"type":"ERROR"'
+_BOOKMARK = b'"type":"BOOKMARK"'
+_HEAD = re.compile(rb'\{"type":"(\w+)","object":\{(?:"(?:kind|apiVersion)":"[^"]*",)*"metadata":')
+"""What an event begins with, as the API server writes it."""
+Told = Callable[[str, dict[str, Any]], None]
+"""Is told the type of an event and its object, or an outline of one that is too large to be parsed."""
 
 
 class Watches:
-    """Knows which kinds cannot be watched. `changed` is told a plural and whether it fails, when that changes."""
+    """Knows which kinds cannot be watched. `told` hears of each event, `changed` of a plural and whether it fails, when
+    that changes, `missed` of each watch that begins anew and each event that cannot be read."""
 
-    def __init__(self, changed: Callable[[str, bool], None]) -> None:
+    def __init__(self, told: Told, changed: Callable[[str, bool], None], missed: Callable[[], None]) -> None:
+        self._told = told
         self._changed = changed
+        self._missed = missed
         self._failures: dict[tuple[str, str], int] = {}
         """Failures in a row by kind, and by path and verb."""
 
@@ -59,7 +73,7 @@ class Watches:
     async def _ask(self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
         path, watch = request.url.path, "watch" in request.url.query
         plural = path.rpartition("/")[2]
-        if plural not in PLURALS:
+        if plural not in RESOURCES:
             return await handler(request)
         key = plural, f"{'watch' if watch else 'list'} {path}"
         if key in self._failures:
@@ -69,7 +83,9 @@ class Watches:
             if watch:
                 answer.watch(lambda line: self._line(key, line))
             else:
+                answer.leave_out()
                 self._works(key)
+                self._missed()
         elif answer.status not in PASSED_ON:
             problem = (await answer.read())[:300].decode("utf-8", "replace")
             self._fails(key, f"{answer.status} {problem}")
@@ -77,16 +93,28 @@ class Watches:
         return answer
 
     def _line(self, key: tuple[str, str], line: bytes) -> bytes:
-        """A line of a stream in a form that kopf can take."""
+        """Tell of a line of a stream; returns what kopf is given of it."""
         if not line.endswith(b"}"):
             raise aiohttp.ClientPayloadError(f"{key[1]}: an event is not JSON")
-        if _ERROR not in line[:32]:
-            self._works(key)
-            return shallow(line)
-        error = _error(line)
-        if error.get("code") != 410:
-            self._fails(key, str(error.get("message") or error)[:300])
-        return _GONE
+        start = line[:32]
+        if _ERROR in start:
+            error = _error(line)
+            if error.get("code") != 410:
+                self._fails(key, str(error.get("message") or error)[:300])
+            return _GONE
+        self._works(key)
+        return line if _BOOKMARK in start else _bookmark(self._event(RESOURCES[key[0]], line))
+
+    def _event(self, resource: Resource, line: bytes) -> dict[str, Any]:
+        """Tell of an event; returns its object, empty where it cannot be read."""
+        try:
+            event, body = _read(resource, line)
+            self._told(event, body)
+        except Exception:
+            log.exception("an event of %s cannot be taken; listing anew", resource.plural)
+            self._missed()
+            return {}
+        return body
 
     def _fails(self, key: tuple[str, str], problem: str) -> None:
         new = key[0] not in self.failing
@@ -102,14 +130,20 @@ class Watches:
 
 
 class _Answer(aiohttp.ClientResponse):
-    """An answer whose JSON never nests too deep for kopf, and whose stream, once `watch` was called, is handed out in
-    whole lines, each as `told` makes it."""
+    """An answer that shows a list without its objects, once `leave_out` was called, and a stream in whole lines, each
+    as `told` makes it, once `watch` was."""
+
+    _bare = False
 
     async def json(self, **_: Any) -> Any:
         try:
-            return parse(await self.read())
-        except ValueError as error:
+            found = parse(await self.read())
+            return {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}} if self._bare else found
+        except (ValueError, KeyError, TypeError) as error:
             raise aiohttp.ClientPayloadError(f"{self.url.path}: the answer is not JSON") from error
+
+    def leave_out(self) -> None:
+        self._bare = True
 
     def watch(self, told: Callable[[bytes], bytes]) -> None:
         self.content = _Lines(self.content, told)  # type: ignore[assignment]  # kopf uses this method of it alone
@@ -133,6 +167,26 @@ class _Lines:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._content, name)
+
+
+def _read(resource: Resource, line: bytes) -> tuple[str, dict[str, Any]]:
+    """Type and object of an event; of one with too many bytes the metadata alone are parsed. Raises ValueError,
+    KeyError or RecursionError for anything else."""
+    if len(line) <= LINE_BYTES:
+        event = parse(line)
+        return event["type"], {"apiVersion": resource.api_version, "kind": resource.kind, **event["object"]}
+    head = _HEAD.match(line)
+    if head is None:
+        raise ValueError(f"{len(line)} bytes without metadata")
+    metadata, _ = json.JSONDecoder().raw_decode(line[head.end() :].decode("utf-8", "replace"))
+    body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+    return head[1].decode(), {**body, OVERSIZE: size_told(body, len(line))}
+
+
+def _bookmark(body: dict[str, Any]) -> bytes:
+    version = str((body.get("metadata") or {}).get("resourceVersion") or "")
+    metadata = {"resourceVersion": version} if version else {}
+    return json.dumps({"type": "BOOKMARK", "object": {"metadata": metadata}}).encode()
 
 
 def _error(line: bytes) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -43,7 +43,16 @@ from speculative_operator.shell.ledger import (
     image_volumes,
     keeps_images,
 )
-from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, POD, SERVING_RUNTIME, WORKLOADS, Resource
+from speculative_operator.shell.resources import (
+    CHILD_BY_KIND,
+    CLAIM,
+    CONFIG_MAP,
+    POD,
+    SERVING_RUNTIME,
+    WORKLOADS,
+    Resource,
+)
+from speculative_operator.shell.sizes import outline
 from speculative_operator.shell.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -84,6 +93,8 @@ class Writer:
         self._telemetry = telemetry
         self._leading = leading
         self._rediscover = rediscover
+        self._sharing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """Namespace -> held while its payload is made, so that objects that come together send it once."""
 
     async def carry_out(
         self,
@@ -92,25 +103,36 @@ class Writer:
         actions: Sequence[Action],
         ledger: Ledger,
         now: float,
-        until: float = inf,
     ) -> Report:
-        """Apply all children at once, then poke pods, which need those children. No Deployment is written after `until`
-        (monotonic seconds): a write may wait for its slot, and its reasons grow old.
+        """Apply what the namespace shares, then all children at once, then poke pods, which need those. No workload is
+        written without the ConfigMap of the plug-in, for which its pods would wait.
 
         Raises the worst ApiError when one says to try the whole reconcile again later.
         """
         children = [action for action in actions if isinstance(action, ApplyChild | DeleteChild)]
-        first = [one for one in children if isinstance(one, DeleteChild) or not _resource(one).last]
+        shared = [one for one in children if isinstance(one, ApplyChild) and _is_shared(one)]
+        reports = [await self._share(key, snapshot, one, ledger, now) for one in shared]
+        lacking = any(one.again for one in reports) or any(slot_of(one.manifest) in ledger.problems for one in shared)
+        others = [one for one in children if one not in shared and not (lacking and _is_workload(one))]
+        first = [one for one in others if isinstance(one, DeleteChild) or not _resource(one).last]
         pokes = [action for action in actions if isinstance(action, PokePod)]
-        reports = [await self._together([self._child(key, snapshot, one, ledger, now, until) for one in first])]
+        reports.append(await self._together([self._child(key, snapshot, one, ledger, now) for one in first]))
         # KServe would make pods of the runtime that is there, which may be somebody else's.
-        blocked = reports[0].again or any(kind == SERVING_RUNTIME.kind for kind, _ in ledger.problems)
-        last = [] if blocked else [one for one in children if one not in first]
-        reports.append(await self._together([self._child(key, snapshot, one, ledger, now, until) for one in last]))
+        blocked = reports[-1].again or any(kind == SERVING_RUNTIME.kind for kind, _ in ledger.problems)
+        last = [] if blocked else [one for one in others if one not in first]
+        reports.append(await self._together([self._child(key, snapshot, one, ledger, now) for one in last]))
         reports.append(await self._together([self._poke(snapshot, action) for action in pokes]))
         wanted = {slot_of(action.manifest) for action in children if isinstance(action, ApplyChild)}
         past = ledger.forget(wanted)
         return _join((*reports, Report(refused=past)))
+
+    async def _share(self, key: Key, snapshot: Snapshot, action: ApplyChild, ledger: Ledger, now: float) -> Report:
+        """Make the ConfigMap of the plug-in, unless another object of the namespace has just made it."""
+        async with self._sharing[key[0]]:
+            known = self._cache.snapshot(key)
+            if known is not None and action.manifest["metadata"]["name"] in known.payloads:
+                return Report()
+            return await self._child(key, snapshot, action, ledger, now)
 
     async def _together(self, coroutines: Sequence[Coroutine[Any, Any, Report]]) -> Report:
         results = await asyncio.gather(*coroutines, return_exceptions=True)
@@ -134,7 +156,6 @@ class Writer:
         action: ApplyChild | DeleteChild,
         ledger: Ledger,
         now: float,
-        until: float,
     ) -> Report:
         if not self._still(key, snapshot):
             return Report(again=True)
@@ -143,13 +164,11 @@ class Writer:
                 return await self._delete(key, snapshot, action)
             if await self._of_others(key, snapshot, slot_of(action.manifest), ledger, now):
                 return Report(again=True)
-            return await self._apply(key, snapshot, action, ledger, now, until)
+            return await self._apply(key, snapshot, action, ledger, now)
         except OutdatedError:
             return Report(again=True)
 
-    async def _apply(
-        self, key: Key, snapshot: Snapshot, action: ApplyChild, ledger: Ledger, now: float, until: float
-    ) -> Report:
+    async def _apply(self, key: Key, snapshot: Snapshot, action: ApplyChild, ledger: Ledger, now: float) -> Report:
         manifest = action.manifest
         slot = slot_of(manifest)
         digest, generation = digest_of(manifest), snapshot.owner["metadata"].get("generation", 0)
@@ -163,7 +182,7 @@ class Writer:
             ledger.problems[slot] = Problem(foreseen[0], digest, generation, foreseen[1])
             return Report(refused=True)
         try:
-            still = partial(self._still, key, snapshot, until if slot[0] in WORKLOADS else inf)
+            still = partial(self._still, key, snapshot, replaces=slot[0] in WORKLOADS)
             body = await self._send(resource, manifest, held, uid, still)
         except NotFoundError:
             return self._pass_over(resource.optional)
@@ -249,7 +268,7 @@ class Writer:
         if home_of(body) in (key, (key[0], "")):
             self._cache.put(body)
         else:
-            ledger.foreign[slot] = (body, now + (FOREIGN_CLAIM_PAUSE if kind == CLAIM.kind else FOREIGN_PAUSE))
+            ledger.foreign[slot] = (outline(body), now + (FOREIGN_CLAIM_PAUSE if kind == CLAIM.kind else FOREIGN_PAUSE))
 
     def _pass_over(self, optional: bool) -> Report:
         if optional:
@@ -284,11 +303,14 @@ class Writer:
         self._telemetry.action("poke", POD.kind)
         return Report(acted=1)
 
-    def _still(self, key: Key, snapshot: Snapshot, until: float = inf) -> bool:
-        """True while the object is the one the tick saw and wants what it wanted, this replica may write, and it is
-        before `until` (monotonic seconds)."""
+    def _still(self, key: Key, snapshot: Snapshot, *, replaces: bool = False) -> bool:
+        """True while the object is the one the tick saw and wants what it wanted, and this replica may write. With
+        `replaces` also only while no pod has found a node since: an old one might end for it without need."""
         owner = self._cache.owner(key)
-        if owner is None or not self._leading() or time.monotonic() > until:
+        if owner is None or not self._leading():
+            return False
+        now = self._cache.snapshot(key) if replaces else None
+        if now is not None and _placed(now) - _placed(snapshot):
             return False
         seen, meta = snapshot.owner["metadata"], owner["metadata"]
         return (
@@ -302,6 +324,15 @@ class Writer:
 
 def _resource(action: ApplyChild) -> Resource:
     return CHILD_BY_KIND[action.manifest["kind"]]
+
+
+def _is_workload(action: ApplyChild | DeleteChild) -> bool:
+    return isinstance(action, ApplyChild) and action.manifest["kind"] in WORKLOADS
+
+
+def _is_shared(action: ApplyChild) -> bool:
+    """True for the ConfigMap of the plug-in, which has no owner."""
+    return action.manifest["kind"] == CONFIG_MAP.kind and "ownerReferences" not in action.manifest["metadata"]
 
 
 def _without_status(body: Body) -> Body:
@@ -336,6 +367,11 @@ def slot_of(manifest: Mapping[str, Any]) -> Slot:
 def digest_of(manifest: Mapping[str, Any]) -> str:
     """A digest that is the same for equal manifests."""
     return sha256(json.dumps(manifest, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _placed(snapshot: Snapshot) -> set[str]:
+    """Serving pods that have a node."""
+    return {pod["metadata"]["uid"] for pod in snapshot.pods if (pod.get("spec") or {}).get("nodeName")}
 
 
 def _problem(error: ApiError, slot: Slot, digest: str, generation: int, now: float) -> Problem:

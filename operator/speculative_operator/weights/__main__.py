@@ -18,9 +18,9 @@ from typing import Any
 
 from speculative_operator.domain.jobs import Exit, Progress, encode, progress_line
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.weights.bring import Stopped
 from speculative_operator.weights.cache import GRACE_SECONDS
 from speculative_operator.weights.command import Halt, fetch_pair, hold, inspect_pair
-from speculative_operator.weights.crew import Stopped
 from speculative_operator.weights.source import WeightsError
 
 TERMINATION_LOG = Path("/dev/termination-log")

@@ -27,6 +27,7 @@ from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import Scheme
 from speculative_operator.own_folder import FOLDER, own_folder
 from speculative_operator.weights import disk
+from speculative_operator.weights.bring import FOLDERS
 from speculative_operator.weights.source import Entry, WeightsError
 
 KIND = "weights"
@@ -35,7 +36,7 @@ KEY = re.compile(r"[0-9a-f]{16}")
 GRACE_SECONDS = 30 * 86400.0
 """Sixty times what lies between two renewals of a mark by the operator (`reconcile.pairing`), so that an operator that
 is away for weeks costs no model that is served."""
-_GROWING = frozenset({"files", "journal", "layers", "progress"})
+_GROWING = FOLDERS | {"progress"}
 _AWAY = re.compile(rf"(models|partial)-{KEY.pattern}-[0-9]+")
 _EXPIRES = "expires"
 _POLL_SECONDS = 0.5
@@ -59,7 +60,7 @@ class Cache:
         return self.home / "models" / key
 
     def partial(self, key: str) -> Path:
-        """Folder in which a version grows until it is published: `files/`, `journal/`, `layers/` and `progress`."""
+        """Folder in which a version grows until it is published: those of `bring.FOLDERS` and `progress`."""
         return self.home / "partial" / key
 
     def uses(self, key: str) -> Path:

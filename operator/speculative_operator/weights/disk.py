@@ -28,17 +28,6 @@ def write_at(fd: int, data: bytes | memoryview, at: int) -> None:
         at += written
 
 
-def append(fd: int, line: bytes) -> None:
-    """Write `line` at the end of a file opened with O_APPEND, in one call: a kill leaves at most a beginning of it."""
-    if os.write(fd, line) != len(line):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def resize(fd: int, count: int) -> None:
-    """Give the file `count` bytes; new ones are a hole."""
-    os.ftruncate(fd, count)
-
-
 def sync(fd: int) -> None:
     """Bring contents and size of the file to the disk before this returns."""
     os.fsync(fd)
@@ -51,26 +40,6 @@ def sync_folder(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def read_into(fd: int, buffer: memoryview, at: int) -> int:
-    """Read into `buffer` from byte `at` on; returns the number of bytes, less than the buffer holds only at the end of
-    the file."""
-    total = 0
-    while total < len(buffer):
-        read = os.preadv(fd, [buffer[total:]], at + total)
-        if read == 0:
-            break
-        total += read
-    return total
-
-
-def allocated_bytes(path: Path) -> int:
-    """Bytes of disk that a file takes; 0 where there is none. Holes do not count."""
-    try:
-        return path.stat().st_blocks * 512
-    except FileNotFoundError:
-        return 0
 
 
 def free(path: Path) -> int:

@@ -2,7 +2,7 @@
 
 A safetensors file begins with eight bytes, the length of its header in little endian, then a JSON header of at most
 100 MB (both by the format's specification, huggingface/safetensors README), then tensors, which are never read.
-Headers are asked for by range, several at a time, and walked as they come: of each tensor only a count remains.
+Headers are asked for by range, several at a time, and parsed tensor by tensor: of each only a count remains.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import chain
+
+import ijson
 
 from speculative_operator.domain.models import WeightFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import reading
-from speculative_operator.weights.jsonwalk import JsonWalk
 from speculative_operator.weights.source import Entry, Source, WeightsError
 
 MOST_HEADER = 100_000_000
@@ -104,16 +104,9 @@ def _tensor_files(source: Source, files: Mapping[str, Entry]) -> list[Entry]:
 
 
 def _files_of_index(source: Source, index: Entry) -> set[str]:
-    names: set[str] = set()
     with reading.wrap_parse_errors(source, index):
-        walk = JsonWalk(reading.stream(source, index))
-        for key in walk.members():
-            if key != "weight_map":
-                walk.skip()
-                continue
-            for _ in walk.members():
-                names.add(str(walk.value()))
-    return names
+        events = reading.events(source, index)
+        return {str(value) for prefix, kind, value in events if kind == "string" and prefix.startswith("weight_map.")}
 
 
 def _sizes_alone(files: Mapping[str, Entry]) -> WeightFacts:
@@ -130,22 +123,21 @@ def _header(source: Source, entry: Entry) -> _Sum:
     with reading.wrap_parse_errors(source, entry):
         if len(first) < 8 or length > MOST_HEADER or 8 + length > entry.size:
             raise ValueError(f"a header of {length} bytes in a file of {entry.size}")
-        rest = reading.steadily(source, entry, len(first), 8 + length)
-        total, end = _walk(chain([first[8 : 8 + length]], rest))
+        header = first[8 : 8 + length] + reading.part(source, entry, len(first), 8 + length)
+        total, end = _sum_up(header)
         if end + 8 + length != entry.size:
             raise ValueError(f"tensors end at byte {end + 8 + length} of a file of {entry.size}")
     return total
 
 
-def _walk(blocks: Iterator[bytes]) -> tuple[_Sum, int]:
+def _sum_up(header: bytes) -> tuple[_Sum, int]:
     """The sum of the tensors that a header names, and the byte after the header at which the last one ends."""
     total, end = _Sum(), 0
-    walk = JsonWalk(blocks)
-    for name in walk.members():
+    if not header.lstrip().startswith(b"{"):
+        raise ValueError("no object")
+    for name, tensor in ijson.kvitems(header, ""):
         if name == "__metadata__":
-            walk.skip()
             continue
-        tensor = walk.value()
         shape = tuple(int(side) for side in tensor["shape"])
         if min(shape, default=0) < 0:
             raise ValueError(f"{name} of shape {shape}")

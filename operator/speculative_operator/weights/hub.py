@@ -1,20 +1,18 @@
 """Models of the Hugging Face hub, or of a mirror that speaks as it does (`HF_ENDPOINT`).
 
-The hub's own library resolves revision to commit and lists files; tokens (`HF_TOKEN`, or the one of a logged-in user)
-and the endpoint are found by it. Bytes are read by range from the `resolve` addresses, which redirect to a store;
-where they led is remembered for a while, so that each further range of a file costs the hub no request.
+The hub's own library resolves revision to commit, lists files, and finds token (`HF_TOKEN`, or the one of a logged-in
+user) and endpoint. Bytes are read by range from the `resolve` addresses, which redirect to a store: the library's own
+download begins anew after a kill, and refuses files above 50 GB without a further package.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from urllib.parse import quote, urlsplit
 
-from huggingface_hub import HfApi, get_token
+from huggingface_hub import HfApi, get_token, hf_hub_url
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 from huggingface_hub.hf_api import ModelInfo
 
@@ -26,8 +24,6 @@ from speculative_operator.weights.source import Entry, WeightsError, select_need
 from speculative_operator.weights.transport import Answer, Transport, refusal
 
 _ENDPOINT = "https://huggingface.co"
-_LANDING_SECONDS = 300.0
-"""Seconds for which an address in the store is used; it is signed for an hour or more."""
 _LIMIT = re.compile(r"[;\s]t=(\d+)")
 """Seconds until more may be asked, in the hub's header `RateLimit`."""
 _ADVICE = "put a token under the key HF_TOKEN into the Secret of spec.weights.secretName, or into the environment"
@@ -41,50 +37,15 @@ class HubSource:
     entries: tuple[Entry, ...] = field(repr=False)
     endpoint: str
     transport: Transport = field(repr=False)
-    _landings: dict[str, tuple[str, float]] = field(default_factory=dict, repr=False)
 
     def files(self) -> tuple[Entry, ...]:
         return self.entries
 
     def read(self, entry: Entry, start: int, end: int) -> Iterator[bytes]:
-        url = f"{self.endpoint}/{self.pin.location}/resolve/{self.pin.resolved}/{quote(entry.path)}"
-        landing, until = self._landings.get(entry.path, ("", 0.0))
-        if landing and time.monotonic() < until:
-            try:
-                yield from self._blocks(landing, {}, (start, end), entry.path, signed=True)
-            except _LandingExpiredError as expired:
-                self._landings.pop(entry.path, None)
-                start = expired.at
-            else:
-                return
+        url = hf_hub_url(self.pin.location, entry.path, revision=self.pin.resolved, endpoint=self.endpoint)
         token = get_token()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        yield from self._blocks(url, headers, (start, end), entry.path, signed=False)
-
-    def _blocks(
-        self, url: str, headers: dict[str, str], span: tuple[int, int], file: str, *, signed: bool
-    ) -> Iterator[bytes]:
-        def note_landing(address: str) -> None:
-            if urlsplit(address).netloc != urlsplit(url).netloc:
-                self._landings[file] = (address, time.monotonic() + _LANDING_SECONDS)
-
-        at = span[0]
-        try:
-            for block in self.transport.blocks(url, headers, span, file, note_landing):
-                at += len(block)
-                yield block
-        except WeightsError as error:
-            if signed and error.status is not None and 400 <= error.status < 500:
-                raise _LandingExpiredError(at) from error
-            raise
-
-
-class _LandingExpiredError(Exception):
-    """The store wants a newly signed address."""
-
-    def __init__(self, at: int) -> None:
-        super().__init__()
-        self.at = at
+        return self.transport.blocks(url, headers, (start, end), entry.path)
 
 
 def open_hub(source: ModelSource, patience: Patience | None = None) -> HubSource:

@@ -1,9 +1,10 @@
-"""Models in OCI registries, read by range from their blobs.
+"""Models in OCI registries, read by range from their blobs, to compare a pair. The kubelet pulls them, as volumes of
+type `image` whose root is the model: nothing is fetched or unpacked here.
 
 Which layers are files: a layer whose annotation `org.opencontainers.image.title` (ORAS) or `org.cncf.model.filepath`
-(ModelPack) names a path and whose content is not packed is that file. A layer of an uncompressed tar (KitOps, images,
-`.tar` of ModelPack) is walked for its files, which are then read in place. Layers in gzip and zstd have no ranges: an
-image with one is read as streams (`layers`). Where `config.json` lies in exactly one folder, that folder is the model.
+(ModelPack) names a path and whose content is not packed is that file. A layer of an uncompressed tar (images, KitOps,
+`.tar` of ModelPack) is walked for its files, which are then read in place. Layers in gzip and zstd have no ranges: of
+an image with one nothing is read.
 """
 
 from __future__ import annotations
@@ -11,30 +12,32 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from speculative_operator.domain.models import Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource
-from speculative_operator.weights.layers import Layer, PackedSource, home_of
-from speculative_operator.weights.packing import COMPRESSIONS, MISREAD, open_tar, tar_files
 from speculative_operator.weights.patience import Patience, within
-from speculative_operator.weights.registry import Login, Reference, ask, explain_refusal
-from speculative_operator.weights.source import Entry, WeightsError, select_needed
-from speculative_operator.weights.transport import Transport
+from speculative_operator.weights.registry import Login, Reference
+from speculative_operator.weights.source import Entry, WeightsError, check_path, select_needed
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
 _INDEX = "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json"
+_ACCEPTED = f"{_MANIFEST}, {_INDEX}"
 _NAMES = ("org.opencontainers.image.title", "org.cncf.model.filepath", "org.cnai.model.filepath")
 _FOLDER = "io.deis.oras.content.unpack"
 _PACKERS = ("application/vnd.cncf.model.", "application/vnd.cnai.model.", "application/vnd.kitops.modelkit.")
-_MOST_MANIFEST = 4 << 20
-"""Most bytes of a manifest; the distribution specification asks registries to accept as much."""
-_ENDINGS = {"gzip": "gzip", "+gz": "gzip", "zstd": "zstd"}
-"""Endings of the media types of compressed tars -> the compression."""
+_COMPRESSED = ("gzip", "+gz", "zstd")
+"""Endings of the media types of compressed tars."""
 _READ_AHEAD = 16 << 10
+_MOST_FILES = 20_000
+_MOST_NOTES = 1 << 20
+"""Most bytes of a long name or of extended attributes, which the reader takes into memory."""
+_MISREAD = (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError)
+"""Exceptions that reading may raise beside WeightsError, where a file is no tar or is made to harm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,6 @@ class RegistrySource:
     """One manifest of a registry, whose files are read by range."""
 
     pin: Pin
-    reference: Reference
-    transport: Transport = field(repr=False)
     login: Login = field(repr=False)
     entries: tuple[Entry, ...] = field(default=(), repr=False)
     places: dict[str, _Place] = field(default_factory=dict, repr=False)
@@ -65,9 +66,10 @@ class RegistrySource:
 
     def blob(self, digest: str, start: int, end: int, file: str) -> Iterator[bytes]:
         """Yield bytes of a blob; a token that has expired is renewed once."""
-        url, at = f"{self.reference.base}/blobs/{digest}", start
+        base, at = self.login.reference.base, start
+        url = f"{base}/blobs/{digest}"
         try:
-            for block in self.transport.blocks(url, self.login.headers(), (at, end), file, _nothing):
+            for block in self.login.transport.blocks(url, self.login.headers(), (at, end), file):
                 at += len(block)
                 yield block
         except WeightsError as error:
@@ -76,67 +78,49 @@ class RegistrySource:
         else:
             return
         # Whether the token was old or the blob is withheld tells a request for what may be read for certain.
-        ask(
-            self.transport, self.login, f"{self.reference.base}/manifests/{self.pin.resolved}", f"{_MANIFEST}, {_INDEX}"
-        )
-        yield from self.transport.blocks(url, self.login.headers(), (at, end), file, _nothing)
+        self.login.ask(f"{base}/manifests/{self.pin.resolved}", _ACCEPTED)
+        yield from self.login.transport.blocks(url, self.login.headers(), (at, end), file)
 
 
-def _nothing(_: str) -> None:
-    """Ignore where a registry redirects: a further redirect costs less than a token that has expired."""
-
-
-def open_registry(source: ModelSource, patience: Patience | None = None) -> RegistrySource | PackedSource:
+def open_registry(source: ModelSource, patience: Patience | None = None) -> RegistrySource:
     """A model at a tag or digest of `oci://registry/repository`. Raises WeightsError."""
-    patience = patience or Patience.from_environment()
     reference = Reference.of(source.location, source.revision)
-    login = Login(reference, patience)
-    transport = Transport(
-        f"oci://{reference.location}", lambda answer, file: explain_refusal(login, answer, file), patience
-    )
-    return within(patience.listing, transport.uri, lambda: _open(source, reference, transport, login))
+    login = Login(reference, patience or Patience.from_environment())
+    return within(login.transport.patience.listing, login.transport.uri, lambda: _open(source, login))
 
 
-def _open(
-    source: ModelSource, reference: Reference, transport: Transport, login: Login
-) -> RegistrySource | PackedSource:
-    digest, manifest = _manifest(reference, reference.version, transport, login)
-    pin = Pin(source.scheme, reference.location, reference.version, digest)
+def _open(source: ModelSource, login: Login) -> RegistrySource:
+    reference = login.reference
+    digest, manifest = _manifest(login, reference.version)
     if "manifests" in manifest:
-        chosen = _of_this_platform(manifest["manifests"], reference)
-        _, manifest = _manifest(reference, chosen, transport, login)
-    opened = RegistrySource(pin, reference, transport, login)
-    blobs = list(_blobs(reference, manifest))
-    if any(blob.packing in COMPRESSIONS for blob in blobs):
-        contents = _contents(reference, manifest, transport, login)
-        layers = tuple(replace(blob, content=contents.get(blob.digest, "")) for blob in blobs)
-        return PackedSource(pin, layers, opened.blob)
-    files = _at_home(dict(_files(opened, blobs)))
+        _, manifest = _manifest(login, _of_this_platform(manifest["manifests"], reference))
+    pin = Pin(source.scheme, reference.location, reference.version, digest)
+    opened = RegistrySource(pin, login)
+    files = dict(_files(opened, manifest))
     opened.places = {path: place for path, (_, place) in files.items()}
     opened.entries = select_needed(entry for entry, _ in files.values())
     if not opened.entries:
         raise WeightsError(
             Reason.SOURCE_NOT_FOUND,
             f"oci://{reference.location}: no layer of {reference.version} is a model file",
-            remedy="publish files as layers with the annotation org.opencontainers.image.title, as `oras push` does",
+            remedy="publish an image whose root is the model, with uncompressed layers",
         )
     return opened
 
 
-def _manifest(reference: Reference, version: str, transport: Transport, login: Login) -> tuple[str, Mapping[str, Any]]:
-    answer = ask(transport, login, f"{reference.base}/manifests/{version}", f"{_MANIFEST}, {_INDEX}")
+def _manifest(login: Login, version: str) -> tuple[str, Mapping[str, Any]]:
+    reference = login.reference
+    answer = login.ask(f"{reference.base}/manifests/{version}", _ACCEPTED)
     digest = f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
     if version.startswith("sha256:") and version != digest:
         raise WeightsError(
             Reason.CHECKSUM_MISMATCH, f"oci://{reference.location}: the manifest {version} has the digest {digest}"
         )
     try:
-        if len(answer.content) > _MOST_MANIFEST:
-            raise ValueError("too long")
         manifest = json.loads(answer.content)
         if not isinstance(manifest, dict) or not {"layers", "manifests"} & manifest.keys():
             raise ValueError("neither layers nor manifests")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _odd(reference, f"the answer is not a manifest ({error})") from error
     return digest, manifest
 
@@ -152,77 +136,67 @@ def _of_this_platform(manifests: Any, reference: Reference) -> str:
         raise _odd(reference, "an index without manifests") from error
 
 
-def _blobs(reference: Reference, manifest: Mapping[str, Any]) -> Iterator[Layer]:
-    """Yield the layers that hold files of a model, in their order."""
+def _files(source: RegistrySource, manifest: Mapping[str, Any]) -> Iterator[tuple[str, tuple[Entry, _Place]]]:
+    """Yield the files of all layers, in their order: of two by one path the later one holds."""
     try:
         layers = [
-            (str(one["digest"]), int(one["size"]), str(one.get("mediaType", "")), one) for one in manifest["layers"]
+            (str(one["digest"]), int(one["size"]), str(one.get("mediaType", "")), dict(one.get("annotations") or {}))
+            for one in manifest["layers"]
         ]
-        notes = [dict(one.get("annotations") or {}) for *_, one in layers]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _odd(reference, f"layers without digest or size ({error})") from error
-    for (digest, size, kind, _), note in zip(layers, notes, strict=True):
-        name = next((str(note[key]) for key in _NAMES if note.get(key)), "")
-        packed = "tar" in kind and (not name or note.get(_FOLDER) == "true" or kind.startswith(_PACKERS))
-        if packed:
-            packing = next((one for ending, one in _ENDINGS.items() if kind.endswith(ending)), "tar")
-            yield Layer(digest, size, packing)
+        raise _odd(source.login.reference, f"layers without digest or size ({error})") from error
+    for digest, size, kind, notes in layers:
+        name = next((str(notes[key]) for key in _NAMES if notes.get(key)), "")
+        if "tar" in kind and (not name or notes.get(_FOLDER) == "true" or kind.startswith(_PACKERS)):
+            if kind.endswith(_COMPRESSED):
+                raise _compressed(source.login.reference, digest, kind)
+            yield from _packed_files(source, digest, size)
         elif name:
-            yield Layer(digest, size, "file", name)
+            yield name, (Entry(name, size, digest.removeprefix("sha256:"), digest), _Place(digest))
 
 
-def _contents(
-    reference: Reference, manifest: Mapping[str, Any], transport: Transport, login: Login
-) -> Mapping[str, str]:
-    """Digest of a layer -> digest of its unpacked content, where the image's configuration tells it."""
-    config = manifest.get("config")
-    if not isinstance(config, Mapping) or "image" not in str(config.get("mediaType", "")):
-        return {}
-    digest = str(config.get("digest", ""))
-    answer = ask(transport, login, f"{reference.base}/blobs/{digest}", "*/*")
-    if digest != f"sha256:{hashlib.sha256(answer.content).hexdigest()}":
-        raise WeightsError(
-            Reason.CHECKSUM_MISMATCH, f"oci://{reference.location}: the configuration does not have the digest {digest}"
-        )
-    try:
-        digests = [str(one) for one in json.loads(answer.content)["rootfs"]["diff_ids"]]
-    except (ValueError, KeyError, TypeError):
-        return {}
-    layers = [str(one["digest"]) for one in manifest["layers"]]
-    return dict(zip(layers, digests, strict=True)) if len(layers) == len(digests) else {}
-
-
-def _files(source: RegistrySource, blobs: Iterable[Layer]) -> Iterator[tuple[str, tuple[Entry, _Place]]]:
-    for blob in blobs:
-        if blob.packing == "tar":
-            yield from _packed_files(source, blob.digest, blob.size)
-        else:
-            entry = Entry(blob.name, blob.size, blob.digest.removeprefix("sha256:"), blob.digest)
-            yield blob.name, (entry, _Place(blob.digest))
+def _compressed(reference: Reference, digest: str, kind: str) -> WeightsError:
+    return WeightsError(
+        Reason.PAIR_UNREAD,
+        f"oci://{reference.location}: layer {digest[:19]} is compressed ({kind}), so its files cannot be read in place",
+        remedy="to have the pair compared and pinned, publish the image with uncompressed layers: weights hardly "
+        "compress; to have it pinned alone, name the image by its digest",
+    )
 
 
 def _packed_files(source: RegistrySource, digest: str, size: int) -> Iterator[tuple[str, tuple[Entry, _Place]]]:
+    blob = io.BufferedReader(_Blob(source, digest, size), _READ_AHEAD)
     try:
-        with open_tar(io.BufferedReader(_Blob(source, digest, size), _READ_AHEAD), "r:") as tar:
-            for path, member in tar_files(tar):
+        with tarfile.open(fileobj=blob, mode="r:", tarinfo=_Member) as tar:
+            for count, member in enumerate(tar):
+                if count > _MOST_FILES:
+                    raise tarfile.ReadError(f"more than {_MOST_FILES} files")
+                if member.size < 0:  # the reader would go back, and find the same again
+                    raise tarfile.ReadError(f"a file of {member.size} bytes")
+                path = member.name.removeprefix("./")
+                if not member.isreg() or "\\" in path:  # units of systemd in base images; no name of a model's file
+                    continue
+                check_path(path)
                 if member.issparse():
                     raise ValueError(f"{path} is a sparse file, which cannot be read in one piece")
                 entry = Entry(path, member.size, "", f"{digest}@{member.offset_data}")
                 yield path, (entry, _Place(digest, member.offset_data))
-    except MISREAD as error:
-        raise _odd(source.reference, f"layer {digest[:19]} is not a readable tar ({error})") from error
-
-
-def _at_home(files: dict[str, tuple[Entry, _Place]]) -> dict[str, tuple[Entry, _Place]]:
-    """The files with paths from the folder that holds the only `config.json`, as in images that keep a model below
-    `/models`."""
-    root = home_of(files)
-    inside = {path.removeprefix(root): one for path, one in files.items() if path.startswith(root)}
-    return {path: (Entry(path, entry.size, entry.sha256, entry.etag), place) for path, (entry, place) in inside.items()}
+    except _MISREAD as error:
+        raise _odd(source.login.reference, f"layer {digest[:19]} is not a readable tar ({error})") from error
 
 
 def _odd(reference: Reference, what: str) -> WeightsError:
     return WeightsError(Reason.UNSUPPORTED_SOURCE, f"oci://{reference.location}: {what}")
+
+
+class _Member(tarfile.TarInfo):
+    """Bounds what a reader of tars takes into memory, at the place that the library has for subclasses."""
+
+    def _proc_member(self, tar: tarfile.TarFile) -> Any:
+        short = 0 <= self.size <= _MOST_NOTES
+        if not (short or self.isreg() or self.isdir() or self.islnk() or self.issym()):
+            raise tarfile.ReadError(f"{self.size} bytes of notes about a file")
+        return super()._proc_member(tar)  # type: ignore[misc]
 
 
 class _Blob(io.RawIOBase):

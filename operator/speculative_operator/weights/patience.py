@@ -1,7 +1,7 @@
-"""How long sources are waited for, and how patient and how parallel a fetch is.
+"""How long sources are waited for, and how patient a fetch is.
 
-`Patience` and `within` are used by every source that speaks over a network. `Limits` is one value, given to `fetch`;
-tests give impatient ones.
+`Patience`, `within` and `at_a_rate` are used by every source that speaks over a network. `Limits` is one value, given
+to `fetch`; tests give impatient ones.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import uniform
 from typing import TypeVar
@@ -75,29 +76,41 @@ def within(seconds: float, uri: str, call: Callable[[], Result]) -> Result:
     return outcome[0]
 
 
+def at_a_rate(blocks: Iterator[bytes], uri: str, file: str, patience: Patience) -> Iterator[bytes]:
+    """Yield `blocks`; raises WeightsError where they bring too little for too long, which keeps every limit on silence
+    from firing."""
+    since, count = time.monotonic(), 0
+    for block in blocks:
+        yield block
+        count += len(block)
+        spent = time.monotonic() - since
+        if spent < patience.read:
+            continue
+        if count < patience.least_rate * spent:
+            raise WeightsError(
+                Reason.SOURCE_UNREACHABLE,
+                f"{uri}: fewer than {patience.least_rate:g} bytes arrive per second",
+                file=file,
+                remedy="check the network, the proxy and the state of the source",
+            )
+        since, count = time.monotonic(), 0
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Sizes in bytes, times in seconds."""
 
-    chunk: int = 8 << 20
-    """Most bytes of each stream that a kill loses."""
-    longest_run: int = 128 << 20
-    """Most bytes asked for in one request: the more, the fewer requests; a run is journalled chunk by chunk."""
-    runs_per_stream: int = 16
-    """Smaller models get shorter runs, so that every stream has about this many and none is left with a long tail."""
+    segment: int = 128 << 20
+    """Bytes asked for in one request, and journalled once they are on the disk: most that a kill costs each stream."""
     attempts: int = 8
-    """Failures in a row of one run before the fetch fails with the last one's reason: about two minutes of pauses."""
+    """Failures in a row of one segment before the fetch fails with the last one's reason: two minutes of pauses."""
     progress: int = 256 << 10
-    """Bytes that a run must bring before it fails, so that its failures are counted anew."""
+    """Bytes that a request must bring before it fails, so that its failures are counted anew."""
     pause: float = 1.0
     """Seconds to wait after the first failure; doubled after each further one."""
     longest_pause: float = 60.0
     longest_wait: float = 600.0
     """A source that asks for a longer pause than this (`Retry-After`) fails the fetch."""
-    stall: float = 30.0
-    """A stream that brought nothing for so long is given up and its run asked for anew."""
-    slowest: float = 1024.0
-    """Bytes per second over `stall`; less is a stall too: a source that drips keeps every read time-out from firing."""
     tell: float = 2.0
     """Seconds between reports of progress."""
     reserve: float = 0.0
@@ -113,8 +126,3 @@ class Limits:
         seconds = pause if delay is None else delay
         _LOG.warning("%s: %s; retrying in %.0f s", error.file, error.message, seconds)
         return seconds
-
-    def run(self, missing: int, parallel: int) -> int:
-        """Bytes per request when `missing` bytes are to come: whole chunks."""
-        fair = missing // (max(parallel, 1) * self.runs_per_stream)
-        return max(min(fair, self.longest_run) // self.chunk, 1) * self.chunk

@@ -1,6 +1,6 @@
 """How far a fetch is: counts bytes, rate and stall, and tells it to whoever waits for the model.
 
-`Meter` is fed by `crew` and `unpack`, from any thread; `Teller` is called by `fetch` while bytes come.
+`Meter` is fed by `bring`, from any thread; `Teller` is called by `fetch` while bytes come.
 """
 
 from __future__ import annotations
@@ -36,19 +36,13 @@ class Meter:
         with self._lock:
             self._bytes += count
             self._fetched += count
-            self._file = file
-            self._last = self._clock()
+            self._file, self._last = file, self._clock()
 
     def count_present(self, count: int) -> None:
-        """Count bytes that the disk held already: they are progress, and no part of the rate."""
+        """Count bytes that the disk held already: they are progress, and no part of the rate. A negative count takes
+        back what must be fetched again."""
         with self._lock:
             self._bytes += count
-            self._last = self._clock()
-
-    def count_lost(self, count: int) -> None:
-        """Take back bytes that must be fetched again."""
-        with self._lock:
-            self._bytes -= count
 
     @property
     def bytes_left(self) -> int:

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import ijson
+
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights.source import Entry, Source, WeightsError
 
@@ -32,9 +34,10 @@ def part(source: Source, entry: Entry, start: int, end: int) -> bytes:
     return b"".join(steadily(source, entry, start, min(end, entry.size)))
 
 
-def stream(source: Source, entry: Entry) -> Iterator[bytes]:
-    """Yield the file from its beginning; closing the iterator ends the transfer."""
-    yield from steadily(source, entry, 0, entry.size)
+def events(source: Source, entry: Entry) -> Iterator[tuple[str, str, Any]]:
+    """Yield the events of a JSON file of any size, as ijson tells them: prefix, kind and value. Closing the iterator
+    ends the transfer."""
+    yield from ijson.parse(ijson.from_iter(steadily(source, entry, 0, entry.size)))
 
 
 def steadily(source: Source, entry: Entry, start: int, end: int) -> Iterator[bytes]:
@@ -68,7 +71,7 @@ def wrap_parse_errors(source: Source, entry: Entry) -> Iterator[None]:
     """Turn errors of parsing the file's content into WeightsError."""
     try:
         yield
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+    except (ijson.JSONError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise WeightsError(
             Reason.PAIR_UNREAD,
             f"{source.pin.source.uri}: cannot parse the file ({str(error)[:200] or type(error).__name__})",

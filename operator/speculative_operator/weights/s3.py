@@ -27,7 +27,7 @@ from speculative_operator.domain.models import Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource
 from speculative_operator.weights.local import check_version, digest_of
-from speculative_operator.weights.patience import Patience, within
+from speculative_operator.weights.patience import Patience, at_a_rate, within
 from speculative_operator.weights.source import Entry, WeightsError, select_needed
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class BucketSource:
     entries: tuple[Entry, ...] = field(repr=False)
     prefix: str
     store: S3Store = field(repr=False)
+    patience: Patience = field(repr=False)
 
     def files(self) -> tuple[Entry, ...]:
         return self.entries
@@ -70,11 +71,10 @@ class BucketSource:
                 f"{self.prefix}{entry.path}",
                 options={"range": (start, end), "if_match": entry.etag or None},
             )
-            for came in result.stream(_BLOCK):
-                block = bytes(came)
+            came = (bytes(block) for block in result.stream(_BLOCK))
+            for block in at_a_rate(came, uri, entry.path, self.patience):
                 at += len(block)
-                for cut in range(0, len(block), _BLOCK):
-                    yield block[cut : cut + _BLOCK]
+                yield block
         if at < end:
             raise WeightsError(
                 Reason.SOURCE_UNREACHABLE, f"{uri}: the answer ended at byte {at}, before byte {end}", file=entry.path
@@ -97,7 +97,7 @@ def open_bucket(source: ModelSource, patience: Patience | None = None) -> Bucket
             remedy="correct bucket or prefix; it must be the folder of config.json",
         )
     pin = Pin(source.scheme, source.location, source.revision, digest_of(entries))
-    return BucketSource(check_version(source, pin), entries, prefix, store)
+    return BucketSource(check_version(source, pin), entries, prefix, store, patience)
 
 
 def _config() -> S3Config:

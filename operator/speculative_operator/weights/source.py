@@ -56,8 +56,8 @@ class Source(Protocol):
         """Every file of the version, sorted by path."""
 
     def read(self, entry: Entry, start: int, end: int) -> Iterator[bytes]:
-        """Yield bytes `start` to `end` (excluded) in blocks as they come, of at most 1 MiB. Ends early only with an
-        error."""
+        """Yield bytes `start` to `end` (excluded) in blocks as they come, of about 1 MiB at most. Ends early only with
+        an error."""
 
 
 @dataclass

@@ -7,7 +7,7 @@ ranks, Mistral's `tekken.json`, `vocab.json`.
 
 The hash of a vocabulary: sha256 over `number NUL token LF` in UTF-8, ascending by number; its first sixteen hexadecimal
 digits. Tokens that a model lists as added too are left out: whether they stand in the vocabulary as well is a habit of
-converters.
+converters. The half of a surrogate pair in `tokenizer.json`, which JSON allows, counts as a question mark.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import operator
-from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
+
+import ijson
 
 from speculative_operator.domain.models import TokenizerFacts
 from speculative_operator.weights import reading
-from speculative_operator.weights.jsonwalk import JsonWalk
 from speculative_operator.weights.source import Entry, Source
 
 DIGITS = 16
@@ -32,45 +31,29 @@ _MOST_CONFIG = 16 << 20
 _MOST_MODEL = 64 << 20
 _TIKTOKEN = (".tiktoken", "tiktoken.model")
 _UNKNOWN, _CONTROL = 2, 3
+_TOLD = ("model.type", "model.merges", "added_tokens", "added_tokens.item.content", "added_tokens.item.id")
+"""Parts of `tokenizer.json` beside the vocabulary that are looked at."""
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
 
 
-class Vocabulary:
-    """A vocabulary of hundreds of thousands of tokens in a few megabytes."""
+Vocabulary = list[tuple[int, bytes]]
+"""Tokens with their numbers, in any order."""
 
-    def __init__(self) -> None:
-        self._numbers = array("q")
-        self._ends = array("q")
-        self._tokens = bytearray()
 
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def add(self, token: bytes, number: int) -> None:
-        """Add a token with its number. Raises OverflowError for a number beyond 64 bits."""
-        self._numbers.append(number)
-        self._tokens += token
-        self._ends.append(len(self._tokens))
-
-    def count_and_hash(self, left_out: Collection[bytes] = ()) -> tuple[int, str]:
-        """Number of tokens that remain without `left_out`, and their hash; an empty hash where none remain."""
-        digest, count, numbers = hashlib.sha256(), 0, self._numbers
-        ends, tokens = self._ends, bytes(self._tokens)
-        order: Iterable[int] = range(len(numbers))
-        if any(map(operator.gt, numbers, islice(numbers, 1, None))):
-            order = sorted(order, key=numbers.__getitem__)
-        for at in order:
-            token = tokens[ends[at - 1] if at else 0 : ends[at]]
-            if token not in left_out:
-                digest.update(b"%d\0%b\n" % (numbers[at], token))
-                count += 1
-        return count, digest.hexdigest()[:DIGITS] if count else ""
+def count_and_hash(vocabulary: Vocabulary, left_out: Collection[bytes] = ()) -> tuple[int, str]:
+    """Number of tokens that remain without `left_out`, and their hash; an empty hash where none remain."""
+    digest, count = hashlib.sha256(), 0
+    for number, token in sorted(vocabulary, key=operator.itemgetter(0)):
+        if token not in left_out:
+            digest.update(b"%d\0%b\n" % (number, token))
+            count += 1
+    return count, digest.hexdigest()[:DIGITS] if count else ""
 
 
 @dataclass
 class _Tokens:
     kind: str = ""
-    vocabulary: Vocabulary = field(default_factory=Vocabulary)
+    vocabulary: Vocabulary = field(default_factory=list)
     added: dict[str, int] = field(default_factory=dict)
     summary: tuple[int, str] | None = None
     """Number of tokens and their hash, where they are not those of `vocabulary`."""
@@ -81,7 +64,7 @@ def facts_of(source: Source, files: Mapping[str, Entry]) -> TokenizerFacts:
     read or understood."""
     config = _object(source, files, "tokenizer_config.json")
     tokens = _tokens(source, files, config)
-    summed = tokens.summary or tokens.vocabulary.count_and_hash({encode(token) for token in tokens.added})
+    summed = tokens.summary or count_and_hash(tokens.vocabulary, {encode(token) for token in tokens.added})
     return TokenizerFacts(
         kind=tokens.kind,
         tokens=summed[0] + len(tokens.added),
@@ -103,9 +86,9 @@ def _tokens(source: Source, files: Mapping[str, Entry], config: Mapping[str, Any
     elif "tekken.json" in files:
         return _of_tekken(source, files["tekken.json"])
     elif "vocab.json" in files:
+        vocabulary = reading.json_object(source, files["vocab.json"], _MOST_CONFIG)
         with reading.wrap_parse_errors(source, files["vocab.json"]):
-            walk = JsonWalk(reading.stream(source, files["vocab.json"]))
-            tokens = _Tokens("BPE", collect(walk.numbers()))
+            tokens = _Tokens("BPE", collect(vocabulary.items()))
     else:
         return _Tokens()
     tokens.added |= _tokens_added_elsewhere(source, files, config)
@@ -113,41 +96,26 @@ def _tokens(source: Source, files: Mapping[str, Entry], config: Mapping[str, Any
 
 
 def _of_tokenizer_json(source: Source, entry: Entry) -> _Tokens:
-    tokens, added_seen = _Tokens(), False
+    tokens, key, seen = _Tokens(), "", dict[str, list[Any]]()
     with reading.wrap_parse_errors(source, entry):
-        walk = JsonWalk(reading.stream(source, entry))
-        for key in walk.members():
-            if key == "added_tokens":
-                tokens.added = {str(one["content"]): int(one["id"]) for one in walk.value() or ()}
-                added_seen = True
-            elif key == "model":
-                if _of_section(walk, tokens, rest_matters=not added_seen):
-                    break
-            else:
-                walk.skip()
+        for prefix, kind, value in reading.events(source, entry):
+            if prefix == "model.vocab":
+                key = value if kind == "map_key" else key
+            elif prefix == "model.vocab.item.item" and kind == "string":  # with a score, and numbered by position
+                tokens.vocabulary.append((len(tokens.vocabulary), encode(value)))
+            elif prefix == f"model.vocab.{key}":
+                tokens.vocabulary.append((whole_number(value), encode(key)))
+            elif prefix in _TOLD:
+                seen.setdefault(prefix, []).append(value)
+            elif not prefix and kind not in ("start_map", "map_key", "end_map"):
+                raise ValueError("no object")
+            if prefix == "model.merges" and "added_tokens" in seen and tokens.vocabulary:
+                break
+        plain = "" if not tokens.vocabulary else "BPE" if "model.merges" in seen else "" if key else "Unigram"
+        tokens.kind = str(seen.get("model.type", [plain])[0])
+        contents, numbers = (seen.get(f"added_tokens.item.{name}", []) for name in ("content", "id"))
+        tokens.added = dict(zip(map(str, contents), map(whole_number, numbers), strict=True))
     return tokens
-
-
-def _of_section(walk: JsonWalk, tokens: _Tokens, rest_matters: bool) -> bool:
-    """Fill `tokens` from `model` of a `tokenizer.json`; True where reading stopped early, because nothing after it
-    matters."""
-    for key in walk.members():
-        if key == "type":
-            tokens.kind = str(walk.value())
-        elif key == "vocab" and walk.next_is("["):
-            tokens.vocabulary = collect(walk.scores())
-            tokens.kind = tokens.kind or "Unigram"
-        elif key == "vocab":
-            tokens.vocabulary = collect(walk.numbers())
-        elif key == "merges":
-            tokens.kind = tokens.kind or "BPE"
-            if rest_matters or not len(tokens.vocabulary):
-                walk.skip()
-        else:
-            walk.skip()
-        if tokens.kind and len(tokens.vocabulary) and not rest_matters:
-            return True
-    return False
 
 
 def _of_model(source: Source, entry: Entry) -> _Tokens:
@@ -159,7 +127,7 @@ def _of_model(source: Source, entry: Entry) -> _Tokens:
             tokens = _Tokens("sentencepiece")
             for number, piece in enumerate(pieces(content)):
                 if piece.plain:
-                    tokens.vocabulary.add(piece.text, number)
+                    tokens.vocabulary.append((number, piece.text))
                 else:
                     tokens.added[piece.text.decode("utf-8", "replace")] = number
             return tokens
@@ -167,7 +135,7 @@ def _of_model(source: Source, entry: Entry) -> _Tokens:
         for line in content.splitlines():
             if line:
                 token, _, rank = line.partition(b" ")
-                tokens.vocabulary.add(base64.b64decode(token, validate=True), int(rank))
+                tokens.vocabulary.append((int(rank), base64.b64decode(token, validate=True)))
     return tokens
 
 
@@ -234,13 +202,8 @@ def _of_tekken(source: Source, entry: Entry) -> _Tokens:
     """Tokens of Mistral's file, with an object per token; the hash of the file stands for that of its vocabulary."""
     content = reading.whole(source, entry, _MOST_MODEL)
     with reading.wrap_parse_errors(source, entry):
-        walk = JsonWalk([content])
-        for key in walk.members():
-            if key == "config":
-                size = int(walk.value()["default_vocab_size"])
-                return _Tokens("tekken", summary=(size, hashlib.sha256(content).hexdigest()[:DIGITS]))
-            walk.skip()
-    return _Tokens("tekken")
+        size = whole_number(next(ijson.items(content, "config.default_vocab_size"), None))
+    return _Tokens("tekken", summary=(size, hashlib.sha256(content).hexdigest()[:DIGITS]))
 
 
 def _tokens_added_elsewhere(source: Source, files: Mapping[str, Entry], config: Mapping[str, Any]) -> dict[str, int]:
@@ -284,18 +247,19 @@ def _object(source: Source, files: Mapping[str, Entry], path: str) -> Mapping[st
 
 def hash_of(tokens: Mapping[str, int]) -> str:
     """Hash of a few tokens, made as that of a whole vocabulary."""
-    few = Vocabulary()
-    for token, number in tokens.items():
-        few.add(encode(token), number)
-    return few.count_and_hash()[1]
+    return count_and_hash(collect(tokens.items()))[1]
 
 
 def collect(pairs: Iterable[tuple[str, int]]) -> Vocabulary:
     """The vocabulary of pairs of token and number."""
-    all_of_them = Vocabulary()
-    for token, number in pairs:
-        all_of_them.add(encode(token), number)
-    return all_of_them
+    return [(whole_number(number), encode(token)) for token, number in pairs]
+
+
+def whole_number(value: Any) -> int:
+    """`value` where it is a whole number of at most 64 bits. Raises ValueError otherwise."""
+    if not isinstance(value, int) or value.bit_length() > 63:
+        raise ValueError(f"{value!r} where a token's number belongs")
+    return value
 
 
 def encode(token: str) -> bytes:

@@ -1,38 +1,29 @@
-"""Ranges of files over HTTP: one pool of connections, and whatever goes wrong in the operator's words. Used by `hub`
-and `oci`, which know where a file lies and what a refusal means there.
+"""Ranges of files over HTTP, and whatever goes wrong in the operator's words. Used by `hub` and `oci`, which know where
+a file lies and what a refusal means there.
 
-Proxies (`HTTPS_PROXY`, `NO_PROXY`) are taken from the environment, by requests; certificate authorities too
-(`SSL_CERT_FILE`, `SSL_CERT_DIR`). Redirects are followed; credentials stay with the host that they were meant for.
-Bytes are taken as the socket gives them: the clients of the hub and of registries spend a multiple of the time on each.
+The client is that of the hub's library: it takes proxies (`HTTPS_PROXY`, `NO_PROXY`) and certificate authorities
+(`SSL_CERT_FILE`, `SSL_CERT_DIR`) from the environment and follows redirects; credentials stay with the host that they
+were meant for.
 """
 
 from __future__ import annotations
 
 import email.utils
-import os
 import re
-import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from http.cookiejar import DefaultCookiePolicy
-from typing import Any
-from urllib.parse import urlsplit
 
-import httpx
-import requests
-import urllib3
-from requests.adapters import HTTPAdapter
+import httpx2
+from huggingface_hub import get_session
 
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.weights.patience import Patience
+from speculative_operator.weights.patience import Patience, at_a_rate
 from speculative_operator.weights.source import WeightsError
 
-_BLOCK = 256 << 10
-_CONNECTIONS = 64
-_MOST_REDIRECTS = 8
+_MOST_ANSWER = 4 << 20
+"""Most bytes of an answer that is no file; the distribution specification asks registries to accept such manifests."""
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _TRUST = "put the certificate of its authority into a file, and set SSL_CERT_FILE to the path"
 _LOOK = "check the network, the proxy settings and the address"
@@ -40,26 +31,19 @@ _LOOK = "check the network, the proxy settings and the address"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server said, whichever client asked it."""
+    """What a server said."""
 
     status: int
     reason: str
     host: str
     headers: Mapping[str, str]
     """Names in any case."""
-    content: bytes
+    content: bytes = b""
     """Content of a refusal or of a small answer; empty for a file."""
 
     @classmethod
-    def of(cls, answer: httpx.Response | requests.Response) -> Answer:
-        """The answer with its content, which is read here where it was not read yet."""
-        reason = answer.reason if isinstance(answer, requests.Response) else answer.reason_phrase
-        host = urlsplit(str(answer.url)).hostname or ""
-        return cls(answer.status_code, reason or "", host, answer.headers, answer.content)
-
-    @property
-    def refuses(self) -> bool:
-        return self.status >= 400
+    def of(cls, answer: httpx2.Response, content: bytes = b"") -> Answer:
+        return cls(answer.status_code, answer.reason_phrase, answer.url.host, answer.headers, content)
 
 
 Refusal = Callable[[Answer, str], WeightsError]
@@ -68,57 +52,63 @@ Refusal = Callable[[Answer, str], WeightsError]
 
 @dataclass
 class Transport:
-    """Connections to one source. Safe to use from several threads."""
+    """Requests to one source. Safe to use from several threads."""
 
     uri: str
     """URI of the model, for messages."""
     refused: Refusal
     patience: Patience = field(default_factory=Patience.from_environment)
 
-    def __post_init__(self) -> None:
-        self._session = session(self.patience)
-        weakref.finalize(self, self._session.close)
-
     def ask(self, url: str, headers: Mapping[str, str]) -> Answer:
-        """An answer of whatever status, whole. Raises WeightsError where no answer comes."""
-        with self.explain_errors(""):
-            return Answer.of(self._get(url, headers, stream=False))
+        """An answer of whatever status, whole, of at most 4 MiB. Raises WeightsError where no such answer comes."""
+        with self.explain_errors(""), self._get(url, headers) as answer:
+            return Answer.of(answer, self._content(answer))
 
-    def blocks(
-        self, url: str, headers: Mapping[str, str], span: tuple[int, int], file: str, landed: Callable[[str], None]
-    ) -> Iterator[bytes]:
-        """Yield bytes of `span` (end excluded) as they come, 256 KiB at most; `landed` is told where redirects led."""
+    def blocks(self, url: str, headers: Mapping[str, str], span: tuple[int, int], file: str) -> Iterator[bytes]:
+        """Yield bytes of `span` (end excluded) as they come, in blocks of at most 1 MiB."""
         start, end = span
-        range_headers = {**headers, "Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
-        with self.explain_errors(file), self._get(url, range_headers, stream=True) as answer:
+        ranged = {**headers, "Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
+        with self.explain_errors(file), self._get(url, ranged) as answer:
             if answer.status_code >= 400:
-                raise self.refused(Answer.of(answer), file)
-            landed(answer.url)
+                raise self.refused(Answer.of(answer, self._content(answer)), file)
             self._check_range(answer, start, end, file)
-            at, watch = start, _Watch(self.patience)
-            while at < end:
-                block = answer.raw.read1(min(_BLOCK, end - at), decode_content=False)
-                if not block:
-                    raise self._unreachable(file, f"the answer ended at byte {at}, before byte {end}")
+            at = start
+            for block in at_a_rate(answer.iter_raw(), self.uri, file, self.patience):
+                if at >= end:  # a server without ranges sends the whole file
+                    return
+                yield block[: end - at]
                 at += len(block)
-                yield block
-                if watch.too_slow(len(block)) and at < end:
-                    raise self._unreachable(file, f"fewer than {self.patience.least_rate:g} bytes arrive per second")
+            if at < end:
+                raise self._unreachable(file, f"the answer ended at byte {at}, before byte {end}")
 
-    def _get(self, url: str, headers: Mapping[str, str], *, stream: bool) -> requests.Response:
-        return self._session.get(
-            url, headers=dict(headers), stream=stream, verify=trusted_authorities(), auth=_without_netrc
-        )
+    @contextmanager
+    def _get(self, url: str, headers: Mapping[str, str]) -> Iterator[httpx2.Response]:
+        limits = httpx2.Timeout(self.patience.read, connect=self.patience.connect)
+        with get_session().stream("GET", url, headers=dict(headers), timeout=limits) as answer:
+            yield answer
 
-    def _check_range(self, answer: requests.Response, start: int, end: int, file: str) -> None:
+    def _content(self, answer: httpx2.Response) -> bytes:
+        content = b""
+        for block in answer.iter_bytes():
+            content += block
+            if len(content) > _MOST_ANSWER:
+                raise WeightsError(
+                    Reason.UNSUPPORTED_SOURCE,
+                    f"{self.uri}: {answer.url.host} answers more than {_MOST_ANSWER} bytes where it describes a model",
+                    remedy="check the address, and whether a proxy answers with its own page",
+                )
+        return content
+
+    def _check_range(self, answer: httpx2.Response, start: int, end: int, file: str) -> None:
         """Check that an answer has the range; a whole file will do where the range starts at 0. Raises WeightsError."""
-        if answer.status_code == requests.codes.ok and start == 0:
+        if answer.status_code == httpx2.codes.OK and start == 0:
             return
         content_range = _RANGE.fullmatch(answer.headers.get("Content-Range", "").strip())
-        if answer.status_code != requests.codes.partial or content_range is None or int(content_range[1]) != start:
+        partial = answer.status_code == httpx2.codes.PARTIAL_CONTENT
+        if not partial or content_range is None or int(content_range[1]) != start:
             raise WeightsError(
                 Reason.UNSUPPORTED_SOURCE,
-                f"{self.uri}: {Answer.of(answer).host} does not serve ranges of files",
+                f"{self.uri}: {answer.url.host} does not serve ranges of files",
                 file=file,
                 status=answer.status_code,
                 remedy="configure the mirror or proxy to pass Range requests through",
@@ -136,84 +126,30 @@ class Transport:
 
     @contextmanager
     def explain_errors(self, file: str) -> Iterator[None]:
-        """Turn errors of every client into WeightsError."""
+        """Turn errors of the client into WeightsError."""
         try:
             yield
-        except _LATE as error:
-            raise self._unreachable(file, f"no byte within {self._timeout_of(error):g} seconds") from error
-        except (requests.RequestException, httpx.HTTPError, httpx.InvalidURL, urllib3.exceptions.HTTPError) as error:
-            raise self._connection_error(error, file) from error
+        except httpx2.TimeoutException as error:
+            connecting = isinstance(error, httpx2.ConnectTimeout)
+            limit = self.patience.connect if connecting else self.patience.read
+            raise self._unreachable(file, f"no byte within {limit:g} seconds") from error
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            text = _short(str(error) or type(error).__name__)
+            if "certificate" in text.lower() or "SSL" in text:
+                raise self._unreachable(file, f"the certificate is not trusted ({text})", _TRUST) from error
+            if isinstance(error, httpx2.ProxyError):
+                remedy = "check HTTPS_PROXY and NO_PROXY"
+                raise self._unreachable(file, f"cannot use the proxy ({text})", remedy) from error
+            what = "cannot reach the source" if isinstance(error, httpx2.ConnectError) else "the connection broke"
+            raise self._unreachable(file, f"{what} ({text})") from error
         except OSError as error:
             raise self._unreachable(file, f"cannot read the file of certificates ({error})", _TRUST) from error
-
-    def _timeout_of(self, error: Exception) -> float:
-        connecting = isinstance(error, httpx.ConnectTimeout | requests.ConnectTimeout)
-        return self.patience.connect if connecting else self.patience.read
-
-    def _connection_error(self, error: Exception, file: str) -> WeightsError:
-        text = str(error) or type(error).__name__
-        if "certificate" in text.lower() or isinstance(error, requests.exceptions.SSLError):
-            return self._unreachable(file, f"the certificate is not trusted ({_short(text)})", _TRUST)
-        if isinstance(error, httpx.ProxyError | requests.exceptions.ProxyError):
-            return self._unreachable(file, f"cannot use the proxy ({_short(text)})", "check HTTPS_PROXY and NO_PROXY")
-        if isinstance(error, httpx.ConnectError | requests.ConnectionError):
-            return self._unreachable(file, f"cannot reach the source ({_short(text)})")
-        return self._unreachable(file, f"the connection broke ({_short(text)})")
-
-
-_LATE = (httpx.TimeoutException, requests.Timeout, urllib3.exceptions.TimeoutError)
-
-
-def session(patience: Patience) -> requests.Session:
-    """Connections with time limits, which requests has none of by itself, and without cookies."""
-    made = requests.Session()
-    made.max_redirects = _MOST_REDIRECTS
-    made.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-    for scheme in ("http://", "https://"):
-        made.mount(scheme, _Timely(patience))
-    return made
-
-
-def trusted_authorities() -> str | bool:
-    """Path of the certificate authorities to trust; True for those that come with the client."""
-    return os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR") or True
-
-
-class _Timely(HTTPAdapter):
-    def __init__(self, patience: Patience) -> None:
-        self._limits = (patience.connect, patience.read)
-        super().__init__(pool_connections=_CONNECTIONS, pool_maxsize=_CONNECTIONS)
-
-    def send(self, request: Any, **settings: Any) -> requests.Response:  # type: ignore[override]
-        return super().send(request, **{**settings, "timeout": settings.get("timeout") or self._limits})
-
-
-def _without_netrc(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Keeps requests from looking for other credentials in ~/.netrc."""
-    return request
 
 
 def _short(text: str) -> str:
     """The text of the innermost of errors that quote each other."""
     inner = re.search(r"(?:\[Errno -?\d+\]|\[SSL: \w+\])[^\"'()]*", text)
     return (inner[0] if inner else text)[:200].strip()
-
-
-class _Watch:
-    """Watches whether bytes still come at a rate worth waiting for."""
-
-    def __init__(self, patience: Patience) -> None:
-        self._patience = patience
-        self._since, self._bytes = time.monotonic(), 0
-
-    def too_slow(self, more: int) -> bool:
-        self._bytes += more
-        spent = time.monotonic() - self._since
-        if spent < self._patience.read:
-            return False
-        slow = self._bytes < self._patience.least_rate * spent
-        self._since, self._bytes = time.monotonic(), 0
-        return slow
 
 
 def refusal(uri: str, answer: Answer, file: str) -> WeightsError:

@@ -148,6 +148,7 @@ def test_operator_may_what_the_shell_does_and_no_more() -> None:
         (resources.POD.group, resources.POD.plural): {"list", "watch", "patch"},
         (resources.POD.group, f"{resources.POD.plural}/log"): {"get"},
         (resources.EVENT.group, resources.EVENT.plural): {"create"},
+        **{(one.group, one.plural): {"list"} for one in (resources.REPLICA_SET, resources.STATEFUL_SET)},
     }
     assert permitted(rbac.OPERATOR) == wanted
     lease = (resources.LEASE.group, resources.LEASE.plural)

@@ -151,7 +151,7 @@ class TestRights:
         asked = {(resource, group): set(verbs) for resource, group, verbs in inspection.required_kinds()}
         assert {key: verbs - granted[key] for key, verbs in asked.items() if verbs - granted[key]} == {}
         optional = {"podmonitors", "servingruntimes", "inferenceservices", "llminferenceservices", "httproutes"}
-        optional |= {"leaderworkersets", "pods/log", f"{names.PLURAL}/finalizers"}
+        optional |= {"leaderworkersets", "pods/log", "replicasets", "statefulsets", f"{names.PLURAL}/finalizers"}
         assert {resource for resource, _ in granted.keys() - asked.keys()} == optional
 
     def test_a_verb_that_is_missing(self, diagnose: Any) -> None:
@@ -323,6 +323,36 @@ def test_a_pod_monitor_that_nobody_selects(diagnose: Any) -> None:
     assert found["selectors"][0][1].startswith("PodMonitor models/demo is selected by no Prometheus")
     monitor["metadata"]["labels"] = {"release": "kps"}
     assert diagnose(cluster)[0] == 0
+
+
+class TestTheFoundPrometheus:
+    @staticmethod
+    def cluster(*places: str, **env: str) -> FakeCluster:
+        cluster = healthy()
+        metas = [dict(zip(("namespace", "name"), one.split("/"), strict=True)) for one in places]
+        cluster.known = {
+            **cluster.known,
+            "prometheuses": [{"metadata": meta, "spec": {}} for meta in metas],
+            "deployments": [deployment(env=tuple({"name": key, "value": env[key]} for key in env))],
+        }
+        return cluster
+
+    def test_the_setting_that_keeps_it_is_told(self, diagnose: Any) -> None:
+        status, found = diagnose(self.cluster("observability/k8s"))
+        ((result, message, step),) = found["prometheus"]
+        assert (status, result) == (0, "ok")
+        assert message.startswith("the operator finds http://prometheus-operated.observability.svc:9090 by itself")
+        assert step.endswith("prometheus.url=http://prometheus-operated.observability.svc:9090")
+
+    def test_several_must_be_chosen_from(self, diagnose: Any) -> None:
+        status, found = diagnose(self.cluster("a/x", "b/y"))
+        assert status == 1
+        assert "there are 2 Prometheus servers (a/x, b/y)" in found["prometheus"][0][1]
+
+    @pytest.mark.parametrize("setting", ["URL", "TOKEN_FILE"])
+    def test_an_address_that_is_set_is_enough(self, diagnose: Any, setting: str) -> None:
+        found = diagnose(self.cluster("a/x", "b/y", **{f"SPECULATIVE_PROMETHEUS_{setting}": "https://x"}))[1]
+        assert found["prometheus"][0][1] == "the operator reports no trouble with it"
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,8 @@ from speculative_operator.cli.main import COMMANDS
 from speculative_operator.domain import names
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DeploymentSpec, EngineSettings, Mode, Speculation
+from speculative_operator.domain.spec import DeploymentSpec, EngineSettings, Mode, RolloutStrategy, Speculation
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile.room import Room
 
 
 def body_of(cluster: Cluster, **annotations: str) -> dict[str, Any]:
@@ -41,7 +40,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, reason: Reason, message: str, **mo
     """A cluster whose tuner answers with `reason`."""
     tuner = Tuner()
     monkeypatch.setattr("speculative_operator.reconcile.deciding.decide", tuner)
-    cluster = settled(spec=more.pop("spec", SPEC), room=more.pop("room", Room.FREE))
+    cluster = settled(spec=more.pop("spec", SPEC))
     tuner.wishes.append({"reason": reason, "message": message} | more)
     cluster.tick(observed(cluster))
     return cluster
@@ -116,7 +115,8 @@ def no_replicas(_: pytest.MonkeyPatch) -> Cluster:
 def capacity_not_kept(patch: pytest.MonkeyPatch) -> Cluster:
     table = KTable.constant(1, 256)
     message = "K 1 is faster"
-    return scripted(patch, Reason.FASTER, message, spec=restart(), room=None, table=table, changed=True)
+    spec = replace(restart(), rollout_strategy=RolloutStrategy.RECREATE)
+    return scripted(patch, Reason.FASTER, message, spec=spec, table=table, changed=True)
 
 
 SITUATIONS: dict[str, tuple[Callable[[pytest.MonkeyPatch], Cluster], Reason, str]] = {

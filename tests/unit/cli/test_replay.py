@@ -192,7 +192,7 @@ def test_token_and_errors_of_the_server(
     assert server.headers[0]["Authorization"] == "Bearer secret"
     said = capsys.readouterr().err
     assert said.startswith("error: ")
-    assert "out of memory" in said
+    assert "HTTP status 422; it refuses the query" in said
     assert said.endswith("; check --prometheus, --token-file and --ca-file\n")
 
 

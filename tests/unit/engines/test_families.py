@@ -40,7 +40,7 @@ def test_every_wanted_series_is_exposed_as_what_it_is_taken_for(engine: str) -> 
     reader, series = READERS[engine], exposed(engine)
     assert set(reader.METRIC_NAMES) <= set(series)
     for name in reader.METRIC_NAMES:
-        assert (series[name][0] == "gauge") is (name in reader._NEED.gauges), name
+        assert (series[name][0] == "gauge") is (name in reader.NEED.gauges), name
 
 
 @pytest.mark.parametrize("engine", READERS)

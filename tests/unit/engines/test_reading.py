@@ -301,9 +301,57 @@ def test_impossible_values_are_absurd(name: str, bad: float) -> None:
 
 
 def test_impossible_values_before_the_window_do_not_matter() -> None:
-    series = scrapes([(T0, dict.fromkeys(BUSY, math.nan)), (T1, ZERO), (T2, BUSY)])
+    series = scrapes([(T0, dict.fromkeys(BUSY, -1.0)), (T1, ZERO), (T2, BUSY)])
     assert window(series, {"qwen-0": T1}).steps == 100
     assert gap(series).reason is Reason.METRICS_ABSURD
+
+
+MISSED = dict.fromkeys(BUSY, math.nan)
+
+
+@pytest.mark.parametrize("missed", [(T0,), (T1,), (T2,), (T0 + 5, T1, T1 + 5), (T2 + 4,)])
+def test_a_scrape_that_failed_is_none(missed: tuple[float, ...]) -> None:
+    """VictoriaMetrics answers it as NaN in every series of the target; the window goes on from the scrapes beside."""
+    points = {T0 - 10: ZERO, T0: ZERO, T1: ZERO, T2: BUSY, T2 + 3: BUSY} | dict.fromkeys(missed, MISSED)
+    whole = [(time, points[time]) for time in sorted(points) if time not in missed]
+    assert window(scrapes(sorted(points.items()))) == window(scrapes(whole))
+
+
+def test_a_scrape_that_failed_hides_no_restart() -> None:
+    assert gap(scrapes([(T0, BUSY), (T1, MISSED), (T2, ZERO)])).reason is Reason.COUNTER_RESET
+
+
+@pytest.mark.parametrize("name", ["vllm:generation_tokens_total", "vllm:num_requests_running"])
+def test_no_number_in_one_series_alone_is_absurd(name: str) -> None:
+    series = scrapes([(T0, ZERO), (T1, ZERO | {name: math.nan}), (T2, BUSY)])
+    assert gap(series).reason is Reason.METRICS_ABSURD
+
+
+def test_scrapes_of_one_target_do_not_vouch_for_another() -> None:
+    """Of two jobs that scrape a pod the first failed at the instant at which the other did not."""
+    failed = scrapes([(T0, ZERO), (T1, MISSED), (T2, BUSY)], job="a")
+    other = scrapes([(T0, ZERO), (T1, ZERO), (T2, BUSY)], job="b")
+    assert window([*failed, *other]) == window(scrapes([(T0, ZERO), (T2, BUSY)]))
+
+
+def test_a_pod_of_which_every_scrape_failed_has_no_samples() -> None:
+    assert gap(scrapes([(T1, MISSED), (T2, MISSED)])).reason is Reason.METRICS_MISSING
+
+
+def test_a_histogram_that_prometheus_made_a_native_one_is_named_with_the_remedy() -> None:
+    native = {name: value for name, value in BUSY.items() if not name.endswith(("_count", "_sum"))}
+    problem = gap(scrapes([(T0, dict.fromkeys(native, 0.0)), (T2, native)]))
+    assert problem.reason is Reason.METRICS_PARTIAL
+    assert "vllm:iteration_tokens_total_count is missing" in problem.message
+    assert "always_scrape_classic_histograms" in problem.message
+    other = gap(
+        scrapes([(T0, without(ZERO, "vllm:prompt_tokens_total")), (T2, without(BUSY, "vllm:prompt_tokens_total"))])
+    )
+    assert other.message == "vllm:prompt_tokens_total is missing"
+
+
+def without(totals: Mapping[str, float], name: str) -> dict[str, float]:
+    return {key: value for key, value in totals.items() if key != name}
 
 
 @pytest.mark.parametrize("name", sorted(set(BUSY) - {"vllm:num_requests_running", "vllm:num_requests_waiting",

@@ -22,7 +22,9 @@ VERIFIER, EAGLE, FOREIGN = "Qwen/Qwen3-8B", "RedHatAI/Qwen3-8B-speculator.eagle3
 DRAFT = "Qwen/Qwen3-0.6B"
 COMMITS = {VERIFIER: "a" * 40, EAGLE: "b" * 40, FOREIGN: "c" * 40, DRAFT: "d" * 40}
 SIZES = {VERIFIER: 16_381_470_720, EAGLE: 800_000_000, FOREIGN: 850_000_000, DRAFT: 1_503_264_768}
-LOOKING = Capabilities(check_pairs=True, job_image="registry.example.com/speculative-operator:1")
+LOOKING = Capabilities(
+    check_pairs=True, job_image="registry.example.com/speculative-operator:1", node_folders=("/var", "/data")
+)
 CACHED = Weights(cache=Cache("models", size="500Gi"))
 
 

@@ -9,11 +9,10 @@ import pytest
 from tests.unit.reconcile.worlds import template
 
 from speculative_operator.domain import names
-from speculative_operator.engines.vllm import adapter
 from speculative_operator.reconcile import rendering
 from speculative_operator.reconcile.rendering import render_again
 from speculative_operator.reconcile.tables import TRYING_FILE
-from speculative_operator.render import resolved
+from speculative_operator.render import payload, resolved
 from speculative_operator.render.metadata import digest, with_hash
 
 
@@ -38,6 +37,7 @@ def install(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
 
 def give_payload(monkeypatch: pytest.MonkeyPatch, *, trials: bool) -> None:
     """A release whose payload knows trials, or does not."""
-    files = {name: text for name, text in adapter._payload().items() if name != TRYING_FILE}
+    files = {name: text for name, text in payload.files().items() if name != TRYING_FILE}
     given = {**files, TRYING_FILE: "# carries out tries"} if trials else files
-    monkeypatch.setattr(adapter, "_payload", lambda: given)
+    monkeypatch.setattr(payload, "files", lambda: given)
+    monkeypatch.setattr(payload, "name", lambda: payload.name_of(given))

@@ -333,12 +333,3 @@ def test_what_is_read_back_is_what_was_rendered() -> None:
     assert workload["spec"]["progressDeadlineSeconds"] > 600
     assert workload["metadata"]["annotations"][names.ANNOTATION_MADE_OF]
     assert "kserve" not in str(workload["spec"]["template"]["spec"]["containers"][0]["name"])
-
-
-def test_room_is_looked_for_on_the_nodes_that_the_platform_chose() -> None:
-    platform = serve(room=None)
-    platform.edit(engine=EngineSettings(args=("--enable-prefix-caching",)))
-    asked = platform.look().room_for
-    assert asked is not None
-    assert asked["spec"]["nodeSelector"] == {"accelerator": "h100"}
-    assert asked["spec"]["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists"}]

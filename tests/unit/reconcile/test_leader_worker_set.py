@@ -16,7 +16,6 @@ from speculative_operator.domain.actions import ApplyChild, DeleteChild
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import (
     AcceleratorRequest,
-    Cache,
     DeploymentSpec,
     EngineSettings,
     EngineType,
@@ -25,7 +24,6 @@ from speculative_operator.domain.spec import (
     Target,
 )
 from speculative_operator.reconcile.desired import NEW_FIRST, OLD_FIRST, RECREATE
-from speculative_operator.reconcile.room import Room
 from speculative_operator.render import Capabilities
 from speculative_operator.render.leader_worker_set import steps, strategy_of
 
@@ -155,16 +153,15 @@ def test_scaling_replaces_no_pod_and_a_table_neither() -> None:
     assert SET[0] not in {kind for kind, _, _ in applies(outcome)}
 
 
-def test_an_edit_is_a_rollout_by_group_and_a_surge_needs_room_for_a_group() -> None:
-    for room, asked in ((Room.FREE, (1, 0)), (Room.TAKEN, (0, 1)), (None, (0, 1))):
-        platform = serve(room=room)
-        platform.edit(engine=EngineSettings(args=("--enable-prefix-caching",)))
-        platform.tick()
-        rolling = platform.children[SET]["spec"]["rolloutStrategy"]["rollingUpdateConfiguration"]
-        assert (rolling["maxSurge"], rolling["maxUnavailable"]) == asked
-        assert platform.condition("Ready")["status"] == "False"
-        assert platform.settle().actions == ()
-        assert (platform.rollouts, platform.condition("Ready")["status"]) == (2, "True")
+def test_an_edit_is_a_rollout_by_group_that_starts_with_a_new_group() -> None:
+    platform = serve()
+    platform.edit(engine=EngineSettings(args=("--enable-prefix-caching",)))
+    platform.tick()
+    rolling = platform.children[SET]["spec"]["rolloutStrategy"]["rollingUpdateConfiguration"]
+    assert (rolling["maxSurge"], rolling["maxUnavailable"]) == (1, 0)
+    assert platform.condition("Ready")["status"] == "False"
+    assert platform.settle().actions == ()
+    assert (platform.rollouts, platform.condition("Ready")["status"]) == (2, "True")
 
 
 def test_each_strategy_has_its_own_steps() -> None:
@@ -194,7 +191,6 @@ def test_without_lws_nothing_is_made() -> None:
     ("change", "said"),
     [
         ({"engine": EngineSettings(type=EngineType.SGLANG, version="0.5.23")}, "set spec.engine.type: vLLM"),
-        ({"engine": EngineSettings(compile_cache=Cache("compiled"))}, "remove spec.engine.compileCache"),
         (
             {"verifier": replace(SERVED.verifier, tensor_parallel_size=8, pipeline_parallel_size=2)},
             "pipelineParallelSize: 1",

@@ -380,14 +380,6 @@ def test_what_is_read_back_is_what_was_rendered() -> None:
     assert pairs == {template["metadata"]["labels"][names.LABEL_PAIR]}
 
 
-def test_room_is_looked_for_on_the_nodes_that_the_platform_chose() -> None:
-    platform = serve(room=None)
-    platform.edit(engine=EngineSettings(args=("--enable-prefix-caching",)))
-    asked = platform.look().room_for
-    assert asked is not None
-    assert asked["spec"]["nodeSelector"] == {"accelerator": "h100"}
-
-
 @pytest.mark.parametrize(
     ("template", "said"),
     [

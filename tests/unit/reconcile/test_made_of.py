@@ -17,7 +17,6 @@ from speculative_operator.domain.platform import Route
 from speculative_operator.domain.spec import (
     DEFAULT_VERSIONS,
     AcceleratorRequest,
-    AccessMode,
     Cache,
     Check,
     DailyWindow,
@@ -51,8 +50,7 @@ HUB = ModelSource(Scheme.HF, "Qwen/Qwen3-8B")
 DRAFT = ModelSource(Scheme.HF, "Qwen/Qwen3-0.6B")
 EAGLE = ModelSource(Scheme.HF, "RedHatAI/Qwen3-8B-speculator.eagle3")
 ENV = ({"name": "A", "value": "1"},)
-KEPT = Cache("compiled", size="20Gi")
-ABLE = Capabilities(job_image="registry.example.com/operator:1")
+ABLE = Capabilities(job_image="registry.example.com/operator:1", node_folders=("/var/models",))
 
 VALUES: dict[str, tuple[Any, ...]] = {
     "generation": (2,),
@@ -97,7 +95,6 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "engine.image": ("registry.example.com/engine:1",),
     "engine.args": (("--seed=1",), ("--seed=2",)),
     "engine.env": (ENV, ({"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"},)),
-    "engine.compile_cache": (KEPT, Cache("other"), replace(KEPT, access_mode=AccessMode.READ_WRITE_ONCE)),
     "accelerator.resource": ("amd.com/gpu",),
     "accelerator.product": ("H200-SXM",),
     "accelerator.per_replica": (2, 4),

@@ -25,7 +25,7 @@ OTHERS = [
     replace(INPUT, strategy={"type": "RollingUpdate"}),
     replace(INPUT, spec=replace(SPEC, uid="other")),
     replace(INPUT, spec=replace(SPEC, template={"spec": {"priorityClassName": "gold"}})),
-    replace(INPUT, container=replace(INPUT.container, payload={"speculative_scheduler.py": "print('y')\n"})),
+    replace(INPUT, container=replace(INPUT.container, payload=False)),
 ]
 
 

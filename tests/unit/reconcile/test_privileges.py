@@ -54,6 +54,9 @@ BEYOND: list[tuple[Privilege, dict[str, Any]]] = [
         Privilege.TOKEN,
         {"volumes": [{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]},
     ),
+    (Privilege.OPERATOR_VOLUMES, engine(volumeMounts=[{"name": "weights", "mountPath": "/w"}])),
+    (Privilege.OPERATOR_VOLUMES, engine(volumeMounts=[{"mountPath": "/mnt/weights", "readOnly": None}])),
+    (Privilege.OPERATOR_VOLUMES, {"initContainers": [{"name": "weights", "image": "mine:1"}]}),
 ]
 WITHIN: list[dict[str, Any]] = [
     {"serviceAccountName": "default", "hostNetwork": False, "shareProcessNamespace": True},
@@ -113,7 +116,7 @@ def test_odd_templates_are_read_without_a_failure(odd: Any) -> None:
     privileges.refusals(world({"containers": [{"name": "engine", "image": 1.5}]}))
 
 
-def test_folders_of_nodes_are_bounded_where_the_operator_says_so() -> None:
+def test_a_folder_of_the_node_is_one_of_those_allowed_or_below() -> None:
     weights = Weights(cache=Cache(node_path="/mnt/models"))
     spec = replace(SPEC, weights=weights)
 
@@ -121,10 +124,56 @@ def test_folders_of_nodes_are_bounded_where_the_operator_says_so() -> None:
         able = Capabilities(node_folders=folders)
         return tuple(one.message for one in privileges.refusals(Cluster(spec=spec, capabilities=able).world()))
 
-    assert told() == told("/mnt") == told("/mnt/models") == told("/data", "/mnt/models") == ()
+    assert told("/mnt") == told("/mnt/models") == told("/data", "/mnt/models") == ()
     (message,) = told("/mnt/model", "/mnt/models/deeper")
-    assert "nodePath is /mnt/models, which is outside of /mnt/model, /mnt/models/deeper" in message
+    assert (
+        "nodePath is /mnt/models, which is in none of the folders allowed (/mnt/model, /mnt/models/deeper)" in message
+    )
     assert "SPECULATIVE_NODE_FOLDERS" in message
+    assert len(told()) == 1, "by none allowed none is meant"
+
+
+def mounting(**mount: Any) -> list[dict[str, Any]]:
+    return [{"name": "a", "volumeMounts": [{"mountPath": "/w", **mount}]}]
+
+
+@pytest.mark.parametrize("kind", ["containers", "initContainers", "ephemeralContainers"])
+@pytest.mark.parametrize("name", ["weights", "compiled", "cache", "claim-0", "payload", "table", None])
+@pytest.mark.parametrize("read_only", [None, False, "true"])
+def test_no_container_of_a_template_writes_to_what_the_operator_mounts(kind: str, name: Any, read_only: Any) -> None:
+    (found,) = privileges.refusals(world({kind: mounting(name=name, readOnly=read_only)}))
+    assert f"spec.template.spec.{kind}[a].volumeMounts[/w].name is" in found.message
+    assert "readOnly: true" in found.message
+    assert privileges.refusals(world({kind: mounting(name=name, readOnly=True)})) == ()
+
+
+def test_volumes_of_its_own_are_its_own() -> None:
+    own = {"volumes": [{"name": "mine", "emptyDir": {}}], "containers": mounting(name="mine")}
+    assert privileges.refusals(world(own)) == ()
+    directive = {"$patch": "delete", "name": "weights"}
+    assert privileges.refusals(world({"containers": mounting(**directive)})) == ()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"image": "mine:1"}, {"command": ["sh"]}, {"args": []}, {"env": [{"name": "PYTHONPATH", "value": "/tmp"}]}],
+)
+@pytest.mark.parametrize("name", ["weights", "weights-hold", "compiled-seed", "compiled-keep"])
+def test_nor_is_a_container_of_the_operator_made_another_program(name: str, more: dict[str, Any]) -> None:
+    (found,) = privileges.refusals(world({"initContainers": [{"name": name, **more}]}))
+    assert f"spec.initContainers[{name}].{next(iter(more))}" in found.message
+    sized = {"name": name, "resources": {"requests": {"cpu": "1"}}}
+    assert privileges.refusals(world({"initContainers": [sized]})) == ()
+    assert privileges.refusals(world({"containers": [{"name": name, **more}]})) == (), "a container beside the engine"
+
+
+def test_nor_reached_by_its_processes_where_it_writes_to_the_node() -> None:
+    shared = {"shareProcessNamespace": True}
+    assert privileges.refusals(world(shared)) == ()
+    spec = replace(SPEC, template={"spec": shared}, weights=Weights(cache=Cache(node_path="/mnt/models")))
+    able = Capabilities(node_folders=("/mnt",))
+    (found,) = privileges.refusals(Cluster(spec=spec, capabilities=able).world())
+    assert "spec.shareProcessNamespace is true" in found.message
 
 
 def test_what_the_operator_renders_by_itself_is_no_privilege() -> None:

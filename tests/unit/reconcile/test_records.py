@@ -154,7 +154,11 @@ def pin(scheme: Scheme, location: str, resolved: str) -> ModelFacts:
         ),
         (
             ModelSource(Scheme.OCI, "quay.io/a/b:v1"), pin(Scheme.OCI, "quay.io/a/b", "sha256:1"), "models",
-            ModelSource(Scheme.PVC, f"models/models/{Pin(Scheme.OCI, 'quay.io/a/b', '', 'sha256:1').key}"),
+            ModelSource(Scheme.OCI, "quay.io/a/b@sha256:1"),
+        ),
+        (
+            ModelSource(Scheme.S3, "b/a"), pin(Scheme.S3, "b/a", "sha256:1"), "models",
+            ModelSource(Scheme.PVC, f"models/models/{Pin(Scheme.S3, 'b/a', '', 'sha256:1').key}"),
         ),
     ],
 )  # fmt: skip

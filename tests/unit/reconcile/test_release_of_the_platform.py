@@ -9,16 +9,15 @@ from tests.unit.reconcile.test_inference_service import SERVED, Platform, args, 
 from tests.unit.reconcile.worlds import observed
 
 from speculative_operator.domain.spec import EngineSettings, Method, ModelSource, Scheme, Speculator
-from speculative_operator.reconcile.room import Room
 
 IMAGE = "registry.redhat.io/rhaiis/vllm-cuda-rhel9:3"
 HEAD = Speculator(Method.EAGLE3, ModelSource(Scheme.HF, "RedHatAI/Qwen3-8B-speculator.eagle3"))
 RELEASES = ("0.11.0+rhai5", "0.13.0", "0.18.0", "0.21.0")
 
 
-def given(version: str, room: Room | None, speculator: Speculator | None = HEAD) -> Platform:
+def given(version: str, speculator: Speculator | None = HEAD) -> Platform:
     engine = EngineSettings(version=version, version_named=True, image=IMAGE)
-    return serve(spec=replace(SERVED, engine=engine, speculator=speculator), room=room)
+    return serve(spec=replace(SERVED, engine=engine, speculator=speculator))
 
 
 def tuned(platform: Platform) -> None:
@@ -33,7 +32,7 @@ def tuned(platform: Platform) -> None:
 
 @pytest.mark.parametrize("version", RELEASES)
 def test_its_pods_read_no_table_and_the_status_says_so(version: str) -> None:
-    platform = given(version, Room.FREE)
+    platform = given(version)
     assert platform.status["speculation"] | {"actuator": "Restart", "k": "3"} == platform.status["speculation"]
     assert not any("/etc/speculative" in one or "scheduler" in one for one in args(platform))
     assert '"num_speculative_tokens":3' in args(platform)[-1]
@@ -41,8 +40,8 @@ def test_its_pods_read_no_table_and_the_status_says_so(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", RELEASES)
-def test_where_one_more_pod_fits_another_k_is_a_rollout_that_keeps_capacity(version: str) -> None:
-    platform = given(version, Room.FREE)
+def test_another_k_is_a_rollout_that_keeps_capacity(version: str) -> None:
+    platform = given(version)
     tuned(platform)
     assert platform.rollouts == 2
     assert '"num_speculative_tokens":1' in args(platform)[-1]
@@ -51,20 +50,9 @@ def test_where_one_more_pod_fits_another_k_is_a_rollout_that_keeps_capacity(vers
     assert platform.status["rollout"]["last"]["keepsCapacity"]
 
 
-@pytest.mark.parametrize("room", [Room.TAKEN, None])
-def test_where_that_is_not_proven_it_is_proposed_and_nothing_moves(room: Room | None) -> None:
-    platform = given(RELEASES[0], room)
-    tuned(platform)
-    assert (platform.rollouts, '"num_speculative_tokens":3' in args(platform)[-1]) == (1, True)
-    assert platform.status["rollout"]["proposal"]["table"] == [[1, 256, 1]]
-    assert platform.condition("TuningConverged")["reason"] == "RolloutNeedsApproval"
-    (warning,) = platform.status["warnings"]
-    assert "serving.speculative.dev/accept=" in warning["message"]
-
-
 def test_a_method_that_it_does_not_know_is_served_without_and_the_remedy_is_named() -> None:
     """OpenShift AI's vLLM 0.11 takes no draft model."""
-    platform = given(RELEASES[0], Room.FREE, SERVED.speculator)
+    platform = given(RELEASES[0], SERVED.speculator)
     assert platform.condition("Ready")["status"] == "True"
     active = platform.condition("SpeculationActive")
     assert (active["status"], active["reason"]) == ("False", "UnsupportedByEngine")

@@ -87,10 +87,7 @@ def test_ready_waits_for_the_pods_and_their_config_goes_last(tuner: Tuner) -> No
     assert cluster.look().actions == (), "old pods still mount the table"
     cluster.roll()
     outcome = cluster.tick()
-    assert {plain(one.name) for one in outcome.actions if isinstance(one, DeleteChild)} == {
-        "demo-table",
-        "demo-payload",
-    }
+    assert {plain(one.name) for one in outcome.actions if isinstance(one, DeleteChild)} == {"demo-table"}
     assert cluster.condition("Ready")["status"] == "True"
     assert cluster.look().actions == ()
 

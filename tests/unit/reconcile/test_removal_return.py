@@ -36,7 +36,6 @@ def test_a_fallen_load_brings_it_back(tuner: Tuner) -> None:
     outcome = cluster.tick(without_series(cluster))
     assert remade(outcome) == [
         ("ConfigMap", "demo-table", Reason.CREATED),
-        ("ConfigMap", "demo-payload", Reason.CREATED),
     ], "the table is there before the pods that read it"
     assert cluster.condition("Ready")["status"] == "False"
     outcome = cluster.tick()

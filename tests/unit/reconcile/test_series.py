@@ -77,7 +77,7 @@ BOTH = look({"a": window(), "b": window(running=1.0, kv_usage=0.9)})
 
 
 def test_what_holds_between_looks() -> None:
-    found = told(steady(spec(speculation={"objective": {"tpotP99": "25ms"}}), STATUS, room=True))
+    found = told(steady(spec(speculation={"objective": {"tpotP99": "25ms"}}), STATUS))
     assert found == {
         "object_condition Ready AllReady": 1.0,
         "object_condition MetricsAvailable MetricsMissing": 0.0,
@@ -87,7 +87,6 @@ def test_what_holds_between_looks() -> None:
         "object_replicas existing": 3.0,
         "object_replicas ready": 2.0,
         "object_accelerators": 2.0,
-        "object_room": 1.0,
         "object_k 1": 4.0,
         "object_k 2": 4.0,
         "object_k 4": 4.0,
@@ -99,28 +98,24 @@ def test_what_holds_between_looks() -> None:
 
 
 def test_an_object_that_cannot_be_read_has_its_conditions_only() -> None:
-    assert {key.split()[0] for key in told(steady(None, STATUS, room=None))} == {"object_condition"}
-
-
-def test_room_that_was_not_looked_at_is_unknown() -> None:
-    assert "object_room" not in told(steady(spec(), STATUS, room=None))
+    assert {key.split()[0] for key in told(steady(None, STATUS))} == {"object_condition"}
 
 
 def test_pods_without_a_speculator_have_k_0_and_a_garbled_table_has_none() -> None:
     block = STATUS["speculation"]
     off = {**STATUS, "speculation": {**block, "speculatorRemoved": True}}
-    ks = {key: value for key, value in told(steady(spec(), off, room=None)).items() if key.startswith("object_k ")}
+    ks = {key: value for key, value in told(steady(spec(), off)).items() if key.startswith("object_k ")}
     assert set(ks.values()) == {0.0}
     assert len(ks) == 6
     for table in ([[1, 10]], [["1", 10, 4]], "x", None):
         status = {**STATUS, "speculation": {**block, "table": table}}
-        assert not [key for key in told(steady(spec(), status, room=None)) if key.startswith("object_k ")]
+        assert not [key for key in told(steady(spec(), status)) if key.startswith("object_k ")]
 
 
 def test_a_table_of_any_size_has_a_bounded_number_of_series() -> None:
     table = [[load, load, load % 8] for load in range(1, 20_000)]
     status = {**STATUS, "speculation": {**STATUS["speculation"], "table": table}}
-    found = told(steady(spec(), status, room=None))
+    found = told(steady(spec(), status))
     assert len([key for key in found if key.startswith("object_k ")]) == MOST_LOADS
 
 

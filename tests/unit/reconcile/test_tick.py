@@ -38,8 +38,8 @@ from speculative_operator.reconcile.tick import tick
 def test_a_new_object_gets_every_child_at_once() -> None:
     outcome = Cluster().look()
     assert applies(outcome) == [
+        ("ConfigMap", "speculative-payload", Reason.CREATED),
         ("ConfigMap", "demo-table", Reason.CREATED),
-        ("ConfigMap", "demo-payload", Reason.CREATED),
         ("Deployment", "demo", Reason.CREATED),
         ("Service", "demo", Reason.CREATED),
         ("NetworkPolicy", "demo", Reason.CREATED),

@@ -23,7 +23,6 @@ from speculative_operator.domain.spec import (
     Target,
 )
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.status import should_write
 from speculative_operator.reconcile.tick import invalid
 from speculative_operator.render import Capabilities, table_config
@@ -98,10 +97,7 @@ def test_turning_it_off_removes_what_only_speculation_needs_and_only_then() -> N
     assert not any(isinstance(action, DeleteChild) for action in outcome.actions), "old pods still mount it"
     cluster.roll()
     outcome = cluster.tick()
-    assert {plain(action.name) for action in outcome.actions if isinstance(action, DeleteChild)} == {
-        "demo-table",
-        "demo-payload",
-    }
+    assert {plain(action.name) for action in outcome.actions if isinstance(action, DeleteChild)} == {"demo-table"}
     assert cluster.look().actions == ()
     assert cluster.condition("SpeculationActive")["reason"] == "Disabled"
     assert cluster.status["decisions"][0]["to"] == "none"
@@ -140,23 +136,12 @@ def test_pod_monitor_comes_with_its_kind_and_is_never_deleted() -> None:
 # -- accelerators and autoscalers
 
 
-def test_free_accelerators_alone_are_no_reason_to_write() -> None:
-    cluster = settled(room=Room.TAKEN)
-    cluster.room = Room.FREE
-    assert cluster.look().actions == ()
-    cluster.edit(engine=EngineSettings(args=("--seed=1",)))
-    (action,) = cluster.look().actions
-    assert isinstance(action, ApplyChild)
-    assert action.manifest["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
-
-
-def test_a_strategy_edited_by_hand_is_put_back_while_accelerators_come_and_go() -> None:
-    cluster = settled(room=Room.TAKEN)
-    cluster.room = Room.FREE
+def test_a_strategy_edited_by_hand_is_put_back() -> None:
+    cluster = settled()
     cluster.children["Deployment", "demo"]["spec"]["strategy"] = {"type": "Recreate"}
     (action,) = cluster.look().actions
     assert isinstance(action, ApplyChild)
-    assert action.manifest["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+    assert action.manifest["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
 
 
 def test_replicas_are_left_to_an_autoscaler() -> None:
@@ -169,21 +154,6 @@ def test_replicas_are_left_to_an_autoscaler() -> None:
     (action,) = cluster.look().actions
     assert isinstance(action, ApplyChild)
     assert "replicas" not in action.manifest["spec"]
-
-
-def test_pods_of_an_autoscaler_never_go_all_at_once() -> None:
-    """It scales the Deployment: the spec's one replica says nothing of how many pods there are."""
-    cluster = settled(spec=replace(SPEC, replicas=1), room=None)
-    deployment = cluster.children["Deployment", "demo"]
-    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
-    deployment["spec"]["replicas"] = 5
-    deployment["metadata"]["managedFields"] = [
-        {"manager": "keda", "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
-    ]
-    cluster.edit(verifier=replace(SPEC.verifier, max_num_seqs=64))
-    action = next(one for one in cluster.look().actions if isinstance(one, ApplyChild)
-                  and one.manifest["kind"] == "Deployment")  # fmt: skip
-    assert action.manifest["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
 
 
 # -- what stands in the way

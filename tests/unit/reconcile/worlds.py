@@ -27,12 +27,14 @@ from speculative_operator.domain.spec import (
     Verifier,
 )
 from speculative_operator.reconcile import notes
+from speculative_operator.reconcile.formats import timestamp
 from speculative_operator.reconcile.pods import configs_of
-from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.tick import Outcome, World, tick
 from speculative_operator.render import Capabilities
+from speculative_operator.render.payload import is_payload
 from speculative_operator.tuner import Memory
 
+FULL = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu. preemption: 0/1 nodes are available: 1 No victims."
 NOW = 1_800_000_000.0
 SPEC = DeploymentSpec(
     name="demo",
@@ -73,8 +75,6 @@ class Cluster:
     now: float = NOW
     uids: int = 0
     memo: Memo = field(default_factory=Memo)
-    room: Room | None = Room.FREE
-    """What is found where a tick asks whether one more pod fits."""
     canary: CanarySeen | None = None
     upgraded: bool = False
     """Another release of the operator was installed: what it would make anew may wait."""
@@ -86,6 +86,7 @@ class Cluster:
             "spec": self.spec,
             "status": deepcopy(self.status),
             "children": self._with_notes(),
+            "payloads": {name: body["data"] for (_, name), body in self.children.items() if is_payload(body)},
             "notes": self.remembered,
             "pods": tuple(deepcopy(self.pods)),
             "capabilities": self.capabilities,
@@ -98,14 +99,12 @@ class Cluster:
 
     def _with_notes(self) -> dict[tuple[str, str], dict[str, Any]]:
         config = {("ConfigMap", names.notes(self.spec.name)): self.notes} if self.notes is not None else {}
-        return deepcopy({**self.children, **config})
+        own = {key: one for key, one in self.children.items() if not is_payload(one)}
+        return deepcopy({**own, **config})
 
     def look(self, observation: Observation | None = None) -> Outcome:
-        """One tick whose outcome is not carried out; a second one where it asks whether one more pod fits."""
-        outcome = tick(self.world(), self.memory, observation, self.now)
-        if outcome.room_for is None or self.room is None:
-            return outcome
-        return tick(self.world(room=self.room), self.memory, observation, self.now)
+        """One tick whose outcome is not carried out."""
+        return tick(self.world(), self.memory, observation, self.now)
 
     def tick(self, observation: Observation | None = None, seconds: float = 10.0) -> Outcome:
         """One tick, carried out; then time passes."""
@@ -184,14 +183,39 @@ class Cluster:
             return
         wanted = deployment["spec"].get("replicas", 1)
         mark = f"t{self.templates}"
-        kept = [pod for pod in self.pods if pod["metadata"]["labels"]["template"] == mark][:wanted]
-        labels = {**deployment["spec"]["template"]["metadata"]["labels"], "template": mark}
+        up = [pod for pod in self.pods if pod["status"]["phase"] == "Running"]
+        kept = [pod for pod in up if pod["metadata"]["labels"]["template"] == mark][:wanted]
+        labels = {**deployment["spec"]["template"]["metadata"]["labels"], "template": mark, "pod-template-hash": mark}
         fresh = [pod(f"demo-{mark}-{number}", labels) for number in range(len(kept), wanted)]
+        for one in fresh:
+            one["spec"] = {**placed(deployment), "nodeName": "node-1"}
         self.pods = [*kept, *fresh]
         deployment["status"] = {
             "observedGeneration": deployment["metadata"]["generation"],
             "replicas": wanted, "updatedReplicas": wanted, "readyReplicas": wanted, "availableReplicas": wanted,
         }  # fmt: skip
+
+    def find_no_node(self, message: str = FULL, seconds: float = 60.0) -> None:
+        """The controller makes a pod of the new template, and for a while the scheduler finds no node for it."""
+        deployment, mark = self.children["Deployment", "demo"], f"t{self.templates}"
+        labels = {**template(deployment)["metadata"]["labels"], "template": mark, "pod-template-hash": mark}
+        new = pod(f"demo-{mark}-0", labels, ready=False)
+        new["metadata"]["annotations"] = dict(template(deployment)["metadata"].get("annotations", {}))
+        scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        new["status"] = {"phase": "Pending", "conditions": [{**scheduled, "lastTransitionTime": timestamp(self.now)}]}
+        new["spec"] = placed(deployment)
+        ready = sum(one["status"]["conditions"][0]["status"] == "True" for one in self.pods)
+        self.pods.append(new)
+        deployment["status"] = {
+            "observedGeneration": deployment["metadata"]["generation"], "replicas": len(self.pods),
+            "updatedReplicas": 1, "readyReplicas": ready, "availableReplicas": ready,
+        }  # fmt: skip
+        self.now += seconds
+
+    @property
+    def strategy(self) -> Any:
+        """How the workload's pods are replaced."""
+        return self.children["Deployment", "demo"]["spec"]["strategy"]
 
     @property
     def table(self) -> dict[str, Any]:
@@ -206,6 +230,12 @@ class Cluster:
 
     def condition(self, kind: str) -> dict[str, Any]:
         return next(one for one in self.status["conditions"] if one["type"] == kind)
+
+
+def placed(deployment: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a pod's spec that the scheduler looks at."""
+    spec = template(deployment)["spec"]
+    return deepcopy({key: value for key, value in spec.items() if key in ("containers", "nodeSelector", "tolerations")})
 
 
 def template(deployment: Mapping[str, Any]) -> Any:
@@ -289,7 +319,7 @@ def retuned() -> Cluster:
 
 
 def plain(name: str) -> str:
-    """Name of a child without the hash by which it belongs to a pair, or to its content."""
+    """Name of a child, or of the payload, without the hash by which it belongs to a pair, or to its content."""
     return re.sub("-(table|payload)-[0-9a-f]+$", r"-\1", name)
 
 

@@ -16,7 +16,7 @@ def test_no_user_id_where_the_engine_names_none() -> None:
     assert "runAsUser" not in deployment(inp)["spec"]["template"]["spec"]["securityContext"]
 
 
-FILES = replace(INPUT, container=replace(CONTAINER, payload={}, files={"b.json": '{"1": 3}', "a.yaml": "x: 1\n"}))
+FILES = replace(INPUT, container=replace(CONTAINER, payload=False, files={"b.json": '{"1": 3}', "a.yaml": "x: 1\n"}))
 FILE_A, FILE_B = (f"{names.ANNOTATION_FILE}{name}" for name in ("a.yaml", "b.json"))
 
 
@@ -82,13 +82,13 @@ def test_telemetry_is_a_port_that_is_reached_and_scraped() -> None:
     endpoints = children["PodMonitor", "demo"]["spec"]["podMetricsEndpoints"]
     assert [(one["port"], one["path"]) for one in endpoints] == [("http", "/metrics"), ("step-metrics", "/metrics")]
     reached = children["NetworkPolicy", "demo"]["spec"]["ingress"][0]["ports"]
-    assert [port["port"] for port in reached] == [8000, 8001]
+    assert [port["port"] for port in reached] == [8000, 8001, 15008]
     assert [port["port"] for port in children["Service", "demo"]["spec"]["ports"]] == [8000], "not for clients"
 
 
 def test_without_telemetry_one_port() -> None:
     assert [port["containerPort"] for port in engine()["ports"]] == [8000]
-    assert [port["port"] for port in by_kind()["NetworkPolicy", "demo"]["spec"]["ingress"][0]["ports"]] == [8000]
+    assert [port["port"] for port in by_kind()["NetworkPolicy", "demo"]["spec"]["ingress"][0]["ports"]] == [8000, 15008]
 
 
 def test_limits_of_the_engine_beside_the_accelerators_and_none_without_either() -> None:

@@ -22,9 +22,9 @@ from speculative_operator.domain.spec import (
 )
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import EngineContainer, ImageMount, PvcMount
-from speculative_operator.render import Capabilities, RenderError, RenderInput, render, table_config
+from speculative_operator.render import Capabilities, RenderError, RenderInput, payload, render, table_config
 from speculative_operator.render.metadata import label_value, manifest_hash, pair_hash
-from speculative_operator.render.podspec import payload_name, table_name
+from speculative_operator.render.podspec import table_name
 
 SPEC = ResolvedSpec(
     name="demo",
@@ -42,10 +42,10 @@ CONTAINER = EngineContainer(
     startup_seconds=901,
     shutdown_seconds=120,
     user=2000,
-    payload={"speculative_scheduler.py": "print('x')\n"},
+    payload=True,
 )
 INPUT = RenderInput(SPEC, CONTAINER, KTable.constant(3, 256), 1, strategy={"type": "Recreate"})
-STATIC = replace(INPUT, container=replace(CONTAINER, payload={}))
+STATIC = replace(INPUT, container=replace(CONTAINER, payload=False))
 TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
 
 
@@ -68,7 +68,6 @@ def engine(inp: RenderInput = INPUT) -> dict[str, Any]:
 def test_children_of_a_live_object() -> None:
     assert [(kind, plain(name)) for kind, name in by_kind()] == [
         ("ConfigMap", "demo-table"),
-        ("ConfigMap", "demo-payload"),
         ("Deployment", "demo"),
         ("Service", "demo"),
         ("NetworkPolicy", "demo"),
@@ -142,6 +141,8 @@ def test_the_table_is_mounted_as_a_directory() -> None:
     mounts = {mount["name"]: mount for mount in engine()["volumeMounts"]}
     assert mounts["table"] == {"name": "table", "mountPath": names.TABLE_MOUNT, "readOnly": True}
     assert mounts["payload"]["mountPath"] == names.PAYLOAD_MOUNT
+    volumes = {volume["name"]: volume for volume in deployment()["spec"]["template"]["spec"]["volumes"]}
+    assert volumes["payload"]["configMap"] == {"name": payload.name()}
     assert not any("subPath" in mount for mount in mounts.values())
 
 
@@ -262,20 +263,19 @@ def test_rendering_is_repeatable() -> None:
     value=TEXTS,
     name=TEXTS,
     label=TEXTS.filter(lambda text: text[0] != "$"),
-    payload=TEXTS,
+    content=TEXTS,
     override=TEXTS,
 )
 def test_any_text_in_any_field_round_trips(
-    argument: str, value: str, name: str, label: str, payload: str, override: str
+    argument: str, value: str, name: str, label: str, content: str, override: str
 ) -> None:
     container = replace(
         CONTAINER,
         image=argument,
         args=(argument,),
         env=({"name": name, "value": value},),
-        payload={"f.py": payload},
         command=(value,),
-        files={"f.json": payload},
+        files={"f.json": content},
         metrics_path=argument,
     )
     template = {"metadata": {"annotations": {label: override}}, "spec": {"serviceAccountName": override}}
@@ -289,10 +289,8 @@ def test_any_text_in_any_field_round_trips(
     assert pod["metadata"]["annotations"][label] == override
     assert found["command"] == [value]
     if label != f"{names.ANNOTATION_FILE}f.json":
-        assert pod["metadata"]["annotations"][f"{names.ANNOTATION_FILE}f.json"] == payload
+        assert pod["metadata"]["annotations"][f"{names.ANNOTATION_FILE}f.json"] == content
     assert pod["spec"]["serviceAccountName"] == override
     assert manifest["spec"]["strategy"] == {"type": value}
     assert manifest["metadata"]["namespace"] == value
     assert manifest["metadata"]["ownerReferences"][0]["uid"] == argument
-    config = children["ConfigMap" + payload_name(name, {"f.py": payload})]
-    assert (config["data"], config["immutable"]) == ({"f.py": payload}, True)

@@ -14,7 +14,17 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from speculative_operator.shell.resources import CHILDREN, EVENT, LEASE, OWNER, POD, REVIEW, Resource
+from speculative_operator.shell.resources import (
+    CHILDREN,
+    EVENT,
+    LEASE,
+    OWNER,
+    POD,
+    REPLICA_SET,
+    REVIEW,
+    STATEFUL_SET,
+    Resource,
+)
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -64,6 +74,8 @@ class FakeApi:
         LEASE,
         EVENT,
         REVIEW,
+        REPLICA_SET,
+        STATEFUL_SET,
         *(kind for kind in CHILDREN if not kind.optional),
     )
     objects: dict[Ref, Json] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -31,17 +31,15 @@ def owner(generation: int = 1) -> dict[str, Any]:
     return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "spec": {"n": generation}}
 
 
-def child(**spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "gemma", "namespace": "ns", "labels": LABELS},
-        "spec": spec,
-    }
+def child(of: dict[str, Any]) -> dict[str, Any]:
+    reference = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "gemma", "uid": of["metadata"]["uid"]}
+    meta = {"name": "gemma", "namespace": "ns", "labels": LABELS, "ownerReferences": [reference]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": meta}
 
 
 class Rig:
-    def __init__(self, kube: Kube, telemetry: Telemetry, settings: Settings) -> None:
+    def __init__(self, api: FakeApi, kube: Kube, telemetry: Telemetry, settings: Settings) -> None:
+        self.api = api
         self.cache = Cache()
         self.queue: Queue[Key] = Queue(asyncio.get_running_loop().time, lambda: 0.0, settle=0.0)
         self.informer = Informer(settings, kube, self.cache, self.queue, telemetry, self._relist, self._leading_to)
@@ -55,6 +53,10 @@ class Rig:
     def _relist(self) -> None:
         self.relisted += 1
 
+    def watches(self, number: int) -> Callable[[], bool]:
+        """Whether so many watches have begun."""
+        return lambda: sum("watch" in call.query for call in self.api.calls) == number
+
     async def visit(self) -> Key:
         async with asyncio.timeout(30.0):
             key = await self.queue.get()
@@ -64,8 +66,8 @@ class Rig:
 
 
 @asynccontextmanager
-async def watching(kube: Kube, telemetry: Telemetry, namespaces: str = "") -> AsyncIterator[Rig]:
-    rig = Rig(kube, telemetry, Settings(namespaces=namespaces, tick_seconds=1.0, prometheus_timeout_seconds=0.5))
+async def watching(api: FakeApi, kube: Kube, telemetry: Telemetry, namespaces: str = "") -> AsyncIterator[Rig]:
+    rig = Rig(api, kube, telemetry, Settings(namespaces=namespaces, tick_seconds=1.0, prometheus_timeout_seconds=0.5))
     with warnings.catch_warnings():
         task = asyncio.create_task(rig.informer.run((OWNER, SERVICE, POD), rig.stop))
         try:
@@ -79,12 +81,12 @@ async def watching(kube: Kube, telemetry: Telemetry, namespaces: str = "") -> As
 async def test_what_is_there_and_what_comes_reaches_the_cache_and_wakes_the_owner(
     api: FakeApi, kube: Kube, telemetry: Telemetry
 ) -> None:
-    await api.put(OWNER, owner())
-    async with watching(kube, telemetry) as rig:
-        await eventually(lambda: len(rig.cache) == 1)
-        assert rig.relisted == 1, "what it listed may lack what was deleted before"
+    async with watching(api, kube, telemetry) as rig:
+        await eventually(rig.watches(3))
+        assert rig.relisted == 3, "what is there already is for others to list"
+        of = await api.put(OWNER, owner())
         await rig.visit()
-        await api.put(SERVICE, child())
+        await api.put(SERVICE, child(of))
         await rig.visit()
         snapshot = rig.cache.snapshot(KEY)
         assert snapshot is not None
@@ -102,13 +104,14 @@ async def test_what_is_there_and_what_comes_reaches_the_cache_and_wakes_the_owne
 
 async def test_who_leads_requests_to_an_object_is_woken_with_it(api: FakeApi, kube: Kube, telemetry: Telemetry) -> None:
     """Also by its status, of which the object itself need not hear."""
-    await api.put(OWNER, owner())
-    async with watching(kube, telemetry) as rig:
+    async with watching(api, kube, telemetry) as rig:
+        await eventually(rig.watches(3))
+        of = await api.put(OWNER, owner())
         await rig.visit()
         rig.leading = (("ns", "leads"),)
         await api.put(OWNER, {**owner(), "status": {"observedGeneration": 1}})
         assert await rig.visit() == ("ns", "leads")
-        await api.put(SERVICE, child())
+        await api.put(SERVICE, child(of))
         assert {await rig.visit(), await rig.visit()} == {KEY, ("ns", "leads")}
         await api.drop(SERVICE, "gemma")
         assert {await rig.visit(), await rig.visit()} == {KEY, ("ns", "leads")}
@@ -117,13 +120,14 @@ async def test_who_leads_requests_to_an_object_is_woken_with_it(api: FakeApi, ku
 async def test_a_changed_spec_ends_a_back_off_and_a_childs_event_does_not(
     api: FakeApi, kube: Kube, telemetry: Telemetry
 ) -> None:
-    await api.put(OWNER, owner())
-    async with watching(kube, telemetry) as rig:
+    async with watching(api, kube, telemetry) as rig:
+        await eventually(rig.watches(3))
+        of = await api.put(OWNER, owner())
         await eventually(lambda: rig.queue.waiting == 1)
         key = rig.queue.pop()
         assert key == KEY
         rig.queue.retry(key, at_least=1000.0)
-        await api.put(SERVICE, child())
+        await api.put(SERVICE, child(of))
         await eventually(lambda: bool(rig.cache.objects_of("Service")))
         assert rig.queue.pop() is None
         await api.put(OWNER, owner(generation=2))
@@ -131,7 +135,7 @@ async def test_a_changed_spec_ends_a_back_off_and_a_childs_event_does_not(
 
 
 async def test_only_what_is_ours_is_asked_for(api: FakeApi, kube: Kube, telemetry: Telemetry) -> None:
-    async with watching(kube, telemetry):
+    async with watching(api, kube, telemetry):
         await eventually(lambda: sum("watch" in call.query for call in api.calls) == 3)
     by_kind = {call.plural: call.query.get("labelSelector") for call in api.calls if call.plural != "leases"}
     assert by_kind == {OWNER.plural: None, "services": CHILD_SELECTOR, "pods": CHILD_SELECTOR}
@@ -142,14 +146,14 @@ async def test_only_what_is_ours_is_asked_for(api: FakeApi, kube: Kube, telemetr
 async def test_a_namespaced_operator_asks_for_nothing_of_the_cluster(
     api: FakeApi, kube: Kube, telemetry: Telemetry
 ) -> None:
-    async with watching(kube, telemetry, "ns,other"):
+    async with watching(api, kube, telemetry, "ns,other"):
         await eventually(lambda: sum("watch" in call.query for call in api.calls) == 6)
     assert {call.namespace for call in api.calls} == {"ns", "other"}
 
 
 async def test_it_can_be_stopped_and_started_again(api: FakeApi, kube: Kube, telemetry: Telemetry) -> None:
     for _ in range(2):
-        async with watching(kube, telemetry):
+        async with watching(api, kube, telemetry):
             await eventually(lambda: sum("watch" in call.query for call in api.calls) >= 3)
         api.calls.clear()
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.shell.fakeapi import FakeApi, FaultError
+from tests.unit.shell.fakeapi import FakeApi, FaultError, eventually
 
 from speculative_operator.settings import Settings
 from speculative_operator.shell.kube import Kube
@@ -96,7 +96,7 @@ async def test_two_that_try_at_once_do_not_both_win(api: FakeApi, kube: Kube, cl
     assert sum(won) == 1
 
 
-async def test_a_leader_that_cannot_renew_in_time_gives_up_before_others_may_start(
+async def test_a_leader_that_cannot_renew_in_time_stops_before_others_may_start_and_takes_it_again(
     api: FakeApi, kube: Kube, clock: Clock
 ) -> None:
     one = candidate(kube, clock, "one")
@@ -104,12 +104,30 @@ async def test_a_leader_that_cannot_renew_in_time_gives_up_before_others_may_sta
     api.failures.append(lambda call: FaultError(503) if call.plural == "leases" else None)
     keeping = asyncio.create_task(one.keep())
     await asyncio.sleep(0.3)
-    assert not keeping.done(), "one failed renewal is no loss"
+    assert one.leading, "one failed renewal is no loss"
     clock.now += SETTINGS.lease_renew_seconds + 0.1
-    assert one.leading, "still nobody else's"
-    with pytest.raises(LostLeadershipError, match="last renewed"):
+    assert not one.leading
+    clock.now += SETTINGS.lease_duration_seconds
+    await asyncio.sleep(0.3)
+    assert not keeping.done(), "nobody else has it"
+    api.failures.clear()
+    await eventually(lambda: one.leading)
+    keeping.cancel()
+
+
+async def test_a_leader_ends_whose_lease_was_held_by_another_while_it_was_away(
+    api: FakeApi, kube: Kube, clock: Clock
+) -> None:
+    one, two = candidate(kube, clock, "one"), candidate(kube, clock, "two")
+    await one.acquire()
+    clock.now += SETTINGS.lease_duration_seconds
+    assert not await two._attempt()
+    clock.now += SETTINGS.lease_duration_seconds
+    assert await two._attempt()
+    await two.release()
+    with pytest.raises(LostLeadershipError, match="was held by another"):
         async with asyncio.timeout(20.0):
-            await keeping
+            await one.keep()
 
 
 async def test_a_leader_whose_lease_was_taken_ends_at_once(api: FakeApi, kube: Kube, clock: Clock) -> None:

@@ -11,12 +11,11 @@ from speculative_operator.domain.observation import Gap
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.settings import Settings
 from speculative_operator.shell.cache import Cache
-from speculative_operator.shell.errors import ApiError
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.monitors import DEFAULT_URL, SERVERS, address_of, labels_of, namespace_of
 from speculative_operator.shell.prometheus import Prometheus
 from speculative_operator.shell.resources import POD_MONITOR
-from speculative_operator.shell.resync import SERVERS_ASKED, Resync
+from speculative_operator.shell.resync import Resync
 
 STACK = {"matchLabels": {"release": "kube-prometheus-stack"}}
 
@@ -100,20 +99,24 @@ class TestInTheCluster:
         await looks.discover()
         assert looks.capabilities().monitor_labels == (("release", "kube-prometheus-stack"),)
 
-    async def test_at_the_start_it_is_asked_for_again_and_not_for_ever(self, api: FakeApi, kube: Kube) -> None:
-        """PodMonitors that exist would lose their labels, and the pods their scrapes."""
+    async def test_once_one_brings_figures_no_other_is_looked_for(self, api: FakeApi, kube: Kube) -> None:
+        """Neither its address nor its labels are moved by what anybody installs or edits later."""
         api.resources = (*api.resources, POD_MONITOR, *SERVERS)
-        api.failures.append(lambda call: FaultError(500, "no") if call.plural == "prometheuses" else None)
-        looks = self.resync(kube)
-        for _ in range(SERVERS_ASKED - 1):
-            with pytest.raises(ApiError):
-                await looks.discover()
+        await api.put(SERVERS[0], server(STACK, namespace="observability"))
+        settled = [False]
+        looks = Resync(Settings(), kube, Cache(), lambda _: None, frozenset, lambda: settled[0])
         await looks.discover()
-        assert looks.capabilities().monitor_labels == ()
+        before = looks.prometheus, looks.capabilities()
+        assert before[0].url == "http://prometheus-operated.observability.svc:9090"
+        settled[0] = True
+        await api.put(SERVERS[0], server({"matchLabels": {"release": "mine"}}, "mine", "team-x"))
+        await looks.discover()
+        assert (looks.prometheus, looks.capabilities()) == before
 
-    async def test_without_permission_there_are_none(self, api: FakeApi, kube: Kube) -> None:
+    @pytest.mark.parametrize("status", [403, 500])
+    async def test_without_permission_or_answer_there_are_none(self, api: FakeApi, kube: Kube, status: int) -> None:
         api.resources = (*api.resources, POD_MONITOR, *SERVERS)
-        api.failures.append(lambda call: FaultError(403, "no") if call.plural == "prometheuses" else None)
+        api.failures.append(lambda call: FaultError(status, "no") if call.plural == "prometheuses" else None)
         looks = self.resync(kube)
         await looks.discover()
         assert looks.capabilities().monitor_labels == ()
@@ -167,6 +170,26 @@ class TestInTheCluster:
 )  # fmt: skip
 def test_the_address_of_the_only_server(servers: list[dict[str, Any]], url: str) -> None:
     assert (address_of(servers).url, address_of(servers).fault) == (url, "")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"serviceName": "169.254.169.254/latest/meta-data/#"},
+        {"serviceName": "10.0.0.7:2379"},
+        {"serviceName": "a.other-namespace"},
+        {"serviceName": 7},
+        {"routePrefix": "/p?query=x"},
+        {"routePrefix": "/../etc"},
+        {"routePrefix": "/p#"},
+        {"routePrefix": ["/p"]},
+    ],
+)
+def test_a_server_whose_address_would_lead_elsewhere_is_none(spec: dict[str, Any]) -> None:
+    evil = server(None, namespace="tenant", **spec)
+    assert address_of([evil]).url == DEFAULT_URL
+    real = server(None, namespace="observability")
+    assert address_of([evil, real]).url == "http://prometheus-operated.observability.svc:9090"
 
 
 @pytest.mark.parametrize(

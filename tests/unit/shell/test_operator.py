@@ -234,6 +234,7 @@ async def test_a_stuck_worker_fails_the_liveness_probe(api: FakeApi, monkeypatch
         await asyncio.wait_for(stuck.wait(), 30.0)
         assert (await run.get("/healthz"))[0] == 200
         monkeypatch.setattr(run.operator.queue, "_clock", lambda: asyncio.get_running_loop().time() + 1e6)
+        run.operator.beat()
         status, text = await run.get("/healthz")
         assert status == 503
         assert "no reconcile has ended" in text

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,12 +20,10 @@ from speculative_operator.domain.observation import Gap, Observation, PodWindow,
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile.notes import Notes
-from speculative_operator.reconcile.room import Room
 from speculative_operator.reconcile.world import Event, Outcome, World
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
-from speculative_operator.shell import errors, reconciler
-from speculative_operator.shell.bodies import Key
+from speculative_operator.shell import errors
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.jobs import READ_EVERY, Jobs
 from speculative_operator.shell.kube import Kube
@@ -42,20 +40,6 @@ from speculative_operator.tuner import Memory
 
 SETTINGS = Settings()
 Plan = Callable[[World], tuple[tuple[Action, ...], dict[str, Any], tuple[Event, ...]]]
-
-
-@dataclass
-class FakeRoom:
-    answer: Room | None
-    asked: list[bool] = field(default_factory=list)
-
-    async def fits(self, key: Key, template: Mapping[str, Any], *, waits: bool, pods: int) -> Room | None:
-        assert (key, template, pods) == (KEY, {"spec": {}}, 1)
-        self.asked.append(waits)
-        return self.answer
-
-    def forget(self, key: Key) -> None:
-        pass
 
 
 class Rig:
@@ -77,18 +61,15 @@ class Rig:
         writer = Writer(kube, self.cache, telemetry, lambda: True, lambda: None)
         reporter = Reporter(kube, self.cache, telemetry, lambda: self.leading)
         self.budget = Budget(lambda: len(self.cache), lambda: self.at)
-        self.room = FakeRoom(None)
-        self.room_for: Mapping[str, Any] | None = None
         jobs, turns = Jobs(kube, time.monotonic), Turns(1, lambda: self.at)
-        sources = Sources(lambda _: self.round, Capabilities, jobs, turns, self.budget, room=self.room)
+        sources = Sources(lambda _: self.round, Capabilities, jobs, turns, self.budget)
         self.reconciler = Reconciler(SETTINGS, self.cache, writer, reporter, telemetry, sources, self.tick)
 
     def tick(self, world: World, memory: Memory | None, observation: Observation | None, now: float) -> Outcome:
         assert abs(now - time.time()) < 5
         self.seen.append((world, memory, observation))
         actions, status, events = self.plan(world)
-        room_for = self.room_for if world.room is None else None
-        return Outcome(actions, status, events, self.memory or memory, self.tries_changed, room_for, notes=self.notes)
+        return Outcome(actions, status, events, self.memory or memory, self.tries_changed, notes=self.notes)
 
     async def begin(self, **more: Any) -> dict[str, Any]:
         stored = await self.api.put(OWNER, {**owner(), **more})
@@ -427,6 +408,7 @@ def problems(rig: Rig) -> list[str]:
 
 async def test_a_turn_that_does_not_come_is_told_as_trouble_where_pods_wait(rig: Rig) -> None:
     other = await rig.api.put(OWNER, owner(name="other"))
+    rig.cache.put(other)
     rig.cache.put(await rig.api.put(JOB, inspect_job(other, ready=1)))
     of = await rig.begin()
     rig.plan = lambda _: ((ApplyChild(inspect_job(of), Reason.INSPECTING, "missing"),), {}, ())
@@ -458,40 +440,6 @@ async def test_a_job_that_could_not_be_made_gives_its_turn_back(rig: Rig) -> Non
     assert [one["metadata"]["name"] for one in rig.api.find("Job")] == ["other-inspect"]
 
 
-# -- room for one more pod
-
-
-@pytest.mark.parametrize(("answer", "ticks"), [(None, 1), (Room.TAKEN, 2), (Room.FREE, 2)])
-async def test_a_tick_that_asks_for_room_is_made_again_with_the_answer(
-    rig: Rig, answer: Room | None, ticks: int
-) -> None:
-    of = await rig.begin()
-    rig.room.answer = answer
-    rig.room_for = {"spec": {}}
-    rig.plan = lambda world: (
-        (applying(of, "Deployment"),),
-        {"observedGeneration": 1, "replicas": int(world.room is Room.FREE)},
-        (),
-    )
-    await rig.reconciler.reconcile(KEY)
-    assert [world.room for world, *_ in rig.seen] == [None, answer][:ticks]
-    assert rig.room.asked == [True], "a Deployment is about to be written"
-    assert rig.status["replicas"] == int(answer is Room.FREE)
-
-
-async def test_room_that_was_found_too_long_ago_is_looked_for_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write may wait for its slot: by then the accelerator may be another's."""
-    of = await rig.begin()
-    rig.room.answer, rig.room_for = Room.FREE, {"spec": {}}
-    rig.plan = lambda _: ((applying(of, "Deployment"),), {"observedGeneration": 1}, ())
-    monkeypatch.setattr(reconciler, "GOOD_SECONDS", -1.0)
-    assert await rig.reconciler.reconcile(KEY) == 0.0
-    assert rig.api.writes() == []
-    monkeypatch.setattr(reconciler, "GOOD_SECONDS", 60.0)
-    await rig.reconciler.reconcile(KEY)
-    assert [call.plural for call in rig.api.writes()][:1] == ["deployments"]
-
-
 def of_the_object(rig: Rig) -> dict[tuple[str, ...], float]:
     families = text_string_to_metric_families(rig.telemetry.render().decode())
     samples = [one for family in families for one in family.samples if one.labels.get("name") == "gemma"]
@@ -516,13 +464,6 @@ async def test_the_metrics_tell_of_an_object_until_it_is_gone(rig: Rig) -> None:
     rig.cache.put(await rig.api.put(OWNER, leaving))
     assert await rig.reconciler.reconcile(KEY) is None
     assert of_the_object(rig) == {}
-
-
-async def test_room_is_told_as_it_was_found(rig: Rig) -> None:
-    await rig.begin()
-    rig.room_for, rig.room.answer = {"spec": {}}, Room.TAKEN
-    await rig.reconciler.reconcile(KEY)
-    assert of_the_object(rig)["room", "ns", "gemma"] == 0.0
 
 
 async def test_an_object_that_cannot_be_read_is_in_the_metrics_too(rig: Rig) -> None:

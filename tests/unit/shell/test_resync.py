@@ -32,8 +32,11 @@ def resync(kube: Kube, namespaces: str = "", unwatched: frozenset[str] = frozens
 
 
 async def put(api: FakeApi, count: int) -> None:
+    meta = {"name": "gemma", "namespace": "ns", "generation": 1}
+    of = await api.put(OWNER, {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "spec": {}})
+    reference = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "gemma", "uid": of["metadata"]["uid"]}
     for number in range(count):
-        meta = {"name": f"s{number}", "namespace": "ns", "labels": LABELS}
+        meta = {"name": f"s{number}", "namespace": "ns", "labels": LABELS, "ownerReferences": [reference]}
         await api.put(SERVICE, {"apiVersion": "v1", "kind": "Service", "metadata": meta})
 
 
@@ -48,7 +51,7 @@ async def test_a_list_that_expires_half_way_is_started_again_once(api: FakeApi, 
     expired = [FaultError(410, "expired", "Expired")]
     api.failures.append(lambda call: expired.pop() if call.query.get("continue") and expired else None)
     looks, cache = resync(kube)
-    await looks.refresh({SERVICE})
+    await looks.refresh({OWNER, SERVICE})
     assert len(cache.objects_of("Service")) == 4
     assert SERVICE not in looks.unsure()
     api.failures[:] = [lambda call: FaultError(410, "expired", "Expired") if call.query.get("continue") else None]

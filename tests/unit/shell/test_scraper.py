@@ -309,6 +309,23 @@ class TestWithPods:
         assert isinstance(answers[7], Answer)
         assert answers[7].direct == "Prometheus has no series of them"
 
+    def test_nor_can_one_tell_that_lacks_what_the_engine_needs(self, source: Source) -> None:
+        """It turned the engine's histograms into native ones."""
+        rest = ("generation_tokens_total", "prompt_tokens_total", "num_requests_running", "num_requests_waiting")
+        told = tuple(Series(f"vllm:{name}", {}, ((NOW, 1.0),)) for name in rest)
+        source.prometheus.answer = Answer({"a": told, "b": told})
+        answers = [source.tick() for _ in range(8)]
+        assert isinstance(answers[7], Answer)
+        assert answers[7].direct.startswith("in Prometheus vllm:iteration_tokens_total_count is missing, perhaps")
+        assert "scrapeClassicHistograms" in answers[7].direct
+
+    def test_one_that_lacks_it_of_some_pods_can(self, source: Source) -> None:
+        """A pod that starts, or two objects of which one is scraped badly: the reader says which pod lacks what."""
+        whole = tuple(Series(name, {}, ((NOW, 1.0),)) for name in engine_for(SPEC).needed)
+        source.prometheus.answer = Answer({"a": whole[:1], "b": whole})
+        assert [source.tick() for _ in range(10)][-1] is source.prometheus.answer
+        assert source.pod.asked == []
+
     @pytest.mark.parametrize(
         "answer",
         [

@@ -15,7 +15,7 @@ from speculative_operator.shell.telemetry import PREFIX, Telemetry
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 STATUS, NOW = test_series.STATUS, test_series.NOW
 EVERY = [
-    *steady(test_series.spec(speculation={"objective": {"tpotP99": "25ms"}}), STATUS, room=True),
+    *steady(test_series.spec(speculation={"objective": {"tpotP99": "25ms"}}), STATUS),
     *measured(STATUS, Recent().after(test_series.BOTH, test_series.ESTIMATE), NOW, 60.0),
 ]
 """Of an object that has all there is."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from speculative_operator.domain import names
 from speculative_operator.shell.bodies import Key
 from speculative_operator.shell.cache import Cache
+from speculative_operator.shell.resources import OWNER
 from speculative_operator.shell.turns import FORGOTTEN, YIELDS, Turns, reading
 
 NOW = 1_700_000_000.0
@@ -151,7 +152,7 @@ def test_never_more_than_allowed_and_everybody_has_a_turn(most: int, steps: Iter
 
 
 def job(name: str = "a", purpose: str = "inspect", at: str = AT, **more: Any) -> dict[str, Any]:
-    owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": name, "uid": "o"}
+    owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": name, "uid": f"of {name}"}
     meta = {
         "name": f"{name}-{purpose}",
         "namespace": "ns",
@@ -183,6 +184,8 @@ def test_a_job_counts_while_it_starts_and_while_its_pod_runs(one: dict[str, Any]
 
 def test_the_cache_knows_the_jobs_that_read_until_they_have_ended() -> None:
     cache = Cache()
+    for name in "ab":
+        cache.put({"kind": OWNER.kind, "metadata": {"name": name, "namespace": "ns", "uid": f"of {name}"}})
     cache.put(job("a"))
     cache.put(job("b", "fetch"))
     assert set(cache.inspections()) == {key("a")}

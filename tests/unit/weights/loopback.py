@@ -31,7 +31,7 @@ from speculative_operator.weights import __main__, command
 from speculative_operator.weights.source import Entry, WeightsError
 
 ROOT = Path(__file__).resolve().parents[3]
-CHUNK = BRISK.chunk
+SEGMENT = BRISK.segment
 _BLOCK = 32 * KIB
 
 

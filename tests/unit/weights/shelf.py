@@ -16,9 +16,7 @@ from speculative_operator.weights.source import Entry
 
 KIB = 1 << 10
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-BRISK = Limits(
-    chunk=64 * KIB, longest_run=256 * KIB, runs_per_stream=1, attempts=4, progress=KIB, pause=0.01, stall=0.5, tell=0.05
-)
+BRISK = Limits(segment=64 * KIB, attempts=4, progress=KIB, pause=0.01, tell=0.05)
 """Patience of a test."""
 SHORT = Patience(connect=5.0, read=1.5)
 """With a source over the loopback: an opening may take four times `read`, on a machine that is busy."""

@@ -45,9 +45,7 @@ def registry(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def opened(registry: RegistryServer, name: str = "team/model:v1", revision: str = "") -> RegistrySource:
-    source = open_registry(ModelSource(Scheme.OCI, f"{registry.authority}/{name}", revision), SHORT)
-    assert isinstance(source, RegistrySource)
-    return source
+    return open_registry(ModelSource(Scheme.OCI, f"{registry.authority}/{name}", revision), SHORT)
 
 
 def read(source: RegistrySource, path: str) -> bytes:
@@ -66,7 +64,7 @@ def log_in(tmp_path: Path, authority: str, entry: dict[str, str]) -> None:
     (tmp_path / "docker" / "config.json").write_text(json.dumps({"auths": {authority: entry}}))
 
 
-@pytest.mark.parametrize("style", list(Style))
+@pytest.mark.parametrize("style", [style for style in Style if style is not Style.IMAGE_GZIP])
 @pytest.mark.parametrize("index", [False, True])
 def test_facts_are_those_of_the_folder(
     registry: RegistryServer, folder: Path, tmp_path: Path, style: Style, index: bool
@@ -187,10 +185,31 @@ def test_a_title_that_leaves_the_folder(registry: RegistryServer, tmp_path: Path
 def test_names_that_no_model_has_are_passed_over(registry: RegistryServer, tmp_path: Path) -> None:
     """A unit of systemd, as it lies in base images."""
     base = tar_of(("usr/lib/systemd/system/system-systemd\\x2dcryptsetup.slice", b"[Unit]"))
-    pushed(tmp_path / "layouts" / "image", base, tar_of(("models/config.json", b"{}"), ("models/a.txt", b"a")))
+    pushed(tmp_path / "layouts" / "image", base, tar_of(("config.json", b"{}"), ("./a.txt", b"a")))
     source = opened(registry, "image")
     assert [entry.path for entry in source.files()] == ["a.txt", "config.json"]
     assert read(source, "config.json") == b"{}"
+
+
+def test_compressed_layers_are_not_read_and_the_remedy_is_told(
+    registry: RegistryServer, folder: Path, tmp_path: Path
+) -> None:
+    pack(folder, tmp_path / "layouts" / "packed", "latest", Style.IMAGE_GZIP)
+    error = refused(registry, "packed")
+    assert (error.reason, error.final) == (Reason.PAIR_UNREAD, True)
+    assert "+gzip" in error.message
+    assert "uncompressed layers" in error.remedy
+    assert not [one for one in registry.ledger.seen() if "/blobs/" in one.path]
+
+
+def test_a_model_below_the_root_of_its_image_is_refused_before_any_accelerator(
+    registry: RegistryServer, tmp_path: Path
+) -> None:
+    """Engines load the root of the mounted image."""
+    pushed(tmp_path / "layouts" / "image", tar_of(("models/config.json", b"{}"), ("models/a.txt", b"a")))
+    with pytest.raises(WeightsError) as caught:
+        inspect(opened(registry, "image"))
+    assert (caught.value.reason, caught.value.file) == (Reason.SOURCE_NOT_FOUND, "config.json")
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,12 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
-from tests.unit.weights.loopback import CHUNK, Client, Sent, Server, forked, start
+from tests.unit.weights.loopback import SEGMENT, Client, Sent, Server, forked, start
 from tests.unit.weights.shelf import KIB, Shelf, content
 
 from speculative_operator.domain.jobs import decode, progress_of
 from speculative_operator.own_folder import FOLDER
 from speculative_operator.weights.cache import Cache
-from speculative_operator.weights.journal import parse
 
 MODEL = {
     "config.json": b"{}",
@@ -49,18 +48,19 @@ def assert_published(cache: Path) -> None:
 
 
 def claimed(cache: Path, server: Server) -> dict[str, set[int]]:
-    """Chunks that the journals call complete."""
+    """Segments that are on the disk."""
+    folder = cache / FOLDER / "partial" / KEY
     found: dict[str, set[int]] = {}
     for entry in Client(server.url, Shelf(MODEL).pin).files():
-        journal = cache / FOLDER / "partial" / KEY / "journal" / entry.path
-        claims = parse(journal.read_bytes(), entry)[0] if journal.exists() else None
-        if claims is not None:
-            found[entry.path] = set(claims.crcs)
+        if (folder / "files" / entry.path).exists():
+            found[entry.path] = set(range(-(-entry.size // SEGMENT)))
+        elif (listed := folder / "segments" / entry.path).exists():
+            found[entry.path] = {int(line) for line in listed.read_text().splitlines()[1:]}
     return found
 
 
 def touched(answer: Sent) -> set[int]:
-    return set(range(answer.start // CHUNK, -(-answer.end // CHUNK)))
+    return set(range(answer.start // SEGMENT, -(-answer.end // SEGMENT)))
 
 
 def killed_at(server: Server, process: BaseProcess, served: int) -> None:
@@ -73,7 +73,7 @@ def killed_at(server: Server, process: BaseProcess, served: int) -> None:
     time.sleep(0.05)  # until the server has noticed, and stops counting what goes nowhere
 
 
-def test_ten_kills_cost_no_byte_of_a_complete_chunk(server: Server, tmp_path: Path) -> None:
+def test_ten_kills_cost_no_byte_of_a_complete_segment(server: Server, tmp_path: Path) -> None:
     chance = random.Random(20)
     arguments = ["fetch", "--cache", str(tmp_path), "--verifier", "hf://small/model", "--parallel", str(PARALLEL)]
     for point in sorted(chance.sample(range(TOTAL), 10)):
@@ -81,15 +81,15 @@ def test_ten_kills_cost_no_byte_of_a_complete_chunk(server: Server, tmp_path: Pa
         process = forked({"LOOPBACK": server.url}, tmp_path / "log", arguments)
         killed_at(server, process, max(point, server.count + 1))
         for answer in server.answers[before:]:
-            assert not touched(answer) & known.get(answer.path, set()), "a complete chunk was asked for again"
+            assert not touched(answer) & known.get(answer.path, set()), "a complete segment was asked for again"
         now = claimed(tmp_path, server)
-        assert all(chunks <= now[path] for path, chunks in known.items()), "a complete chunk was lost"
+        assert all(there <= now[path] for path, there in known.items()), "a complete segment was lost"
     process = forked({"LOOPBACK": server.url}, tmp_path / "log", arguments)
     process.join()
     assert process.exitcode == 0, (tmp_path / "log").read_text()
     assert_published(tmp_path)
     again = server.count - TOTAL
-    assert 0 < again <= 10 * PARALLEL * (CHUNK + 256 * KIB), "more than the chunks in flight came twice"
+    assert 0 < again <= 10 * PARALLEL * (SEGMENT + 256 * KIB), "more than the segments in flight came twice"
 
 
 def test_three_at_once_download_once(server: Server, tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_sigterm_ends_it_and_what_has_come_is_kept(server: Server, tmp_path: Pat
     assert (status, err.splitlines()[-1]) == (143, "stopped before it was done; downloaded bytes stay in the cache")
     assert time.monotonic() - at < 20, "a pod has 30 seconds to end"
     assert not (tmp_path / "result").exists()
-    assert sum(map(len, claimed(tmp_path, server).values())) * CHUNK > TOTAL // 4
+    assert sum(map(len, claimed(tmp_path, server).values())) * SEGMENT > TOTAL // 4
     assert ended(start(server.url, tmp_path))[0] == 0
     assert_published(tmp_path)
 

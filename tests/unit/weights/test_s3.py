@@ -75,17 +75,6 @@ def test_ranges(bucket: s3.Service) -> None:
         assert b"".join(source.read(entry, start, end)) == content[start:end]
 
 
-def test_blocks_are_of_a_mebibyte_at_most(bucket: s3.Service, tmp_path: Path) -> None:
-    content = os.urandom(5_000_001)
-    (tmp_path / "big").mkdir()
-    (tmp_path / "big" / "x.safetensors").write_bytes(content)
-    bucket.upload(tmp_path / "big", "models", "big")
-    source = opened("models/big")
-    blocks = list(source.read(source.files()[0], 1, 5_000_001))
-    assert b"".join(blocks) == content[1:]
-    assert max(map(len, blocks)) <= 1 << 20
-
-
 def test_the_pin_is_of_the_content(bucket: s3.Service, tmp_path: Path) -> None:
     folder = made.model(tmp_path / "m")
     bucket.upload(folder, "models", "a")

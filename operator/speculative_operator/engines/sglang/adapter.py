@@ -21,7 +21,7 @@ from speculative_operator.engines.base import Engine, EngineContainer
 from speculative_operator.engines.sglang import capability, reading
 from speculative_operator.engines.sglang.capability import ALGORITHMS, OFFER
 from speculative_operator.engines.shared.arguments import ALL_INTERFACES, above_one, flag_arguments, locate, share
-from speculative_operator.engines.shared.container import COMPILED, environment, serving_container, startup_seconds
+from speculative_operator.engines.shared.container import environment, serving_container, startup_seconds
 from speculative_operator.engines.shared.plan import Plan, knobs, plan
 
 FILE = "adaptive.json"
@@ -123,11 +123,16 @@ def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
         env=environment(spec, _ENV),
         startup_seconds=startup_seconds(spec, planned),
         shutdown_seconds=_SHUTDOWN_SECONDS,
-        compiled=COMPILED,
         files={FILE: adaptive(active)} if planned.actuator is Actuator.TABLE else {},
     )
 
 
 ENGINE = Engine(
-    reading.METRIC_NAMES, capability.refusals, capability.notices, partial(knobs, offer=OFFER), container, reading.read
+    reading.METRIC_NAMES,
+    capability.refusals,
+    capability.notices,
+    partial(knobs, offer=OFFER),
+    container,
+    reading.read,
+    needed=reading.NEED.required,
 )

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.samples import Buckets, Cut, Need, UnreadableError
-from speculative_operator.engines.shared.reading import Selection, mean, more, read_each, refuse
+from speculative_operator.engines.shared.reading import Selection, mean, more, read_each, refuse, without_missed_scrapes
 
 PASSES = "sglang:cuda_graph_passes_total"
 TOKENS = "sglang:realtime_tokens_total"
@@ -62,8 +62,8 @@ _NAMES = (
     VERIFICATIONS,
 )
 METRIC_NAMES: tuple[str, ...] = (*_NAMES, *sorted(BUCKETS.names))
-_NEED = Need(_REQUIRED, gauges=_GAUGES, infos=frozenset())
-_SELECTION = Selection(frozenset(_NAMES), _NEED, BUCKETS)
+NEED = Need(_REQUIRED, gauges=_GAUGES, infos=frozenset())
+_SELECTION = Selection(frozenset(_NAMES), NEED, BUCKETS)
 _DECODING = ("decode_cuda_graph", "decode_none")
 _LOG_INTERVAL = 40
 """Decode passes after which the engine refreshes its gauges (--decode-log-interval); others are of another time."""
@@ -98,7 +98,7 @@ def read(
     series: Sequence[Series], pods: Collection[str], since: Mapping[str, float], now: float, stale_after: float
 ) -> dict[str, PodWindow | Gap]:
     """A window or a gap for each of `pods`; see `Engine.read`."""
-    first_stage = [track for track in series if track.labels.get("pp_rank", "0") in ("", "0")]
+    first_stage = [track for track in without_missed_scrapes(series) if track.labels.get("pp_rank", "0") in ("", "0")]
     # the first token of an answer that is not streamed is told late: at the fiftieth or at the end
     relevant = [t for t in first_stage if t.name != BUCKETS.ttft or t.labels.get("is_streaming") != "false"]
     return read_each(_SELECTION, _window, relevant, pods, since, now, stale_after)

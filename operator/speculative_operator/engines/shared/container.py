@@ -28,8 +28,6 @@ LOAD_RATE = 100e6
 bursts to at its smallest (100 MiB/s, docs.aws.amazon.com/efs/latest/ug/performance.html, read 2026-11)."""
 LOAD_SECONDS = 300
 """Share of a start's budget that is for reading weights: 30 GB at that rate."""
-COMPILED = ("triton", "torchinductor")
-"""Where engines that compile keep it, below the cache mount."""
 _FOLDERS = {
     "HOME": names.CACHE_MOUNT,
     "HF_HOME": f"{names.CACHE_MOUNT}/huggingface",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from speculative_operator.domain.observation import Gap, PodWindow, Series
@@ -23,6 +23,23 @@ ROUNDING = 1e-9
 _TARGET_ORDER = ("cluster", "prometheus", "prometheus_replica", "replica", "job", "instance", "endpoint", "container")
 TARGET_LABELS = frozenset(_TARGET_ORDER)
 """Labels that tell scrape targets of one pod apart."""
+
+
+def without_missed_scrapes(series: Sequence[Series]) -> Sequence[Series]:
+    """`series` without the samples of scrapes that failed, which VictoriaMetrics answers as NaN in every series of the
+    target. A NaN beside numbers of the same scrape stays, for the readers to refuse."""
+    if not any(math.isnan(value) for track in series for _, value in track.samples):
+        return series
+    scraped: dict[tuple[str, ...], set[float]] = {}
+    targets = [(track.labels.get("pod", ""), *_target(track)) for track in series]
+    for target, track in zip(targets, series, strict=True):
+        times = scraped.setdefault(target, set())
+        times.update(time for time, value in track.samples if not math.isnan(value))
+    left = (
+        replace(track, samples=tuple(one for one in track.samples if one[0] in scraped[target]))
+        for target, track in zip(targets, series, strict=True)
+    )
+    return [track for track in left if track.samples]
 
 
 def one_target(series: Sequence[Series], stale_after: float, need: Need) -> list[Series]:

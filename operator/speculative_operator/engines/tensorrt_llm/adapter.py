@@ -126,7 +126,13 @@ def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
 
 
 ENGINE = Engine(
-    reading.METRIC_NAMES, capability.refusals, capability.notices, partial(knobs, offer=OFFER), container, reading.read
+    reading.METRIC_NAMES,
+    capability.refusals,
+    capability.notices,
+    partial(knobs, offer=OFFER),
+    container,
+    reading.read,
+    needed=reading.NEED.required,
 )
 
 

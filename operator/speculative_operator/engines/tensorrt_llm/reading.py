@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.samples import Buckets, Cut, Need, UnreadableError
-from speculative_operator.engines.shared.reading import Selection, mean, more, read_each, refuse
+from speculative_operator.engines.shared.reading import Selection, mean, more, read_each, refuse, without_missed_scrapes
 
 ENDED = "trtllm_request_success_total"
 GENERATED = "trtllm_generation_tokens_total"
@@ -52,8 +52,8 @@ _NAMES = (
     KV_BLOCK_TOKENS,
 )
 METRIC_NAMES: tuple[str, ...] = (*_NAMES, *sorted(BUCKETS.names))
-_NEED = Need((ENDED,), gauges=frozenset({*_LOAD, KV_USAGE, KV_BLOCKS, KV_BLOCK_TOKENS}), infos=frozenset())
-_SELECTION = Selection(frozenset(_NAMES), _NEED, BUCKETS)
+NEED = Need((ENDED,), gauges=frozenset({*_LOAD, KV_USAGE, KV_BLOCKS, KV_BLOCK_TOKENS}), infos=frozenset())
+_SELECTION = Selection(frozenset(_NAMES), NEED, BUCKETS)
 _POSITION = "token_position"
 
 
@@ -69,7 +69,7 @@ def read(
     series: Sequence[Series], pods: Collection[str], since: Mapping[str, float], now: float, stale_after: float
 ) -> dict[str, PodWindow | Gap]:
     """A window or a gap for each of `pods`; see `Engine.read`."""
-    return read_each(_SELECTION, _window, series, pods, since, now, stale_after)
+    return read_each(_SELECTION, _window, without_missed_scrapes(series), pods, since, now, stale_after)
 
 
 def _window(piece: Cut) -> PodWindow:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
-from importlib import resources
 from typing import Any, TypeVar
 
 from speculative_operator.domain.reading import items, mappings, text
@@ -18,7 +16,6 @@ from speculative_operator.engines.matrix.cell import Variant
 from speculative_operator.engines.shared.container import serving_container, startup_seconds
 from speculative_operator.engines.vllm import checks, reading
 from speculative_operator.engines.vllm.arguments import (
-    COMPILED,
     OFF_VARIABLE,
     SHUTDOWN_SECONDS,
     WORKER_EXTENSION,
@@ -75,9 +72,8 @@ def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
         shared_memory=images.needs_of(spec).shared_memory or ranks > 1 or spec.target is Target.INFERENCE_SERVICE,
         startup_seconds=startup,
         shutdown_seconds=SHUTDOWN_SECONDS if planned.version >= SHUTDOWN_TIMEOUT_SINCE else 0,
-        payload=_payload() if live else {},
+        payload=live,
         telemetry=live,
-        compiled=COMPILED,
     )
 
 
@@ -114,13 +110,13 @@ def _startup_seconds(spec: DeploymentSpec, planned: Plan) -> int:
     return startup_seconds(spec, planned, more + images.needs_of(spec).compile_seconds)
 
 
-@cache
-def _payload() -> dict[str, str]:
-    """File name -> text of the plug-in's files, which are part of this distribution. A test holds them to the
-    package's own list."""
-    folder = resources.files("speculative_operator.payload")
-    files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".py"))
-    return {name: folder.joinpath(name).read_text(encoding="utf-8") for name in files if name != "__init__.py"}
-
-
-ENGINE = Engine(reading.METRIC_NAMES, checks.refusals, checks.notices, knobs, container, reading.read, as_made)
+ENGINE = Engine(
+    reading.METRIC_NAMES,
+    checks.refusals,
+    checks.notices,
+    knobs,
+    container,
+    reading.read,
+    as_made,
+    needed=reading.NEED.required,
+)

@@ -95,10 +95,6 @@ OFF_VARIABLE, OFF_STEPS = "SPECULATIVE_OFF_STEPS", 64
 _PATH = "PYTHONPATH"
 _CACHE = names.CACHE_MOUNT
 
-COMPILED = ("vllm/torch_compile_cache", "triton", "torchinductor")
-"""Where vLLM, Triton and torch keep what they compile, below the cache mount: VLLM_CACHE_ROOT, TRITON_CACHE_DIR and
-TORCHINDUCTOR_CACHE_DIR."""
-
 # In this order: another one would be another pod template.
 _FOLDERS = {
     "HOME": _CACHE,

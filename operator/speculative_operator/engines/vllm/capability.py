@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import EngineType, Method
@@ -154,6 +155,12 @@ BLOCK_METHODS = frozenset(form.method for form in FORMS if form.block and form.v
 """Methods whose plain form drafts all K tokens in one pass."""
 
 
+@lru_cache(1024)
+def row_of(asked: Question) -> Cell | None:
+    """The row of `CELLS` that answers the question, kept: each reconcile asks a dozen times for the same ones."""
+    return find(CELLS, asked)
+
+
 def runner_under_schedule(asked: Question) -> Runner:
     """The runner that serves the method best when K may change, whatever runner and parallelism are asked for.
 
@@ -164,7 +171,7 @@ def runner_under_schedule(asked: Question) -> Runner:
     order = (Runner.V2, Runner.V1) if asked.version >= V2_SCHEDULE_SINCE else (Runner.V1, Runner.V2)
     served: list[tuple[int, bool, Runner]] = []
     for runner in order:
-        cell = find(CELLS, replace(asked, runner=runner, data_parallel_size=1))
+        cell = row_of(replace(asked, runner=runner, data_parallel_size=1))
         if cell is not None and not cell.refused and (platform is None or platform.runner in ("", runner)):
             served.append((GENTLEST.index(cell.actuator), not (cell.follows_k or cell.drafts_blocks), runner))
     return min(served, key=lambda one: one[:2])[2] if served else Runner.V1

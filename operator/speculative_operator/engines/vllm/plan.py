@@ -11,11 +11,11 @@ from typing import Any
 
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
 from speculative_operator.domain.table import Actuator
-from speculative_operator.engines.matrix.cell import Cell, Question, Variant, find, parse_version
+from speculative_operator.engines.matrix.cell import Cell, Question, Variant, parse_version
 from speculative_operator.engines.matrix.refusing import question_of
 from speculative_operator.engines.matrix.vendors import best_actuator, platform_of
 from speculative_operator.engines.shared import plan as shared
-from speculative_operator.engines.vllm.capability import CELLS, runner_under_schedule
+from speculative_operator.engines.vllm.capability import row_of, runner_under_schedule
 from speculative_operator.engines.vllm.forms import IN_FULL_ALONE, OLDEST, V2_SCHEDULE_SINCE, Runner
 
 DEFAULT_MAX_NUM_SEQS = 256
@@ -54,7 +54,7 @@ def plan(spec: DeploymentSpec) -> Plan:
     asked = question_of(spec, version)
     best, chosen = runner_under_schedule(asked), user_runner(spec)
     runner = chosen or best
-    cell = find(CELLS, replace(asked, runner=runner))
+    cell = row_of(replace(asked, runner=runner))
     actuator = _actuator(spec, asked, cell)
     # From 0.32 on the engine takes V2 by itself, and V1 where V2 lacks the method.
     asks = actuator in _SCHEDULED and chosen is None and version < V2_SCHEDULE_SINCE

@@ -14,7 +14,15 @@ from itertools import pairwise
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.samples import Buckets, Cut, Need, UnreadableError
-from speculative_operator.engines.shared.reading import SLACK, Selection, mean, more, read_each, refuse
+from speculative_operator.engines.shared.reading import (
+    SLACK,
+    Selection,
+    mean,
+    more,
+    read_each,
+    refuse,
+    without_missed_scrapes,
+)
 from speculative_operator.engines.vllm import telemetry
 
 STEPS = "vllm:iteration_tokens_total_count"
@@ -57,8 +65,8 @@ ENGINE_NAMES: tuple[str, ...] = (
 """vLLM's own series, but for BUCKETS."""
 METRIC_NAMES: tuple[str, ...] = (*ENGINE_NAMES, *sorted(BUCKETS.names), *telemetry.NAMES)
 _PAYLOAD = frozenset(telemetry.NAMES)
-_NEED = Need(_REQUIRED, gauges=frozenset({RUNNING, WAITING, KV_USAGE}), infos=frozenset({CACHE_INFO}))
-_SELECTION = Selection(frozenset(ENGINE_NAMES), _NEED, BUCKETS)
+NEED = Need(_REQUIRED, gauges=frozenset({RUNNING, WAITING, KV_USAGE}), infos=frozenset({CACHE_INFO}))
+_SELECTION = Selection(frozenset(ENGINE_NAMES), NEED, BUCKETS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +81,7 @@ def read(
     series: Sequence[Series], pods: Collection[str], since: Mapping[str, float], now: float, stale_after: float
 ) -> dict[str, PodWindow | Gap]:
     """A window or a gap for each of `pods`; see `Engine.read`. Passes over series of other pods and names."""
+    series = without_missed_scrapes(series)
     beside: dict[str, list[Series]] = {pod: [] for pod in pods}
     for track in series:
         if track.name in _PAYLOAD and (pod := track.labels.get("pod", "")) in beside:

@@ -1,0 +1,281 @@
+"""Bring every file of one version into a cache, by segments of a fixed size and several threads. Called by `fetch`.
+
+A file grows in `parts/`, at its full length from the start. Once a segment is on the disk (fsync), its number is
+appended to the file's list in `segments/`; who goes on after a kill believes the list and asks for the rest. A file
+without gaps is read once more against the checksum that its source tells, then renamed into `files/`: so what lies
+there is whole. The library of the hub does neither: it begins an interrupted file anew, and checks none.
+
+Sources tell the SHA-256 of whatever is large. Of the small files of a hub, which lie in git, they tell the git object
+id: the SHA-1 of `blob SIZE NUL` and the content (git-hash-object(1)), as `git:...` in the entry's etag. Without either
+there is nothing to hold a file against but its size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.weights import disk
+from speculative_operator.weights.patience import Limits
+from speculative_operator.weights.progress import Meter
+from speculative_operator.weights.source import Entry, Source, WeightsError, check_path
+
+FOLDERS = frozenset({"files", "parts", "segments"})
+"""Folders in that of a version that grows."""
+_LOG = logging.getLogger(__name__)
+_BEAT_SECONDS = 0.25
+_BLOCK = 1 << 20
+_GIT = re.compile(r"git:([0-9a-f]{40})")
+
+
+class Stopped(Exception):  # noqa: N818, an order rather than an error
+    """The fetch was asked to end; what has come is kept."""
+
+
+class Part:
+    """One file of a version. Safe to use from several threads, each with segments of its own."""
+
+    def __init__(self, entry: Entry, folder: Path, segment: int) -> None:
+        """Read what a former run left in `folder`, and write nothing. Raises WeightsError and OSError."""
+        check_path(entry.path)
+        self.entry = entry
+        self.wrong = 0
+        """How often the checksum was another one."""
+        self._segment = segment
+        self._whole, self._part, self._list = (folder / name / entry.path for name in ("files", "parts", "segments"))
+        self.sealed = _size(self._whole) == entry.size
+        """True once the file is finished: checked, and on the disk."""
+        self._lock = threading.Lock()
+        self._head = f"{segment} {entry.size} {entry.sha256 or entry.etag}"
+        self._missing = self._all - self._listed()
+
+    @property
+    def _all(self) -> set[int]:
+        return set(range(-(-self.entry.size // self._segment)))
+
+    def _listed(self) -> set[int]:
+        """Segments that the list calls complete; a last line without its end does not count."""
+        if _size(self._part) != self.entry.size or not self._list.is_file():
+            return set()
+        head, *lines = self._list.read_bytes().decode("utf-8", "replace").split("\n")[:-1] or [""]
+        return {int(line) for line in lines if line.isdecimal()} if head == self._head else set()
+
+    @property
+    def bytes_missing(self) -> int:
+        """Bytes that are still to come."""
+        return 0 if self.sealed else sum(end - at for at, end in map(self.span, self._missing))
+
+    def span(self, number: int) -> tuple[int, int]:
+        """First byte of a segment, and the one after its last."""
+        return number * self._segment, min((number + 1) * self._segment, self.entry.size)
+
+    def begin(self) -> list[int]:
+        """Make file and list, or clear them of what does not count; the segments to bring. A file that needs none may
+        be sealed."""
+        if self.sealed:
+            return []
+        done = self._all & self._listed()
+        self._missing = self._all - done
+        for path in (self._whole, self._part, self._list):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with self._list.open("wb") as file:
+            file.write("".join(f"{line}\n" for line in (self._head, *sorted(done))).encode())
+            file.flush()
+            disk.sync(file.fileno())  # first: an older list would speak of a file that is no more
+        if not done:
+            with self._part.open("wb") as file:
+                file.truncate(self.entry.size)
+        return sorted(self._missing)
+
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """A descriptor to write the bytes of a segment to; they are on the disk at the end."""
+        fd = os.open(self._part, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            yield fd
+            disk.sync(fd)
+        finally:
+            os.close(fd)
+
+    def note(self, number: int) -> bool:
+        """Note that a segment is on the disk; True where it was the last one."""
+        with self._lock:
+            with self._list.open("ab") as file:
+                file.write(b"%d\n" % number)
+            self._missing.discard(number)
+            return not self._missing
+
+    def seal(self) -> None:
+        """Finish the file. Raises WeightsError where it is not what its source announced; all of it is forgotten
+        then."""
+        kind, wanted = _kind_and_value(self.entry)
+        digest = _digest(self._part, self.entry, kind) if kind else ""
+        if digest != wanted:
+            self.wrong += 1
+            self._part.unlink()
+            raise WeightsError(
+                Reason.CHECKSUM_MISMATCH,
+                f"the {kind} is {digest} instead of {wanted}",
+                file=self.entry.path,
+                remedy="the source, a proxy or a mirror changed the file: compare it at its source",
+            )
+        self._part.rename(self._whole)
+        self._list.unlink()
+        self.sealed = True
+
+
+def _size(path: Path) -> int | None:
+    return path.stat().st_size if path.is_file() else None
+
+
+def _kind_and_value(entry: Entry) -> tuple[str, str]:
+    """Kind (`SHA-256`, `git object id`, or empty) and value of the checksum that the source tells."""
+    if entry.sha256:
+        return "SHA-256", entry.sha256.lower()
+    git = _GIT.fullmatch(entry.etag)
+    return ("git object id", git[1]) if git else ("", "")
+
+
+def _digest(path: Path, entry: Entry, kind: str) -> str:
+    begin = hashlib.sha256() if kind == "SHA-256" else hashlib.sha1(b"blob %d\0" % entry.size, usedforsecurity=False)
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            begin.update(block)
+    return begin.hexdigest()
+
+
+class Crew:
+    """Brings parts of one source to the disk of `root` by several threads."""
+
+    def __init__(self, source: Source, root: Path, meter: Meter, limits: Limits, stop: threading.Event) -> None:
+        self._source, self._root, self._meter, self._limits, self._stop = source, root, meter, limits, stop
+        self._queue: deque[tuple[Part, int]] = deque()
+        self._over = threading.Event()
+        self._failure: BaseException | None = None
+        self._resume_at = 0.0
+
+    def work(self, parts: Iterable[Part], parallel: int, beat: Callable[[], None]) -> None:
+        """Return when all parts are sealed; raise the first failure, or Stopped. `beat` is called often (0.25 s)."""
+        for part in parts:
+            self._push(part)
+        threads = [threading.Thread(target=self._toil, name="fetch", daemon=True) for _ in range(parallel)]
+        for thread in threads:
+            thread.start()
+        try:
+            while self._failure is None and (alive := [thread for thread in threads if thread.is_alive()]):
+                if self._stop.is_set():
+                    raise Stopped
+                alive[0].join(_BEAT_SECONDS)
+                beat()
+        finally:
+            self._over.set()
+            self._join(threads)
+        if self._failure is not None:
+            raise self._failure
+
+    @staticmethod
+    def _join(threads: Sequence[threading.Thread]) -> None:
+        """Wait for the threads a moment; one that waits for a source writes nothing when it wakes."""
+        until = monotonic() + _BEAT_SECONDS
+        for thread in threads:
+            thread.join(max(until - monotonic(), 0.0))
+
+    def _push(self, part: Part) -> None:
+        """Queue what a part needs; one that needs no byte is sealed here."""
+        with self._explained(part):
+            numbers = part.begin()
+            if not numbers and not part.sealed:
+                self._seal(part)
+        self._queue.extend((part, number) for number in numbers)
+
+    def _toil(self) -> None:
+        try:
+            while self._queue and not self._over.is_set():
+                try:
+                    part, number = self._queue.popleft()
+                except IndexError:  # another thread was first
+                    return
+                self._bring(part, number)
+        except Stopped:
+            return
+        except BaseException as error:  # carried to the caller's thread
+            self._failure = self._failure or error
+            self._over.set()
+
+    def _bring(self, part: Part, number: int) -> None:
+        at, end = part.span(number)
+        failures = 0
+        with self._explained(part), part.opened() as fd:
+            while at < end:
+                self._pause(self._resume_at - monotonic())
+                began = at
+                error = None
+                try:
+                    for block in self._source.read(part.entry, at, end):
+                        at = self._store(part, fd, memoryview(block)[: end - at], at)
+                    if at < end:
+                        error = _cut_error(part.entry.path, f"the connection ended {end - at} bytes early")
+                except WeightsError as problem:
+                    error = problem
+                    error.file = error.file or part.entry.path
+                    if not error.transient:
+                        raise
+                except OSError as problem:
+                    error = _cut_error(part.entry.path, str(problem) or type(problem).__name__)
+                if error is not None:
+                    failures = 1 if at - began >= self._limits.progress else failures + 1
+                    self._hold_off(error, failures)
+        with self._explained(part):
+            if part.note(number):
+                self._seal(part)
+
+    def _store(self, part: Part, fd: int, block: memoryview, at: int) -> int:
+        """Write a block; returns the byte after it."""
+        if self._over.is_set():
+            raise Stopped
+        with self._explained(part):
+            disk.write_at(fd, block, at)
+        self._meter.count_received(len(block), part.entry.path)
+        return at + len(block)
+
+    def _seal(self, part: Part) -> None:
+        try:
+            part.seal()
+        except WeightsError as error:
+            if part.wrong > 1:
+                raise
+            _LOG.warning("%s: %s; fetching it again", part.entry.path, error.message)
+            self._meter.count_present(-part.entry.size)
+            self._push(part)
+
+    def _hold_off(self, error: WeightsError, failures: int) -> None:
+        """Wait after a failure for as long as the limits say; raise the error when another attempt is worth no more."""
+        seconds = self._limits.wait_after(error, failures)
+        if error.retry_after is not None or error.reason is Reason.SOURCE_THROTTLED:
+            self._resume_at = max(self._resume_at, monotonic() + seconds)  # holds every thread
+        else:
+            self._pause(seconds)
+
+    def _pause(self, seconds: float) -> None:
+        if seconds > 0 and self._over.wait(seconds):
+            raise Stopped
+
+    @contextmanager
+    def _explained(self, part: Part) -> Iterator[None]:
+        with disk.explain_errors(self._root, part.entry.path, lambda: self._meter.bytes_left):
+            yield
+
+
+def _cut_error(path: str, message: str) -> WeightsError:
+    return WeightsError(
+        Reason.SOURCE_UNREACHABLE, message, file=path, remedy="check the network, the proxy and the state of the source"
+    )
