@@ -26,7 +26,7 @@ def mounting(cluster: Cluster) -> None:
     """Pods say what they mount, as the API server has it."""
     volumes = cluster.children["Deployment", "demo"]["spec"]["template"]["spec"]["volumes"]
     for one in cluster.pods:
-        one.setdefault("spec", {"volumes": deepcopy(volumes)})
+        one.setdefault("spec", {})["volumes"] = deepcopy(volumes)
 
 
 def upgraded(monkeypatch: pytest.MonkeyPatch) -> Cluster:

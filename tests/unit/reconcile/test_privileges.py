@@ -138,7 +138,7 @@ def mounting(**mount: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", ["containers", "initContainers", "ephemeralContainers"])
-@pytest.mark.parametrize("name", ["weights", "compiled", "cache", "claim-0", "payload", "table", None])
+@pytest.mark.parametrize("name", ["weights", "cache", "claim-0", "payload", "table", None])
 @pytest.mark.parametrize("read_only", [None, False, "true"])
 def test_no_container_of_a_template_writes_to_what_the_operator_mounts(kind: str, name: Any, read_only: Any) -> None:
     (found,) = privileges.refusals(world({kind: mounting(name=name, readOnly=read_only)}))
@@ -158,7 +158,7 @@ def test_volumes_of_its_own_are_its_own() -> None:
     "more",
     [{"image": "mine:1"}, {"command": ["sh"]}, {"args": []}, {"env": [{"name": "PYTHONPATH", "value": "/tmp"}]}],
 )
-@pytest.mark.parametrize("name", ["weights", "weights-hold", "compiled-seed", "compiled-keep"])
+@pytest.mark.parametrize("name", ["weights", "weights-hold"])
 def test_nor_is_a_container_of_the_operator_made_another_program(name: str, more: dict[str, Any]) -> None:
     (found,) = privileges.refusals(world({"initContainers": [{"name": name, **more}]}))
     assert f"spec.initContainers[{name}].{next(iter(more))}" in found.message
