@@ -19,6 +19,7 @@ from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.reconcile.tick import invalid, tick
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import Capabilities
+from speculative_operator.render.payload import is_payload
 
 NOW = 1_800_000_000.0
 Schema = Mapping[str, Any]
@@ -201,8 +202,10 @@ def tick_twice(body: Mapping[str, Any]) -> Made:
     for capabilities in WORLDS:
         first = tick(World(spec, {}, {}, (), capabilities), None, None, NOW)
         applied = [action.manifest for action in first.actions if isinstance(action, ApplyChild)]
-        held = {(one["kind"], one["metadata"]["name"]): _stored(one) for one in applied}
-        again = tick(World(spec, _sound(first.status), held, (), capabilities), first.memory, None, NOW + 10.0)
+        held = {(one["kind"], one["metadata"]["name"]): _stored(one) for one in applied if not is_payload(one)}
+        payloads = {one["metadata"]["name"]: one["data"] for one in applied if is_payload(one)}
+        world = World(spec, _sound(first.status), held, (), capabilities, payloads=payloads)
+        again = tick(world, first.memory, None, NOW + 10.0)
         json.dumps(applied, allow_nan=False).encode()
         manifests += applied
         statuses += [_sound(first.status), _sound(again.status)]

@@ -13,9 +13,11 @@ from devcluster import Cluster
 from speculative_operator.api.convert import to_domain
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import ApplyChild
+from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.reconcile.tick import Outcome, World, tick
 from speculative_operator.render import Capabilities
+from speculative_operator.render.payload import is_payload
 
 pytestmark = pytest.mark.cluster
 
@@ -35,8 +37,11 @@ def spec_of(source: Path) -> DeploymentSpec:
     return to_domain(body)
 
 
-def world(spec: DeploymentSpec, children: Mapping[tuple[str, str], Mapping[str, Any]], **more: Any) -> World:
-    return World(spec=spec, status=more.pop("status", {}), children=children, pods=(), **more)
+def world(spec: DeploymentSpec, served: Mapping[tuple[str, str], Mapping[str, Any]], **more: Any) -> World:
+    """`served`: all that was made so far; the plug-in's ConfigMap is nobody's child."""
+    payloads = {name: one["data"] for (_, name), one in served.items() if is_payload(one)}
+    children = {key: one for key, one in served.items() if not is_payload(one)}
+    return World(spec=spec, status=more.pop("status", {}), children=children, payloads=payloads, pods=(), **more)
 
 
 def manifests_of(outcome: Outcome) -> list[Mapping[str, Any]]:
@@ -74,6 +79,7 @@ def test_children_are_taken_and_stay_as_they_are(bare_cluster: Cluster, namespac
     served = {(one["kind"], one["metadata"]["name"]): applied(bare_cluster, one) for one in manifests}
 
     second = tick(world(spec, served, status=first.status), first.memory, None, NOW + 10)
+    assert Reason.NAME_CONFLICT not in {one["reason"] for one in second.status["conditions"]}
     assert second.actions == (), "what the server makes of a manifest must not look like a hand edit"
     for manifest in manifests:
         key = (manifest["kind"], manifest["metadata"]["name"])

@@ -21,7 +21,7 @@ LONG = tuple(
     for name, verb in (("name", "get"), ("value", "set"), ("path", "open"), ("line", "parse"))
 )
 """Prompts of several chunks and blocks."""
-NARROW = ("--max-num-batched-tokens", "96", "--block-size", "32", "--num-gpu-blocks-override", "40")
+NARROW = ("--max-num-batched-tokens", "96", "--block-size", "32", "--num-gpu-blocks-override", "34")
 """A KV cache that eight of these requests do not fit, and chunks that are shorter than the long prompts."""
 LOGGED = "--enable-log-requests"
 """The log tells what was aborted; no metric does."""

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import os
 import sys
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 FOLDER = "REALENGINE_TRITON"
+KERNELS = "vllm.v1.sample.ops.topk_topp_triton"
 
 
 def register(folder: str) -> None:
@@ -63,5 +64,24 @@ def register(folder: str) -> None:
     runtime.driver.set_active(Driver())
 
 
+def sample_by_torch() -> None:
+    """Stands in for vLLM's kernels of top-k and top-p, whose launch the interpreter cannot carry out: vLLM's own torch
+    functions do their work, as they do on a CPU without Triton."""
+
+    def by_torch(logits: Any, k: Any, p: Any) -> Any:
+        from vllm.v1.sample.ops import topk_topp_sampler  # type: ignore[import-not-found]
+
+        return topk_topp_sampler.apply_top_k_top_p_pytorch(logits, k, p, allow_cpu_sync=True)
+
+    def kernel(name: str) -> None:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+    stand_in: Any = ModuleType(KERNELS)
+    stand_in.apply_top_k_top_p_triton, stand_in.__getattr__ = by_torch, kernel
+    sys.modules[KERNELS] = stand_in
+
+
 if os.environ.get(FOLDER):
     register(os.environ[FOLDER])
+    sample_by_torch()

@@ -93,13 +93,13 @@ def _values(data: Any, where: str, *keys: str) -> tuple[Any, ...]:
     return tuple(map(data.get, keys))
 
 
-def _whole(values: Any) -> bool:
+def _are_whole_numbers(values: Any) -> bool:
     """Whether it is a list of whole numbers."""
     return isinstance(values, list) and all(type(one) is int for one in values)
 
 
 def _row(row: Any, expected: int, allowed: frozenset[int]) -> Row:
-    if not _whole(row) or len(row) != 3:
+    if not _are_whole_numbers(row) or len(row) != 3:
         raise BadTableError(f"row {row!r} must be three whole numbers [first, last, K]")
     first, last, k = row
     if first != expected or last < first:
@@ -122,10 +122,10 @@ def _tries(data: Any, allowed: frozenset[int]) -> tuple[list[TryRow], int]:
 
 
 def _try_row(row: Any, before: int, allowed: frozenset[int]) -> TryRow:
-    if not isinstance(row, list) or len(row) != 4 or not _whole(row[:2]):
+    if not isinstance(row, list) or len(row) != 4 or not _are_whole_numbers(row[:2]):
         raise BadTableError(f'"try": row {row!r} must be [first, last, [K, ...], share]')
     first, last, ks, share = row
-    numbers, fair = _whole(ks), type(share) in (int, float) and 0 < share <= LARGEST_SHARE
+    numbers, fair = _are_whole_numbers(ks), type(share) in (int, float) and 0 < share <= LARGEST_SHARE
     problems = (
         (not 1 <= first <= last, " must start at 1 or above and not end before it starts"),
         (first <= before, f" must start after {before}, where the row before it ends"),
