@@ -68,7 +68,7 @@ def test_killed_midway_it_goes_on_after_a_restart_without_a_rollout(lab: Operato
     first.kill()
     before = identities(lab, count)
     with lab.operator() as second:
-        until("every child", lambda: len(identities(lab, count)) == 5 * count)
+        until("every child", lambda: len(identities(lab, count)) == 4 * count)
         said = second.log.read_text()
         assert "leading as " in said
         assert "; waiting" not in said, "it took its own Lease at once"
@@ -151,11 +151,11 @@ def test_a_namespaced_operator_needs_no_right_outside(lab: OperatorLab) -> None:
     lab.cluster.kubectl("create", "serviceaccount", "narrow", "-n", lab.namespace)
     with lab.operator("narrow", lab.namespace, namespaces=lab.namespace) as running:
         lab.deploy()
-        until("every child", lambda: len(lab.children()) == 6)
+        until("every child", lambda: len(lab.children()) == 5)
         lab.make_ready()
         until("Ready", lambda: lab.condition("Ready").get("status") == "True")
         lab.delete("service", "gemma", "--wait=false")
-        until("the service is back", lambda: len(lab.children()) == 6)
+        until("the service is back", lambda: len(lab.children()) == 5)
         metrics = running.answers("/metrics")[1]
     assert 'code="403"' not in metrics
     assert not [*running.errors(), *(line for line in running.lines() if line["level"] == "WARNING")]
@@ -178,17 +178,17 @@ def test_a_missing_permission_is_named_and_the_rest_goes_on(lab: OperatorLab) ->
         lab.deploy()
         until("it is said", lambda: lab.condition("Ready").get("reason") == "Forbidden")
         assert 'cannot patch resource "networkpolicies"' in lab.condition("Ready")["message"]
-        until("the other children", lambda: len(lab.children()) == 5)
+        until("the other children", lambda: len(lab.children()) == 4)
         lab.apply({**role, "rules": rbac.rules(rbac.OPERATOR)})
         lab.deploy(replicas=3)
-        until("the last child", lambda: len(lab.children()) == 6)
+        until("the last child", lambda: len(lab.children()) == 5)
         until("and it is taken back", lambda: lab.condition("Ready").get("reason") == "PodsNotReady")
 
 
 def test_a_namespace_that_goes_away_is_left_in_peace(lab: OperatorLab) -> None:
     with lab.operator() as running:
         lab.deploy()
-        until("every child", lambda: len(lab.children()) == 6)
+        until("every child", lambda: len(lab.children()) == 5)
         lab.cluster.kubectl("delete", "namespace", lab.namespace, "--wait=false")
         gone = ("get", "namespace", lab.namespace)
         until("it is gone", lambda: lab.cluster.kubectl(*gone, check=False).returncode != 0)
@@ -226,7 +226,7 @@ def test_whatever_prometheus_does_nothing_changes(lab: OperatorLab, prometheus: 
             until(f"it says {reason}", lambda reason=reason: _metrics(lab).get("reason", "").startswith(reason))  # type: ignore[misc]  # a default binds the loop's value
             assert _metrics(lab)["status"] == "False"
         lab.delete("service", "gemma", "--wait=false")
-        until("children are looked after meanwhile", lambda: len(lab.children()) == 6)
+        until("children are looked after meanwhile", lambda: len(lab.children()) == 5)
         after = {key: body["metadata"]["resourceVersion"] for key, body in lab.children().items()}
         assert {key for key in before if before[key] != after[key]} <= {("Service", "gemma")}
         assert lab.condition("Ready")["status"] == "True"
@@ -261,13 +261,13 @@ def test_a_second_operator_waits_for_the_first_to_give_the_lease_back(lab: Opera
         until("the second is well", lambda: second.answers("/readyz")[0] == 200)
         assert _holder(lab) == "operator-under-test"
         lab.deploy()
-        until("every child", lambda: len(lab.children()) == 6)
+        until("every child", lambda: len(lab.children()) == 5)
         assert 'code="201",verb="apply"' not in second.answers("/metrics")[1]
     assert first.process.returncode == 0
     assert _holder(lab) in ("", "another-pod"), "given back, and not left to run out"
     until("the second took over", lambda: _holder(lab) == "another-pod")
     lab.delete("service", "gemma", "--wait=false")
-    until("the service is back", lambda: len(lab.children()) == 6)
+    until("the service is back", lambda: len(lab.children()) == 5)
     second.process.send_signal(signal.SIGTERM)
     assert second.process.wait(60.0) == 0
     assert _holder(lab) == "", "given back at the end"
