@@ -59,11 +59,14 @@ class JobLab:
         self.owner: Json = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": owner}
 
     async def snapshot(self) -> Snapshot:
-        """As the operator would have it after a listing."""
+        """As the operator would have it after a listing. Jobs get their owner here: the cluster has no such object, and
+        would collect what it owns."""
         cache = Cache()
         cache.put(self.owner)
         for resource in (CLAIM, JOB, POD):
             async for body in self.kube.list(resource, self.lab.namespace, CHILD_SELECTOR):
+                if resource is JOB:
+                    body["metadata"]["ownerReferences"] = [{"uid": self.owner["metadata"]["uid"]}]
                 cache.put(body)
         found = cache.snapshot((self.lab.namespace, "gemma"))
         assert found is not None
