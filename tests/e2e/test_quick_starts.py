@@ -74,7 +74,7 @@ def test_the_readme_leads_to_a_tuned_object(cluster: Cluster, tmp_path: Path) ->
         assert seen["MetricsAvailable"]["status"] == "True", seen
         assert "reads them from the pods" not in seen["MetricsAvailable"]["message"]
     finally:
-        typed(cluster, blocks(HELM)[-1:], tmp_path)
+        typed(cluster, blocks(HELM)[-3:], tmp_path)
 
 
 @pytest.mark.parametrize("page", [KUBECTL, HELM])

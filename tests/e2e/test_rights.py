@@ -53,8 +53,6 @@ STATIC = {"mode": "Static", "maxSpeculativeTokens": 5, "schedule": [[1, 4, 5], [
 ELSEWHERE: dict[audit.Right, str] = {
     (names.GROUP, f"{names.PLURAL}/finalizers", "update"): "no request: OwnerReferencesPermissionEnforcement, which is "
     "on here, asks whether the operator may before it lets a child block its owner's deletion",
-    ("apps", "replicasets", "list"): "a payload of a former release is there",
-    ("apps", "statefulsets", "list"): "the same",
 }
 
 
