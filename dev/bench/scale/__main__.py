@@ -18,6 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import requests
+
 from bench.scale.bed import Bed
 from bench.scale.goals import Row, rows
 from bench.scale.phases import Fleet, Found
@@ -107,7 +109,7 @@ def main() -> int:
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 other = checked_out(given.against, Path(folder)) if given.against else None
                 summary = judged(given, measured(given, other))
-    except (TimeoutError, DevClusterError) as error:
+    except (TimeoutError, DevClusterError, requests.RequestException) as error:
         summary = {"ok": False, "error": str(error).splitlines()[0]}
     (OUT / ("soak.json" if given.soak else "scale.json")).write_text(json.dumps(summary, indent=2) + "\n")
     print(json.dumps(summary), flush=True)

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.pure import example
 from bench.scale.client import METADATA, NAMESPACE, OWN_KIND, Client
 from bench.scale.node import Node
 from devcluster.cluster import Cluster
@@ -38,6 +37,15 @@ CHILDREN = {
     "NetworkPolicy": f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies",
 }
 """An object has all its children when it has one of each; one replica has no disruption budget."""
+SPEC = {
+    "verifier": {"model": "hf://Qwen/Qwen3-8B", "maxModelLen": 8192, "maxNumSeqs": 256},
+    "speculator": {"method": "draft_model", "model": "hf://Qwen/Qwen3-1.7B"},
+    "speculation": {"mode": "Auto", "numSpeculativeTokens": 3, "maxSpeculativeTokens": 5},
+    "engine": {"type": "vLLM", "version": "0.32.0", "image": "bench/vllm:0.32.0"},
+    "accelerator": {"product": "A100-80GB"},
+    "replicas": 1,
+}
+"""Of each object: what earlier revisions take, too."""
 ARGUMENT, IMAGE, BY_HAND = "--seed=7", "bench/edited:1", "--by-hand"
 MARKS = (ARGUMENT, IMAGE, BY_HAND)
 """What edits put into a Deployment, to be found there again."""
@@ -198,9 +206,6 @@ class Bed:
         items: list[Mapping[str, Any]] = self.api.call("GET", OWN_KIND)["items"]
         conditions = ((one.get("status") or {}).get("conditions") or () for one in items)
         return sum(any((c["type"], c["status"]) == ("Ready", "True") for c in found) for found in conditions)
-
-
-SPEC = example()["spec"]
 
 
 def _resource(event: Mapping[str, Any]) -> str:

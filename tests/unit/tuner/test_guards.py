@@ -15,7 +15,12 @@ from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.tuner import Memory, decide
 from speculative_operator.tuner.decide import PATIENCE
+from speculative_operator.tuner.grid import nearest
+from speculative_operator.tuner.guards import GUARD_SHARE, count_slow
+from speculative_operator.tuner.outlook import QUANTILE, outlook
 from speculative_operator.tuner.pace import SAVED, Pace
+from speculative_operator.tuner.report import measured_speed
+from speculative_operator.tuner.traffic import pool
 
 NAN = math.nan
 
@@ -314,3 +319,22 @@ def test_a_table_that_no_longer_fits_is_cut_to_the_knobs() -> None:
     memory, decision = decide(memory, TestModes.gap, asked, 0.0)
     assert memory.table == decision.table == KTable.constant(2, 64)
     assert not decision.valid
+
+
+@pytest.mark.parametrize(("widths", "slow"), [(0.0, 0), (0.9, 0), (1.1, 1), (2.0, 1)])
+def test_drafts_are_slow_only_beyond_the_error_of_what_is_known(widths: float, slow: int) -> None:
+    """A window that is slower by less than the error of the costs is no evidence against drafts."""
+    loop = run(Plant(noise=0.0), table=KTable.constant(3, KNOBS.max_batch))
+    loop.play(*[30] * 6)
+    memory = loop.memory
+    view = outlook(loop.policy, memory.costs, memory.acceptance, memory.traffic, memory.last, memory.cells)
+    look = pool([loop.plant.window(memory.table, 30, loop.now + TICK)])
+    at = nearest(look.scheduled, KNOBS.max_batch)
+    width = QUANTILE * math.hypot(float(view.costs.deviation(view.off_gradients[at])), view.costs.unrest)
+    assert width > 0.0
+    wanted = math.log(GUARD_SHARE) + view.at(look.batch, 0) - widths * width - 1e-9
+    seen, gained = measured_speed(view, look, 3), look.tokens_per_step
+    assert seen is not None
+    assert gained is not None
+    slower = replace(look, tokens_per_step=gained * math.exp(wanted - seen))
+    assert count_slow(replace(memory, slow_windows=0), view, slower).slow_windows == slow
