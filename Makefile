@@ -128,6 +128,10 @@ bench-ablations: $(STAMP) ## the tuner with each mechanism taken out in turn (ab
 bench-autoscaling: $(STAMP) ## an autoscaler of replicas beside the tuner, over an hour in the simulator (about three minutes)
 	@OPENBLAS_NUM_THREADS=1 $(PY) -m bench.autoscaling $(ARGS)
 
+mutants: $(STAMP) ## changes of the code that guards what serves, and whether tests notice (an hour): ARGS="tuner/guards --show"
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -r dev/mutants/requirements.txt
+	@$(PY) -m mutants $(ARGS)
+
 RENDERED := $$($(PY) -m devcluster build 2>/dev/null | awk '$$1 == "helm" {print $$2}') template speculative-operator \
 	  charts/speculative-operator --namespace speculative-system --set image.repository=speculative-operator
 
