@@ -89,10 +89,14 @@ def unnoticed(module: str) -> list[str]:
 
 def summary(modules: list[str]) -> dict[str, Any]:
     """How many changes of each module were made and noticed."""
-    rows = {}
+    rows: dict[str, dict[str, Any]] = {}
     for module in modules:
         made, left = len(codes(module)), unnoticed(module)
-        rows[module] = {"made": made, "noticed": round(1 - len(left) / made, 3), "unnoticed": sorted(left)}
+        rows[module] = {
+            "made": made,
+            "noticed": round(1 - len(left) / made, 3) if made else 0.0,
+            "unnoticed": sorted(left),
+        }
     unfinished = [name for module in modules for name, code in codes(module).items() if code is None]
     return {"ok": not unfinished and all(row["noticed"] >= LEAST for row in rows.values()), "modules": rows}
 

@@ -103,6 +103,7 @@ class Bed:
             "PYTHONPATH": str(self._source / "operator"),
             "SPECULATIVE_PROMETHEUS_URL": "http://127.0.0.1:9",
             "SPECULATIVE_HTTP_PORT": "0",
+            "SPECULATIVE_NAMESPACE_MEBIBYTES": "2048",  # a thousand objects and more are in one namespace here
             "SPECULATIVE_LEASE_NAMESPACE": "speculative-system",
             "POD_NAME": "bench",
         }
