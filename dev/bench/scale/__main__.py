@@ -40,10 +40,12 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench-scale", description=__doc__)
     parser.add_argument("--count", type=int, default=100, help="objects; default 100")
     parser.add_argument("--against", metavar="REVISION", help="of this repository, to compare with")
-    parser.add_argument("--rounds", type=int, default=1, help="how often each is measured; default 1")
+    parser.add_argument("--rounds", type=int, help="how often each is measured; default 1, beside another revision 2")
     parser.add_argument("--rest", type=float, default=60.0, help="seconds at rest; default 60")
     parser.add_argument("--soak", type=float, metavar="MINUTES", help="let objects come and go for so long, instead")
-    return parser.parse_args()
+    given = parser.parse_args()
+    given.rounds = given.rounds or (2 if given.against else 1)
+    return given
 
 
 def checked_out(revision: str, folder: Path) -> Path:
