@@ -64,14 +64,21 @@ def test_memory_is_read() -> None:
 
 def samples(kib: float, files: float = 0.0) -> list[tuple[int, float, int, int]]:
     """A process that fills its caches with the first objects, and then keeps so much of each."""
-    return [(n, 90 + min(n, 100) * 0.3 + kib * n / 1024, 30 + int(files * n), 12) for n in range(1, 601)]
+    filled = [(n, 90 + min(n, 100) * 0.3 + kib * n / 1024, 30 + int(files * n), 12) for n in range(1, 6001)]
+    return filled[::10]
 
 
-@pytest.mark.parametrize(("kib", "ok"), [(0.0, True), (LEFT_KIB / 2, True), (2 * LEFT_KIB, False), (60.0, False)])
+@pytest.mark.parametrize(("kib", "ok"), [(0.0, True), (LEFT_KIB, True), (3 * LEFT_KIB, False), (60.0, False)])
 def test_memory_that_grows_with_objects_is_found(kib: float, ok: bool) -> None:
     found = judged(samples(kib))
     assert found["ok"] is ok
     assert found["left"]["kib_per_object"] == pytest.approx(kib, abs=0.5)
+
+
+@pytest.mark.parametrize(("step", "ok"), [(6.0, True), (30.0, False)])
+def test_one_step_of_memory_is_no_growth_if_it_is_small(step: float, ok: bool) -> None:
+    found = [(n, rss + step * (n > 400), *rest) for n, rss, *rest in samples(0.0)[:60]]
+    assert judged(found)["ok"] is ok  # type: ignore[arg-type]  # the rest are files and threads
 
 
 def test_files_left_open_are_found() -> None:
