@@ -50,7 +50,7 @@ def arguments() -> argparse.Namespace:
 
 def checked_out(revision: str, folder: Path) -> Path:
     """The files of a revision; neither branches nor work trees of the repository know of it."""
-    packed = subprocess.run(["git", "-C", str(ROOT), "archive", revision], capture_output=True, check=True).stdout
+    packed = subprocess.run(["git", "-C", str(ROOT), "archive", revision], stdout=subprocess.PIPE, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         archive.extractall(folder, filter="data")
     return folder

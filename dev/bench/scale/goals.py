@@ -50,7 +50,7 @@ MEASURES: Sequence[Measure] = (
     Measure("rest_cpu", "at rest: % of a core", "rest", 1.3, 0.5, {100: 1.0, 1000: 8.0, 5000: 40.0}, timed=False),
     Measure("rest_writes", "at rest: writes a minute", "rest", 1.0, 1.0, {100: 0, 1000: 0, 5000: 0}, timed=False),
     Measure("gone", "API server gone for 12 s: next Deployment after, s", "gone", 1.5, 2.0, {100: 5.0, 1000: 5.0}),
-    Measure("gone_exits", "  exits of the operator", "gone", 1.0, 1.0, {100: 0, 1000: 0, 5000: 0}, timed=False),
+    Measure("gone_exits", "  exits of the operator", "gone", 1.0, 0.5, {100: 0, 1000: 0, 5000: 0}, timed=False),
 )  # fmt: skip
 
 

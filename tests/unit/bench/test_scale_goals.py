@@ -37,7 +37,7 @@ def test_times_of_a_busy_machine_are_not_judged_but_its_memory_and_writes_are() 
     assert not row("create_p50", 9.0, 1.0, foreign=0.6).worse
     assert row("rss", 200.0, 100.0, foreign=0.6).worse
     assert row("rest_writes", 100.0, 0.0, foreign=0.6).worse
-    assert row("gone_exits", 2.0, 0.0, foreign=0.6).worse
+    assert row("gone_exits", 1.0, 0.0, foreign=0.6).worse
 
 
 def test_rounds_count_by_their_medians() -> None:
