@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/operator:$(CURDIR)/lab:$(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e e2e-autoscaling vllm contract-vllm contract-vllm-matrix e2e-vllm accelerator-kit bench bench-tuner bench-tuner-short bench-worlds bench-worlds-short bench-ablations bench-autoscaling generate check-generated check-manifests lock sbom image chart bundle plugin clean
+.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e e2e-autoscaling vllm contract-vllm contract-vllm-matrix e2e-vllm accelerator-kit bench bench-scale soak mutants bench-tuner bench-tuner-short bench-worlds bench-worlds-short bench-ablations bench-autoscaling generate check-generated check-manifests lock sbom image chart bundle plugin clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -101,8 +101,14 @@ accelerator-kit: $(STAMP) ## what an accelerator is measured with, without a net
 e2e-vllm: toolchain ## the operator with the real vLLM as pods; report in build/e2e-vllm (8 minutes, 25 the first time)
 	@$(PY) -m realengine.e2e $(ARGS)
 
-bench: toolchain ## speed and memory; the last line is one JSON object
+bench: $(STAMP) ## decisions, renders and reconciles a second, without I/O; the last line is one JSON object
 	@$(PY) -m bench
+
+bench-scale: toolchain ## 100 objects with pods on a real API server; ARGS="--count 1000 --against REVISION" (5 minutes each)
+	@$(PY) -m bench.scale $(ARGS)
+
+soak: toolchain ## objects that come and go for MINUTES (20), and whether the operator's memory grows with them
+	@$(PY) -m bench.scale --soak $(or $(MINUTES),20)
 
 bench-tuner: $(STAMP) ## the tuner, its rivals and an oracle in the simulator; the last line is one JSON object
 	@$(PY) -m bench.tuner $(ARGS)
@@ -121,6 +127,10 @@ bench-ablations: $(STAMP) ## the tuner with each mechanism taken out in turn (ab
 
 bench-autoscaling: $(STAMP) ## an autoscaler of replicas beside the tuner, over an hour in the simulator (about three minutes)
 	@OPENBLAS_NUM_THREADS=1 $(PY) -m bench.autoscaling $(ARGS)
+
+mutants: $(STAMP) ## changes of the code that guards what serves, and whether tests notice (an hour): ARGS="tuner/guards --show"
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -r dev/mutants/requirements.txt
+	@$(PY) -m mutants $(ARGS)
 
 RENDERED := $$($(PY) -m devcluster build 2>/dev/null | awk '$$1 == "helm" {print $$2}') template speculative-operator \
 	  charts/speculative-operator --namespace speculative-system --set image.repository=speculative-operator

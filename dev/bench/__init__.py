@@ -1,1 +1,1 @@
-"""Speed and memory of the operator, to compare within one machine. `make bench` runs it; nothing is asserted."""
+"""How fast the operator is and what it takes: `make bench` its pure part, `make bench-scale` a fleet of objects."""

@@ -95,6 +95,7 @@ class Api:
                 # Without a version a watch begins with all that there is: what is seen twice is noted twice.
                 try:
                     with session.get(url, stream=True, timeout=(5, 150)) as answer:
+                        answer.raise_for_status()
                         for line in answer.iter_lines(chunk_size=None):
                             if stopped.is_set():
                                 return

@@ -129,6 +129,9 @@ def _rest(ground: Ground) -> Sight:
                 amiss.append(f"{name}: table {served.mounted} in a ConfigMap")
             if served.mounted is not None and served.version_in_pods is None:
                 amiss.append(f"{name}: its pods do not say which table they run")
+            # The operator writes them once, a minute after it has something to note; of AUTO, others have their name.
+            if name != AUTO and f"configmaps/{name}-notes" not in served.children:
+                amiss.append(f"{name}: no notes yet")
         if not amiss:
             return sight
         if time.monotonic() > deadline:

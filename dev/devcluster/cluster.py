@@ -4,7 +4,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from devcluster import kubeconfig, startup, toolchain
 from devcluster.apiclient import wait_until
-from devcluster.component import log_path, ready_path, status_path
+from devcluster.component import held_path, log_path, ready_path, status_path
 from devcluster.controlplane import Files
 from devcluster.enclosure import Enclosure, environment
 from devcluster.errors import DevClusterError
@@ -218,6 +219,27 @@ class Cluster:
             return {}
         states: dict[str, dict[str, Any]] = json.loads(status_path(self.state_dir).read_text())
         return states
+
+    @contextmanager
+    def without(self, *components: str) -> Iterator[None]:
+        """Kill supervised components and keep them down meanwhile; afterwards they are ready again."""
+
+        def all_are(state: str) -> bool:
+            known = self.components()
+            return all(known[name]["state"] == state for name in components)
+
+        held = [held_path(self.state_dir, name) for name in components]
+        try:
+            for path in held:
+                path.touch()
+            known = self.components()
+            self.inside(["kill", "-KILL", *(str(known[name]["pid"]) for name in components)]).wait(30)
+            wait_until("components ended", 30.0, lambda: all_are("ended"), lambda: ", ".join(components))
+            yield
+        finally:
+            for path in held:
+                path.unlink(missing_ok=True)
+            wait_until("components are ready again", 120.0, lambda: all_are("ready"), lambda: ", ".join(components))
 
     def stop(self) -> None:
         """End every process of the cluster and delete its files; a cluster of somebody else is left alone."""

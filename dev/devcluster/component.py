@@ -82,6 +82,11 @@ def log_path(directory: Path, component: str) -> Path:
     return directory / "logs" / f"{component}.log"
 
 
+def held_path(directory: Path, component: str) -> Path:
+    """File whose existence keeps a component from being started."""
+    return directory / f"held-{component}"
+
+
 def ready_path(directory: Path) -> Path:
     """File whose existence says that the start is complete."""
     return directory / "ready"

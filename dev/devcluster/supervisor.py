@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from devcluster import mounts
-from devcluster.component import Component, Plan, log_path, ready_path, status_path
+from devcluster.component import Component, Plan, held_path, log_path, ready_path, status_path
 from devcluster.forwarder import forward
 from devcluster.probe import answers, tls_context
 from devcluster.state import Place
@@ -46,10 +46,15 @@ class Supervised:
         self.ended = asyncio.Event()
         self._owner = owner
 
+    @property
+    def pid(self) -> int | None:
+        """In the enclosure's process table."""
+        return self.process.pid if self.process else None
+
     async def run(self) -> None:
         """Keep the program running for ever."""
-        await self._conditions()
         while True:
+            await self._conditions()
             self._start()
             watching = asyncio.create_task(self._watch_readiness())
             await self.ended.wait()
@@ -63,7 +68,8 @@ class Supervised:
     async def _conditions(self) -> None:
         for name in self.spec.after:
             await self._owner.components[name].ready.wait()
-        while not _all_exist(self.spec.needs):  # noqa: ASYNC110 - another process makes the files
+        held = held_path(self._owner.directory, self.spec.name)
+        while held.exists() or not _all_exist(self.spec.needs):  # noqa: ASYNC110 - other processes make the files
             await asyncio.sleep(_POLL_SECONDS)
 
     def _start(self) -> None:
@@ -111,7 +117,7 @@ class Supervisor:
     def publish(self) -> None:
         """Tell the host every component's state."""
         states = {
-            name: {"state": item.state, "restarts": item.restarts, "exitCode": item.exit_code}
+            name: {"state": item.state, "restarts": item.restarts, "exitCode": item.exit_code, "pid": item.pid}
             for name, item in self.components.items()
         }
         path = status_path(self.directory)

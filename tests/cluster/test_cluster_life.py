@@ -182,6 +182,16 @@ def test_component_that_dies_is_started_again(name: str) -> None:
         assert cluster.kubectl("get", "--raw", "/readyz").stdout == "ok"
 
 
+def test_components_are_kept_down_and_are_ready_afterwards(name: str) -> None:
+    with Cluster.start(_bare(name)) as cluster:
+        cluster.kubectl("create", "namespace", "kept")
+        with cluster.without("kube-apiserver", "etcd"):
+            time.sleep(2.0)  # longer than the pause before a component that ended by itself is started again
+            assert {one["state"] for one in cluster.components().values()} == {"ended"}
+            assert cluster.kubectl("get", "--raw", "/readyz", check=False).returncode != 0
+        assert cluster.kubectl("get", "namespace", "kept", "-o", "name").stdout.strip() == "namespace/kept"
+
+
 def test_inside_reaches_the_private_network_and_passes_exits_and_signals(name: str) -> None:
     with Cluster.start(_bare(name)) as cluster:
         said = cluster.inside(

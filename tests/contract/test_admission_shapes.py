@@ -88,6 +88,18 @@ def deployment(pod: Json | None = None, **engine: Any) -> Json:
     return made("apps/v1", "Deployment", {"selector": {"matchLabels": SELECTED}, "template": template})
 
 
+def route(rule: Json | None = None, **backend: Any) -> Json:
+    rules = [{"backendRefs": [{"name": "demo", "port": 80, **backend}], **(rule or {})}]
+    return made("gateway.networking.k8s.io/v1", "HTTPRoute", {"parentRefs": [{"name": "public"}], "rules": rules})
+
+
+def job(pod: Json | None = None, labels: Json | None = None, spec: Json | None = None, **container: Any) -> Json:
+    one = {"name": "weights", "image": "operator:1", "command": ["speculative-weights"], **container}
+    inner = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": [one], **(pod or {})}
+    metadata = {"labels": {names.LABEL_MANAGED_BY: names.OPERATOR, names.LABEL_JOB: "fetch", **(labels or {})}}
+    return made("batch/v1", "Job", {"template": {"metadata": metadata, "spec": inner}, **(spec or {})})
+
+
 def on_node(path: str = FOLDER, helper: str = "weights", **mount: Any) -> Json:
     """A pod of which one container mounts a folder of the node."""
     mounts = [{"name": "weights", "mountPath": "/w", **mount}]
@@ -123,6 +135,41 @@ REFUSED: dict[str, Json] = {
     "a monitor with a client": monitor(
         {"oauth2": {"clientId": {"secret": SECRET}, "clientSecret": SECRET, "tokenUrl": "https://a"}}
     ),
+    "a route to another Service": route({"backendRefs": [{"name": "theirs", "port": 80}]}),
+    "a route to another namespace": route(namespace="theirs"),
+    "a route to something else than a Service": route(group="storage.example.com", kind="Bucket"),
+    "a route whose backend filters": route(
+        filters=[{"type": "RequestHeaderModifier", "requestHeaderModifier": {"remove": ["x"]}}]
+    ),
+    "a route to nowhere": route({"backendRefs": []}),
+    "a route that sends copies elsewhere": route(
+        {"filters": [{"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "theirs", "port": 80}}}]}
+    ),
+    "a route that sends clients elsewhere": route(
+        {
+            "backendRefs": [],
+            "filters": [{"type": "RequestRedirect", "requestRedirect": {"hostname": "evil.example.com"}}],
+        }
+    ),
+    "a route that changes the host": route(
+        {"filters": [{"type": "URLRewrite", "urlRewrite": {"hostname": "evil.example.com"}}]}
+    ),
+    "a Job of another program": job(command=["sh", "-c", "true"]),
+    "a Job of the image's own program": job(command=[]),
+    "a Job with a second container": job({"initContainers": [{"name": "more", "image": "a"}]}),
+    "a Job of many pods": job(spec={"parallelism": 50}),
+    "a Job that gets the requests of serving pods": job(labels=SELECTED),
+    "a Job with files of the cluster's": job(
+        {
+            "volumes": [
+                {
+                    "name": "pods",
+                    "downwardAPI": {"items": [{"path": "l", "fieldRef": {"fieldPath": "metadata.labels"}}]},
+                }
+            ]
+        }
+    ),
+    "a Job with a folder of the node": job({"volumes": [{"name": "weights", "hostPath": {"path": FOLDER}}]}),
     "a folder of the node that is none of those allowed": deployment(on_node("/var/lib/models")),
     "a folder whose name begins alike": deployment(on_node(f"{FOLDER}-2")),
     "a folder to which another container writes": deployment(on_node(helper="mine")),
@@ -139,6 +186,20 @@ ALLOWED: dict[str, Json] = {
     "a policy": network_policy({"matchLabels": SELECTED}),
     "a budget": budget({"matchLabels": SELECTED}),
     "a monitor": monitor({"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}}),
+    "a route": route(
+        {
+            "filters": [
+                {
+                    "type": "URLRewrite",
+                    "urlRewrite": {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}},
+                }
+            ],
+            "backendRefs": [{"name": "demo", "port": 80}, {"name": "next", "port": 80, "weight": 5}],
+        }
+    ),
+    "a Job": job(
+        {"volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "store", "persistentVolumeClaim": {"claimName": "a"}}]}
+    ),
     "a folder of the node": deployment(
         on_node(f"{FOLDER}/team"), volumeMounts=[{"name": "weights", "mountPath": "/w", "readOnly": True}]
     ),

@@ -18,7 +18,7 @@ from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.decision import Decision
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import Mode
+from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.tuner import Memory, decide
 from speculative_operator.tuner.allowed import lawful
@@ -111,6 +111,18 @@ def test_an_outage_that_comes_back_is_a_new_one() -> None:
     loop.play(20.0, 20.0)
     assert loop.memory.table.max_k > 0
     assert be_blind(loop, BLIND_SECONDS) == []
+
+
+def test_pods_without_a_speculator_keep_the_table_for_its_return() -> None:
+    """They draft nothing that could lose; once the speculator is back, its table is the one that was found for it."""
+    loop = run(Plant(), policy(off_policy=OffPolicy.REMOVE))
+    see_little(loop)
+    loop.memory = replace(loop.memory, removed=True)
+    table = loop.memory.table
+    assert table.max_k > 0
+    assert be_blind(loop, 6 * 3600.0) == []
+    assert loop.memory.table == table
+    assert loop.memory.removed
 
 
 @pytest.mark.parametrize("reason", [Reason.IDLE, Reason.NO_PODS])

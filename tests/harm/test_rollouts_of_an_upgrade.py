@@ -49,6 +49,20 @@ def test_an_upgrade_never_replaces_pods_that_are_not_ready_at_that_instant(
     assert [one["reason"] for one in cluster.status["warnings"]] == ["UpgradeWaits"]
 
 
+def test_an_upgrade_never_replaces_a_pod_that_serves_because_nobody_noted_its_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An operator that was away meanwhile knows of no start; the second pod never came up."""
+    cluster = unready(STALLED)
+    cluster.children["Deployment", "demo"]["status"] |= {"readyReplicas": 1, "availableReplicas": 1}
+    cluster.status = {key: value for key, value in cluster.status.items() if key != "startup"}
+    made = cluster.templates
+    install(monkeypatch, "--anew")
+    for _ in range(5):
+        cluster.tick()
+    assert cluster.templates == made
+
+
 def test_an_upgrade_never_replaces_a_pod_that_served_because_another_never_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

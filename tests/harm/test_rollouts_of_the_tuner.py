@@ -22,6 +22,7 @@ from speculative_operator.domain.spec import DailyWindow, DeploymentSpec, OffPol
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile import deciding
 from speculative_operator.reconcile.desired import NEW_FIRST, OLD_FIRST
+from speculative_operator.reconcile.formats import timestamp
 
 SECONDS = 60.0
 """Length of a window: two hours are 120 of them."""
@@ -268,6 +269,17 @@ def test_a_rollout_of_our_own_that_stalls_goes_back_and_is_not_tried_again_that_
     ask()
     cluster.tick(observed(cluster))
     assert cluster.templates == made + 1
+
+
+@pytest.mark.parametrize(("hours", "made"), [(23, 1), (25, 2), (24 * 3650, 2)])
+def test_a_pause_that_a_wrong_clock_has_written_holds_nothing_for_ever(tuner: Tuner, hours: int, made: int) -> None:
+    """None is longer than a day: what lasts longer was written by a clock that was ahead, or before a restore."""
+    cluster = settled(spec=default_spec())
+    until = timestamp(cluster.now + 3600.0 * hours)
+    cluster.status = {**cluster.status, "rollout": {"heldUntil": until}}
+    wish(tuner)
+    cluster.tick(observed(cluster))
+    assert cluster.templates == made
 
 
 def test_an_edit_that_stalls_is_the_users(tuner: Tuner) -> None:

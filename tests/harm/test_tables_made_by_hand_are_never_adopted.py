@@ -87,6 +87,20 @@ def test_versions_never_jump(version: int) -> None:
     stays(live)
 
 
+@pytest.mark.parametrize("more", [{}, {"notes": "of somebody"}])
+def test_a_config_map_with_more_in_it_than_we_render_never_counts(more: dict[str, str]) -> None:
+    """Whoever adds to it has had it in hands: then nothing in it is taken for ours. Without that it is ours."""
+    live = settled()
+    kind, name = live.config("table")
+    forged = table_config(live.spec, name, KTable.constant(2, 256), 2)
+    live.children[kind, name] |= {"data": {**forged["data"], **more}}
+    live.children[kind, name]["metadata"]["annotations"] = forged["metadata"]["annotations"]
+    live.forget()
+    before = live.status["speculation"]["table"]
+    live.tick()
+    assert (live.status["speculation"]["table"] == before) is bool(more)
+
+
 def test_what_we_have_rendered_counts() -> None:
     """An operator that was killed between applying it and saying so rolls nothing back."""
     cluster = settled(spec=restart())

@@ -38,8 +38,14 @@ def scripts(path: Path) -> str:
     return "\n".join(step["run"] for step in steps(path) if "run" in step)
 
 
-def test_there_is_one_for_changes_and_one_for_releases() -> None:
-    assert [path.stem for path in WORKFLOWS] == ["ci", "release"]
+def test_there_is_one_for_changes_one_for_releases_and_one_for_each_night() -> None:
+    assert [path.stem for path in WORKFLOWS] == ["ci", "nightly", "release"]
+
+
+def test_a_night_does_all_that_it_names() -> None:
+    (job,) = jobs(ROOT / ".github" / "workflows" / "nightly.yaml").values()
+    done = [step["if"].removeprefix("matrix.work == ").strip("'") for step in job["steps"] if "if" in step]
+    assert done == job["strategy"]["matrix"]["work"]
 
 
 @every_workflow

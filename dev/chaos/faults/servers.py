@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import itertools
 import random
+import shutil
 
 from aiohttp import web
 
 from chaos import lies
 from chaos.faults.fault import Fault
-from chaos.ground import AUTO, Ground
+from chaos.ground import AUTO, Ground, manifest, until
 from chaos.lies import Lie
 from chaos.proxy import Behaviour, Proxy
+from demo.scene import NAMESPACE, SceneError
+from speculative_operator.domain import names
 
+LATE, NEW, VERSIONS = "fault-late", "fault-new", "many-versions"
+RESTORED_SECONDS = 30.0
+"""Within which an object is reconciled that is made once etcd was restored."""
 PROMETHEUS_BACK = "Tuning goes on once Prometheus answers."
 
 
@@ -73,6 +79,54 @@ def _throttling(rng: random.Random) -> Behaviour:
         return await proxy.forward(request)
 
     return behave
+
+
+class EtcdRestored(Fault):
+    """The programs of the control plane are restarted with it, as a restore demands; nodes are not."""
+
+    name = "etcd restored"
+    does = (
+        "etcd gets back an earlier copy of its data: an edit and an object of since then are gone, and every version is"
+        " lower than those that are known."
+    )
+    remedy = (
+        "Nothing: the operator forgets what it knew and lists anew. What came after the copy is to be applied again."
+    )
+    seconds = 5.0
+
+    def prepare(self, ground: Ground) -> None:
+        data, self._copy = ground.cluster.state_dir / "etcd", ground.folder / "etcd-earlier"
+        with ground.cluster.without("kube-apiserver", "etcd"):
+            shutil.copytree(data, self._copy)
+
+    def inject(self, ground: Ground) -> None:
+        starts = ground.operator.starts
+        ground.edit_cost()
+        ground.api.apply(names.PLURAL, manifest(LATE, replicas=0))
+        until(f"{LATE} has its Deployment", lambda: ground.api.get("deployments", NAMESPACE, LATE), 60.0)
+        self._pass_versions(ground)
+        data = ground.cluster.state_dir / "etcd"
+        with ground.cluster.without("kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler"):
+            shutil.rmtree(data)
+            shutil.move(self._copy, data)
+        ground.api.apply(names.PLURAL, manifest(NEW, replicas=0))
+        until(f"{NEW} has its Deployment", lambda: ground.api.get("deployments", NAMESPACE, NEW), RESTORED_SECONDS)
+        if ground.operator.starts != starts:
+            raise SceneError("the operator ended")
+        if ground.api.get("deployments", NAMESPACE, LATE):
+            raise SceneError(f"{LATE} does not exist any more, and the operator made its Deployment again")
+
+    def _pass_versions(self, ground: Ground) -> None:
+        """Many writes of others: versions get higher by more than a restart of the control plane brings."""
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": VERSIONS, "namespace": "neighbour"}}
+        for number in range(1000):
+            ground.api.apply("configmaps", {**body, "data": {"number": str(number)}})
+
+    def heal(self, ground: Ground) -> None:
+        ground.remove(NEW)
+
+    def clear(self, ground: Ground) -> None:
+        ground.api.delete("configmaps", "neighbour", VERSIONS)
 
 
 class PrometheusGone(Fault):

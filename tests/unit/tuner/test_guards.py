@@ -15,7 +15,12 @@ from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.tuner import Memory, decide
 from speculative_operator.tuner.decide import PATIENCE
+from speculative_operator.tuner.grid import nearest
+from speculative_operator.tuner.guards import GUARD_SHARE, count_slow, proven
+from speculative_operator.tuner.outlook import QUANTILE, outlook
 from speculative_operator.tuner.pace import SAVED, Pace
+from speculative_operator.tuner.report import measured_speed
+from speculative_operator.tuner.traffic import pool
 
 NAN = math.nan
 
@@ -314,3 +319,43 @@ def test_a_table_that_no_longer_fits_is_cut_to_the_knobs() -> None:
     memory, decision = decide(memory, TestModes.gap, asked, 0.0)
     assert memory.table == decision.table == KTable.constant(2, 64)
     assert not decision.valid
+
+
+@pytest.mark.parametrize(("widths", "slow"), [(0.0, 0), (0.9, 0), (1.1, 1), (2.0, 1)])
+def test_drafts_are_slow_only_beyond_the_error_of_what_is_known(widths: float, slow: int) -> None:
+    """A window that is slower by less than the error of the costs is no evidence against drafts."""
+    loop = run(Plant(noise=0.0), table=KTable.constant(3, KNOBS.max_batch))
+    loop.play(*[30] * 6)
+    memory = loop.memory
+    view = outlook(loop.policy, memory.costs, memory.acceptance, memory.traffic, memory.last, memory.cells)
+    look = pool([loop.plant.window(memory.table, 30, loop.now + TICK)])
+    at = nearest(look.scheduled, KNOBS.max_batch)
+    width = QUANTILE * math.hypot(float(view.costs.deviation(view.off_gradients[at])), view.costs.unrest)
+    assert width > 0.0
+    wanted = math.log(GUARD_SHARE) + view.at(look.batch, 0) - widths * width - 1e-9
+    seen, gained = measured_speed(view, look, 3), look.tokens_per_step
+    assert seen is not None
+    assert gained is not None
+    slower = replace(look, tokens_per_step=gained * math.exp(wanted - seen))
+    assert count_slow(replace(memory, slow_windows=0), view, slower).slow_windows == slow
+
+
+class TestProven:
+    """What an outage leaves of a table of K = 3, at 20 requests."""
+
+    table = KTable.constant(3, KNOBS.max_batch)
+
+    def left(self, plant: Plant, later: float = 600.0) -> int:
+        """After ten minutes of figures, and so many seconds without."""
+        loop = run(plant, policy(mode=Mode.STATIC, schedule=self.table), self.table)
+        loop.play(*[20] * 60)
+        return proven(loop.memory, self.table, policy(), loop.now + later).k_at(20)
+
+    def test_what_was_measured_to_pay_stays(self) -> None:
+        assert self.left(Plant(conditional=(0.8,) * 5)) == 3
+
+    def test_drafts_that_were_measured_to_fail_count(self) -> None:
+        assert self.left(Plant(conditional=USELESS)) == 0
+
+    def test_evidence_that_is_too_old_proves_nothing(self) -> None:
+        assert self.left(Plant(conditional=(0.8,) * 5), later=365 * 86400.0) == 0
