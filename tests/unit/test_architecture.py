@@ -23,17 +23,16 @@ MAY_IMPORT = {
     "pairing": {"domain", "physics"},
     "own_folder": set(),
     "weights": {"domain", "own_folder"},
-    "replay": {"domain", "tuner", "engines"},
     "api": {"domain"},
     "render": {"domain", "engines"},
     "reconcile": {"domain", "physics", "tuner", "engines", "pairing", "render"},
     "payload": set(),
     "settings": {"domain", "prometheus_settings"},
     "prometheus_settings": {"domain"},
-    "shell": {"domain", "engines", "replay", "render", "reconcile", "tuner", "api", "settings"},
-    "app": {"domain", "engines", "replay", "render", "reconcile", "tuner", "api", "settings", "shell"},
+    "shell": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings"},
+    "app": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings", "shell"},
     "cli": {
-        "domain", "physics", "tuner", "engines", "pairing", "weights", "replay", "render", "reconcile", "api",
+        "domain", "physics", "tuner", "engines", "pairing", "weights", "render", "reconcile", "api",
         "settings", "shell",
     },
     "trial": {"domain"},
@@ -42,11 +41,11 @@ MAY_IMPORT = {
 LAB_MAY_IMPORT = {
     "emulator": {"domain", "physics"},
     "cases": {"domain", "physics"},
-    "sim": {"domain", "physics", "tuner", "engines", "payload", "replay"},
-    "cli": {"domain", "physics", "engines", "replay", "api", "cli", "lab.cases", "lab.sim"},
+    "sim": {"domain", "physics", "tuner", "engines", "payload"},
+    "cli": {"domain", "physics", "engines", "api", "cli", "lab.cases", "lab.sim"},
 }
 """Rooms of the laboratory -> what they import of the product, and of the laboratory's other rooms."""
-PURE = {"domain", "physics", "tuner", "engines", "pairing", "replay", "render", "reconcile", "api"}
+PURE = {"domain", "physics", "tuner", "engines", "pairing", "render", "reconcile", "api"}
 LAB_PURE = {"cases", "sim"}
 IMPURE_MODULES = {
     "aiohttp", "asyncio", "datetime.now", "httpx", "kopf", "kubernetes", "logging", "prometheus_api_client",

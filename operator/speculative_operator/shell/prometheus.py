@@ -1,10 +1,9 @@
 """Queries to any Prometheus-compatible server, answered with domain values or one of our errors: the raw samples of our
-pods for a tick, and the history of a deployment for `speculative replay`.
+pods for a reconcile.
 
 `prometheus_api_client` sends the query; what it lacks is added by the session it is given: an overall deadline and a
 size limit (its timeout is per read), no silent retries, a token re-read per request, answers read as they come, and a
-look at what it throws away (status, result type, warnings of partial answers). Used by rounds, in threads, and by the
-command line.
+look at what it throws away (status, result type, warnings of partial answers). Used by rounds, in threads.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -24,11 +22,11 @@ from prometheus_api_client.exceptions import PrometheusApiClientException
 from prometheus_api_client.prometheus_connect import PrometheusConnect
 from urllib3.util.retry import Retry
 
-from speculative_operator.domain.observation import Gap, Series
+from speculative_operator.domain.observation import Gap
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.registry import query
 from speculative_operator.settings import Settings
-from speculative_operator.shell.matrix import BadAnswerError, TooLargeError, entries, labels_of, series_of
+from speculative_operator.shell.matrix import BadAnswerError, TooLargeError, entries, labels_of
 from speculative_operator.shell.podseries import Addresses, Answer, PodSeries, host_of
 from speculative_operator.shell.prometheus_access import (
     credentials_of,
@@ -42,8 +40,6 @@ log = logging.getLogger(__name__)
 
 LARGEST_ANSWER = 16 * 2**20
 """bytes of an answer about some fifty pods; with step telemetry it has half of that, without it two MiB."""
-LARGEST_HISTORY = 64 * 2**20
-"""bytes of a piece of history, which only the command line asks for."""
 LONGEST_URL = 4300
 """bytes that the pods of one query take in its URL: with the rest it stays below the 8 KiB that proxies take. Not POST:
 proxies that ask the API server for permission want another one for it."""
@@ -312,23 +308,6 @@ class Prometheus:
     def _labels(self) -> tuple[str, str]:
         """Names of the labels that hold the namespace and the pod's name."""
         return self._settings.prometheus_namespace_label, self._settings.prometheus_pod_label
-
-    def history(self, selector: str, namespace: str, start: int, end: int, step: int) -> tuple[Series, ...] | Gap:
-        """What `selector` gave from unix time `start` to `end`, both included, every `step` seconds, or why not.
-
-        Each value is the newest one at that instant, as `query_range` has it: at most five minutes old.
-        """
-        first, last = (datetime.fromtimestamp(time, UTC) for time in (start, end))
-        params = {"namespace": namespace}
-        try:
-            found = self._read(
-                lambda connect: connect.custom_query_range(selector, first, last, str(step), params=params),
-                lambda pieces: tuple(map(series_of, entries(pieces))),
-                LARGEST_HISTORY,
-            )
-        except TooLargeError as error:
-            return Gap(Reason.PROMETHEUS_ERROR, self._says(error))
-        return found if isinstance(found, Gap | tuple) else ()
 
     def _read(self, ask: Callable[[Any], object], read: Callable[[Iterable[bytes]], object], limit: int) -> object:
         """What `read` makes of the answer, or the gap of a failure. Raises TooLargeError above `limit` bytes."""
