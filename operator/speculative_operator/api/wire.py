@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,6 +134,20 @@ class SpecError(ValueError):
         self.value = value
         self.remedy = remedy
         super().__init__(f"{field} {describe_value(value)}: {remedy}")
+
+
+class RuleError(SpecError):
+    """A rule of the API that the object breaks; `message` names field, value and remedy."""
+
+    def __init__(self, path: str, field: str, value: Any, message: str) -> None:
+        self.field = ".".join(filter(None, (path, field)))
+        for part in filter(None, field.split(".")):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if message.startswith(f"{field} "):
+            super().__init__(self.field, value, message.partition(": ")[2])
+            self.args = (f"{path}.{message}".lstrip("."),)
+        else:
+            super().__init__(self.field, value, message)
 
 
 def describe_value(value: object, limit: int = 120) -> str:

@@ -208,7 +208,6 @@ REFUSED: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
     ("rising schedule", {"mode": Mode.STATIC, "schedule": RISING}, ("rises", "largest K first")),
     ("schedule early", {"version": "1.2.0", "mode": Mode.STATIC, "schedule": TABLE}, ("numSpeculativeTokens",)),
     ("schedule of a candidate", {"version": "1.3.0rc2", "mode": Mode.STATIC, "schedule": TABLE}, ("1.3.0rc15",)),
-    ("too few accelerators", {"per_replica": 1, "verifier": {"tensor_parallel_size": 4}}, ("perReplica: 4",)),
 )
 
 
