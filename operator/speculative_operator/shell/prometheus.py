@@ -9,6 +9,7 @@ look at what it throws away (status, result type, warnings of partial answers). 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -121,14 +122,6 @@ class _Pause:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """Where the series of silent pods come from, as looked up at `time` (monotonic seconds)."""
-
-    time: float
-    gaps: Mapping[str, Gap]
-
-
-@dataclass(frozen=True, slots=True)
 class Address:
     """The address at which Prometheus is asked; `fault` says why there is none."""
 
@@ -156,7 +149,8 @@ class Prometheus:
         self._plain_until: dict[str, float] = {}
         """Namespace -> monotonic seconds until which its step telemetry, which was too much, is not asked for."""
         self._pauses: dict[str, _Pause] = {}
-        self._looks: dict[str, _Look] = {}
+        self._looks: dict[str, tuple[float, Mapping[str, Gap]]] = {}
+        """Namespace -> monotonic seconds of the last look-up of silent pods, and what it found."""
 
     def fetch(self, namespace: str, pods: Addresses, now: float, most: int) -> Answer | Gap:
         """Series of these pods of the namespace as of unix time `now`, in `most` units at most, or why there are none.
@@ -260,48 +254,51 @@ class Prometheus:
     def _foreign(self, namespace: str, pods: Addresses, now: float) -> Mapping[str, Gap]:
         """Gaps of silent pods of which Prometheus has series from elsewhere, or with other labels. Looked up now and
         then, for a few pods at a time."""
-        known = self._looks.get(namespace)
         if not pods:
             self._looks.pop(namespace, None)
             return {}
-        if known is None or self._clock() - known.time >= LOOK_SECONDS:
-            asked = {pod: pods[pod] for pod in sorted(pods)[:FEW_PODS]}
-            label, seen = self._settings.prometheus_address_label, dict[str, str]()
+        at, known = self._looks.get(namespace, (-math.inf, {}))
+        if self._clock() - at >= LOOK_SECONDS:
+            known = self._look_up(namespace, {pod: pods[pod] for pod in sorted(pods)[:FEW_PODS]}, now)
+            self._looks[namespace] = self._clock(), known
+        return {pod: gap for pod, gap in known.items() if pod in pods}
 
-            def read(found: Iterable[Mapping[str, Any]]) -> None:
-                for labels in map(labels_of, found):
-                    pod, address = labels.get(self._settings.prometheus_pod_label, ""), labels.get(label, "")
-                    if pod in asked and host_of(address) not in asked[pod]:
-                        seen[pod] = min(seen.get(pod, address), address)
+    def _look_up(self, namespace: str, pods: Addresses, now: float) -> dict[str, Gap]:
+        """Gaps of pods whose series come from another address; then of those whose series, from their own address, bear
+        their name or namespace in another label than the settings say."""
+        label, (of_namespace, of_pod) = self._settings.prometheus_address_label, self._labels
+        seen, named = dict[str, str](), self._labels_seen(namespace, pods, now, named=True)
+        for labels in named or ():
+            pod, address = labels.get(of_pod, ""), labels.get(label, "")
+            if pod in pods and host_of(address) not in pods[pod]:
+                seen[pod] = min(seen.get(pod, address), address)
+        gaps = {pod: from_elsewhere(label, address, pods[pod]) for pod, address in seen.items()}
+        unknown = {pod: own for pod, own in pods.items() if pod not in gaps}
+        if named is None or not unknown:
+            return gaps
+        for labels in self._labels_seen(namespace, unknown, now, named=False) or ():
+            for pod in (pod for pod, own in unknown.items() if host_of(labels.get(label, "")) in own):
+                wanted = {"POD_LABEL": (of_pod, pod), "NAMESPACE_LABEL": (of_namespace, namespace)}
+                if (gap := relabelling_gap(labels, wanted)) is not None:
+                    gaps[pod] = gap
+        return gaps
 
-            failed = None
-            try:
-                failed = self._ask(namespace, asked, now, read, cells=False, label="", limit=FEW_BYTES)
-            except TooLargeError:
-                log.debug("the answer about other addresses was cut off", extra={"namespace": namespace})
-            gaps = {pod: from_elsewhere(label, address, asked[pod]) for pod, address in seen.items()}
-            unknown = {pod: own for pod, own in asked.items() if pod not in gaps} if failed is None else {}
-            gaps |= self._relabelling_gaps(namespace, unknown, now)
-            known = self._looks[namespace] = _Look(self._clock(), gaps)
-        return {pod: gap for pod, gap in known.gaps.items() if pod in pods}
-
-    def _relabelling_gaps(self, namespace: str, pods: Addresses, now: float) -> dict[str, Gap]:
-        """Gaps of the pods whose series bear their name, or namespace, in another label than the settings say."""
-        label, found = self._settings.prometheus_address_label, dict[str, Gap]()
+    def _labels_seen(
+        self, namespace: str, pods: Addresses, now: float, *, named: bool
+    ) -> list[Mapping[str, str]] | None:
+        """Labels of the series that bear these pods' names, whatever their address; or, without `named`, of those with
+        their addresses, whatever their name. As many as fit into FEW_BYTES; None where the query failed."""
+        found: list[Mapping[str, str]] = []
 
         def read(series: Iterable[Mapping[str, Any]]) -> None:
-            for labels in map(labels_of, series):
-                for pod in (pod for pod, own in pods.items() if host_of(labels.get(label, "")) in own):
-                    wanted = {"POD_LABEL": (self._labels[1], pod), "NAMESPACE_LABEL": (self._labels[0], namespace)}
-                    gap = relabelling_gap(labels, wanted)
-                    if gap is not None:
-                        found[pod] = gap
+            found.extend(map(labels_of, series))
 
-        if pods:
-            try:
-                self._ask(namespace, pods, now, read, cells=False, label=label, limit=FEW_BYTES, named=False)
-            except TooLargeError:
-                log.debug("the answer about other labels was cut off", extra={"namespace": namespace})
+        label = "" if named else self._settings.prometheus_address_label
+        try:
+            if self._ask(namespace, pods, now, read, cells=False, label=label, limit=FEW_BYTES, named=named):
+                return None
+        except TooLargeError:
+            log.debug("the answer about other labels was cut off", extra={"namespace": namespace})
         return found
 
     @property
