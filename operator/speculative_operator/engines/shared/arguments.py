@@ -23,6 +23,11 @@ ALWAYS = "the operator always sets it"
 SPECULATION = "set spec.speculator and spec.speculation instead"
 
 
+def of_verifier(fields: Mapping[str, str]) -> dict[str, str]:
+    """Flag -> remedy, of flag -> field of spec.verifier that sets it."""
+    return {flag: f"set spec.verifier.{name} instead" for flag, name in fields.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Flags:
     """How one engine spells its flags."""
