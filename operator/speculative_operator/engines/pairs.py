@@ -157,11 +157,8 @@ READ_UP_TO: Version = (0, 32, 0)
 """vLLM release whose source the lists below were read from."""
 
 RENAMES = (
-    ("eagle-", Method.EAGLE),
-    ("eagle3", Method.EAGLE3),
-    ("dflash", Method.DFLASH),
-    ("dspark", Method.DSPARK),
-)
+    ("eagle-", Method.EAGLE), ("eagle3", Method.EAGLE3), ("dflash", Method.DFLASH), ("dspark", Method.DSPARK),
+)  # fmt: skip
 """vLLM 0.32.0 config/speculative.py, __post_init__: parts of names, in the order in which they are looked for."""
 SPECULATORS_TYPES = frozenset({"eagle3", "peagle", "dflash", "dflash2", "dspark"})
 """vLLM 0.32.0 transformers_utils/configs/speculators/algos.py."""

@@ -25,14 +25,9 @@ DEFAULT_MAX_RUNNING = 256
 """Never left to the engine: with a speculator it would run 48 requests at once and only warn
 (arg_groups/speculative_hook.py)."""
 ALGORITHMS = {
-    Method.EAGLE: "EAGLE",
-    Method.EAGLE3: "EAGLE3",
-    Method.MTP: "NEXTN",
-    Method.DRAFT_MODEL: "STANDALONE",
-    Method.NGRAM: "NGRAM",
-    Method.DFLASH: "DFLASH",
-    Method.DSPARK: "DSPARK",
-}
+    Method.EAGLE: "EAGLE", Method.EAGLE3: "EAGLE3", Method.MTP: "NEXTN", Method.DRAFT_MODEL: "STANDALONE",
+    Method.NGRAM: "NGRAM", Method.DFLASH: "DFLASH", Method.DSPARK: "DSPARK",
+}  # fmt: skip
 """Values of --speculative-algorithm; NEXTN is resolved to EAGLE."""
 WITH_LORA = frozenset({Method.NGRAM, Method.EAGLE, Method.EAGLE3, Method.MTP, Method.DFLASH, Method.DSPARK})
 """arg_groups/lora_hook.py, check_lora_speculative_compatibility."""

@@ -30,14 +30,9 @@ FIRST_KNOWN_CANDIDATE = 15
 DEFAULT_MAX_BATCH = 256
 """trtllm-serve's own default, 2048, would have tables and CUDA graphs reach where no cache does."""
 DECODING_TYPES = {
-    Method.EAGLE3: "Eagle3",
-    Method.MTP: "MTP",
-    Method.DRAFT_MODEL: "Draft_Target",
-    Method.NGRAM: "NGram",
-    Method.SUFFIX: "SA",
-    Method.DFLASH: "DFlash",
-    Method.DSPARK: "DSpark",
-}
+    Method.EAGLE3: "Eagle3", Method.MTP: "MTP", Method.DRAFT_MODEL: "Draft_Target", Method.NGRAM: "NGram",
+    Method.SUFFIX: "SA", Method.DFLASH: "DFlash", Method.DSPARK: "DSpark",
+}  # fmt: skip
 OLD_EAGLE3 = "Eagle"
 """Name of Eagle3 before 1.3; newer releases take it as an alias (#10124)."""
 PARALLEL = "PARD"
