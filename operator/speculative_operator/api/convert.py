@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,7 +51,9 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
     try:
         wanted = wire.Spec.model_validate(body.get("spec"))
     except ValidationError as error:
-        raise _explain(error.errors(include_url=False)[0]) from None
+        found = error.errors(include_url=False)
+        # A misspelt field is often why another one is missing.
+        raise _explain(next((one for one in found if one["type"] == "extra_forbidden"), found[0])) from None
     _check_rules({"metadata": {"name": name}, "spec": _plain(wanted)})
     annotations = metadata.get("annotations") or {}
     return spec.DeploymentSpec(
@@ -275,7 +278,6 @@ def _plain(given: Wire | None) -> dict[str, Any]:
 
 _REMEDIES = {
     "missing": "it is required: set it",
-    "extra_forbidden": "the field does not exist: remove it or correct its spelling (kubectl explain specdep.spec)",
     "enum": "use one of {expected}",
     "greater_than_equal": "use {ge} or more",
     "less_than_equal": "use {le} or less",
@@ -293,12 +295,21 @@ _REMEDIES = {
 def _explain(problem: ErrorDetails) -> SpecError:
     """What pydantic says, in the words of this project."""
     context = problem.get("ctx") or {}
-    remedy = _REMEDIES.get(problem["type"])
+    remedy = _misspelt(problem["loc"]) if problem["type"] == "extra_forbidden" else _REMEDIES.get(problem["type"])
     text = remedy.format(**context) if remedy else problem["msg"]
     value = None if problem["type"] == "missing" else problem["input"]
     if problem["type"] == "enum" and value is False and "'Off'" in text:
         text = f"{text}; YAML reads Off without quotes as false: write Disabled"
     return SpecError(_path(problem["loc"]), value, text)
+
+
+def _misspelt(location: tuple[int | str, ...]) -> str:
+    """The remedy for a field that the definition does not have."""
+    node = _definition()["properties"]["spec"]
+    for part in location[:-1]:
+        node = node["items"] if isinstance(part, int) else node["properties"][part]
+    near = get_close_matches(str(location[-1]), node["properties"], n=1)
+    return f"the field does not exist: {f'write {near[0]}' if near else 'remove it'} (kubectl explain specdep.spec)"
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -22,9 +22,7 @@ VALIDATIONS = "x-kubernetes-validations"
 class Wire(BaseModel):
     """A JSON object of the API: camelCase outside, frozen, unknown fields refused."""
 
-    model_config = ConfigDict(
-        alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any
 
 from speculative_operator.api.convert import SpecError, to_domain
-from speculative_operator.api.crd import schema
 from speculative_operator.domain import names
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.reasons import Reason
@@ -80,31 +78,11 @@ def whole(body: Any) -> dict[str, Any]:
     annotations = (metadata or {}).get("annotations")
     if annotations is not None and not isinstance(annotations, Mapping):
         raise SpecError("metadata.annotations", annotations, "use an object with named fields, or remove it")
-    check_fields(whole.get("spec"), schema()["properties"]["spec"], "spec")
     whole["metadata"] = {"name": NAME, **{key: value for key, value in (metadata or {}).items() if key in _READ}}
     return whole
 
 
 _READ = ("name", "namespace", "annotations")
-
-
-def check_fields(value: Any, definition: Mapping[str, Any], path: str) -> None:
-    """Check the fields of a value. Raises SpecError for the first field that the definition does not have: the API
-    server would drop it, and say no more than that another one is missing."""
-    if isinstance(value, list):
-        for index, one in enumerate(value):
-            check_fields(one, definition.get("items") or {}, f"{path}[{index}]")
-    if not isinstance(value, Mapping) or "properties" not in definition:
-        return
-    known = definition["properties"]
-    for name, inner in value.items():
-        if name in known:
-            check_fields(inner, known[name], f"{path}.{name}")
-        elif not definition.get("x-kubernetes-preserve-unknown-fields"):
-            near = get_close_matches(str(name), known, n=1)
-            raise SpecError(
-                f"{path}.{name}", inner, f"the field does not exist: {f'write {near[0]}' if near else 'remove it'}"
-            )
 
 
 class _RefusedError(SpecError):

@@ -255,6 +255,12 @@ def test_accepts_names(name: str) -> None:
     assert to_domain(specdep(name=name)).name == name
 
 
+def test_a_misspelt_field_is_told_with_the_right_spelling() -> None:
+    for wrong in ("served_name", "servedname"):
+        with pytest.raises(SpecError, match=rf"spec\.verifier\.{wrong} .*the field does not exist: write servedName"):
+            to_domain(specdep({f"verifier.{wrong}": "chat"}))
+
+
 def test_long_values_are_cut() -> None:
     with pytest.raises(SpecError) as caught:
         to_domain(specdep({"verifier.model": "x" * 5000}))
