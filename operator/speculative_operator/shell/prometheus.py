@@ -12,8 +12,9 @@ import logging
 import math
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -112,13 +113,21 @@ def _pieces(response: requests.Response, until: float, limit: int) -> Iterator[b
         yield piece
 
 
-@dataclass(frozen=True, slots=True)
-class _Pause:
-    """A namespace is not asked before `until` (monotonic seconds); `seconds` is the length of this pause."""
+@dataclass(slots=True)
+class _Namespace:
+    """What is remembered of a namespace. Times are monotonic seconds."""
 
-    until: float
-    seconds: float
-    gap: Gap
+    plain_until: float = -math.inf
+    """Until then its step telemetry, which was too much, is not asked for."""
+    paused_until: float = -math.inf
+    pause_seconds: float = 0.0
+    """Length of the last pause; 0 after an answer that was not too large."""
+    gap: Gap | None = None
+    """What is told while it is not asked."""
+    looked_at: float = -math.inf
+    """Last look-up of where the series of silent pods come from."""
+    silent: Mapping[str, Gap] = field(default_factory=dict)
+    """What it found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +155,7 @@ class Prometheus:
         """The first address that brought figures; it is asked from then on."""
         self._auth = credentials_of(settings)
         self._local = threading.local()
-        self._plain_until: dict[str, float] = {}
-        """Namespace -> monotonic seconds until which its step telemetry, which was too much, is not asked for."""
-        self._pauses: dict[str, _Pause] = {}
-        self._looks: dict[str, tuple[float, Mapping[str, Gap]]] = {}
-        """Namespace -> monotonic seconds of the last look-up of silent pods, and what it found."""
+        self._known: defaultdict[str, _Namespace] = defaultdict(_Namespace)
 
     def fetch(self, namespace: str, pods: Addresses, now: float, most: int) -> Answer | Gap:
         """Series of these pods of the namespace as of unix time `now`, in `most` units at most, or why there are none.
@@ -159,20 +164,20 @@ class Prometheus:
         """
         if fault := self._address().fault:
             return Gap(Reason.PROMETHEUS_ERROR, fault)
-        pause = self._pauses.get(namespace)
-        if pause is not None and self._clock() < pause.until:
-            return pause.gap
-        if self._clock() >= self._plain_until.get(namespace, 0.0):
+        known = self._known[namespace]
+        if known.gap is not None and self._clock() < known.paused_until:
+            return known.gap
+        if self._clock() >= known.plain_until:
             try:
                 return self._fetch(namespace, pods, now, most, cells=True)
             except TooLargeError as error:
                 log.info("%s: asking without histograms and step telemetry", error, extra={"namespace": namespace})
-                self._plain_until[namespace] = self._clock() + PLAIN_SECONDS
+                known.plain_until = self._clock() + PLAIN_SECONDS
         try:
             found = self._fetch(namespace, pods, now, most, cells=False)
         except TooLargeError as error:
             return self._pause(namespace, error)
-        self._pauses.pop(namespace, None)
+        known.pause_seconds = 0.0
         return found
 
     def is_settled(self) -> bool:
@@ -184,16 +189,16 @@ class Prometheus:
 
     def forget(self, namespace: str) -> None:
         """Drop what is remembered of a namespace that nobody asks for any more."""
-        for known in (self._plain_until, self._pauses, self._looks):
-            known.pop(namespace, None)
+        self._known.pop(namespace, None)
 
     def _pause(self, namespace: str, error: TooLargeError) -> Gap:
-        before = self._pauses.get(namespace)
-        seconds = min(2 * before.seconds, LONGEST_PAUSE) if before is not None else FIRST_PAUSE
-        gap = Gap(Reason.PROMETHEUS_ERROR, self._says(f"{error}; the operator asks for this namespace less often"))
-        log.warning("%s", gap.message, extra={"namespace": namespace})
-        self._pauses[namespace] = _Pause(self._clock() + seconds, seconds, gap)
-        return gap
+        known = self._known[namespace]
+        known.pause_seconds = min(2 * known.pause_seconds, LONGEST_PAUSE) or FIRST_PAUSE
+        known.paused_until = self._clock() + known.pause_seconds
+        told = self._says(f"{error}; the operator asks for this namespace less often")
+        known.gap = Gap(Reason.PROMETHEUS_ERROR, told)
+        log.warning("%s", told, extra={"namespace": namespace})
+        return known.gap
 
     def _fetch(self, namespace: str, pods: Addresses, now: float, most: int, *, cells: bool) -> Answer | Gap:
         """Fetch the series of the pods, batch by batch; the first failure where no batch brought any. Raises
@@ -254,14 +259,14 @@ class Prometheus:
     def _foreign(self, namespace: str, pods: Addresses, now: float) -> Mapping[str, Gap]:
         """Gaps of silent pods of which Prometheus has series from elsewhere, or with other labels. Looked up now and
         then, for a few pods at a time."""
+        known = self._known[namespace]
         if not pods:
-            self._looks.pop(namespace, None)
+            known.looked_at = -math.inf
             return {}
-        at, known = self._looks.get(namespace, (-math.inf, {}))
-        if self._clock() - at >= LOOK_SECONDS:
-            known = self._look_up(namespace, {pod: pods[pod] for pod in sorted(pods)[:FEW_PODS]}, now)
-            self._looks[namespace] = self._clock(), known
-        return {pod: gap for pod, gap in known.items() if pod in pods}
+        if self._clock() - known.looked_at >= LOOK_SECONDS:
+            known.silent = self._look_up(namespace, {pod: pods[pod] for pod in sorted(pods)[:FEW_PODS]}, now)
+            known.looked_at = self._clock()
+        return {pod: gap for pod, gap in known.silent.items() if pod in pods}
 
     def _look_up(self, namespace: str, pods: Addresses, now: float) -> dict[str, Gap]:
         """Gaps of pods whose series come from another address; then of those whose series, from their own address, bear
