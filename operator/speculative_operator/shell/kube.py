@@ -36,6 +36,8 @@ from speculative_operator.shell.gate import Gate, stop_clock
 from speculative_operator.shell.resources import OWNER, POD, REVIEW, Resource
 from speculative_operator.shell.telemetry import Telemetry
 
+CONNECT_SECONDS = 5.0
+"""Limit for connecting to the API server; a healthy one accepts at once."""
 CHUNK = 500
 """Most objects per page of a LIST."""
 FIRST_CHUNK = 50
@@ -87,9 +89,7 @@ class Kube:
     raise OutdatedError where `still` returns False."""
 
     def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
-        self._timeout = aiohttp.ClientTimeout(
-            total=settings.read_timeout_seconds, sock_connect=settings.connect_timeout_seconds
-        )
+        self._timeout = aiohttp.ClientTimeout(total=settings.read_timeout_seconds, sock_connect=CONNECT_SECONDS)
         slots, lendable = settings.write_slots, LENDABLE * settings.write_slots
         self._gate = Gate(slots, most=slots, lendable=lendable, slow=SLOW)
         self._connections = slots + lendable + 8
