@@ -46,7 +46,7 @@ CUT = re.compile(
 headers, and the pages of its API."""
 OWN = (
     *("pyproject.toml", "operator/speculative_operator", "dev/acceleratorkit", "dev/payloadbench", "dev/realengine"),
-    *("dev/data/models", "tests/vllm"),
+    *("dev/data/models", "lab/speculative_lab", "tests/vllm"),
 )
 Report = Callable[[str], None]
 

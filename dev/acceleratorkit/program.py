@@ -102,7 +102,7 @@ class Program:
             self._record.put(key, value)
 
     def climb(self, until: float) -> None:
-        """`speculative tune` beside an engine while the load climbs and falls, and beside it no speculator."""
+        """The tuner beside an engine while the load climbs and falls, and beside it no speculator."""
         made = (Engine(PLAIN), Engine(SKIPS, speculator="eagle3", skip=True))
         left = until - time.monotonic()
         with engines.serving(made, self._setting, 0.5 * left) as (serve, failed):
@@ -111,11 +111,8 @@ class Program:
             seconds = (until - time.monotonic() - 20.0) / len(CLIMB) / 1.3
             running, plain = serve[SKIPS], serve[PLAIN]
             tuner = tuned.Tuner(self._spec(), running.table, running.version)
-            try:
-                ports = (running.server.port, running.telemetry)
-                phases = asyncio.run(tuned.climb(ports, CLIMB, seconds, seconds / 3, tuner))
-            finally:
-                tuner.end()
+            ports = (running.server.port, running.telemetry)
+            phases = asyncio.run(tuned.climb(ports, CLIMB, seconds, seconds / 3, tuner))
             self._record.add("climb", {"arm": "tuned", "phases": [asdict(phase) for phase in phases]})
             phases = asyncio.run(tuned.climb((plain.server.port,), CLIMB, 0.3 * seconds, 0.2 * seconds))
             self._record.add("climb", {"arm": PLAIN, "phases": [asdict(phase) for phase in phases]})

@@ -1,4 +1,4 @@
-"""`speculative tune` beside one engine: its scrapes go in, its tables come out, while the load climbs and falls.
+"""The tuner beside one engine: its scrapes go in, its tables come out, while the load climbs and falls.
 
 Called by `program`. Between engine and tuner there is what an operator has there too: the text of both ports, and a
 file. Everything is counted by the engine's own counters.
@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +18,11 @@ from typing import Any
 import aiohttp
 
 from payloadbench.load import WORDS
-from realengine import counters, paths
+from realengine import counters
 from realengine.load import Client, Load
+from speculative_lab.sim.session import Session
+from speculative_operator.cli.subject import subject
+from speculative_operator.domain.table import BLOCK_STEPS
 
 BETWEEN = 3.6
 """Seconds between scrapes: the tuner makes a window of 3.5 or more."""
@@ -41,45 +41,27 @@ class Phase:
 
 
 class Tuner:
-    """`speculative tune` as a process."""
+    """A session of the tuner that writes each new table to the file of an engine."""
 
     def __init__(self, spec: dict[str, Any], table: Path, version: int) -> None:
+        found = subject(spec)
+        self._session = Session(found.engine, found.policy)
         self._table, self._version = table, version
         self.decision: dict[str, Any] = {}
-        path = [str(paths.ROOT / "operator"), *filter(None, [os.environ.get("PYTHONPATH")])]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "speculative_operator.cli.main", "tune"], stdin=subprocess.PIPE, text=True,
-            stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
-        )  # fmt: skip
-        self._send({"spec": spec, "facts": {}})
-
-    def _send(self, line: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(line) + "\n")
-        self._process.stdin.flush()
 
     def decide(self, text: str) -> None:
         """One scrape in, one decision out, and the table file as it says."""
-        self._send({"time": time.time(), "pods": {"engine": text}})
-        assert self._process.stdout is not None
-        said = json.loads(self._process.stdout.readline())
-        if "error" in said:
-            raise RuntimeError(said["error"])
-        if (said["table"], said["tries"]) != (self.decision.get("table"), self.decision.get("tries")):
+        made = self._session.feed(time.time(), {"engine": text})
+        rows = [[one.first, one.last, list(one.ks), one.share] for one in self._session.trials]
+        tries = {"steps": BLOCK_STEPS, "rows": rows} if rows else None
+        said = {"state": made.state.value, "table": made.table.rows(), "tries": tries, "message": made.message}
+        if (said["table"], tries) != (self.decision.get("table"), self.decision.get("tries")):
             self._version += 1
             new = self._table.with_suffix(".new")
-            tried = {"try": said["tries"]} if said["tries"] else {}
+            tried = {"try": tries} if tries else {}
             new.write_text(json.dumps({"version": self._version, "rows": said["table"], **tried}))
             new.rename(self._table)
         self.decision = said
-
-    def end(self) -> None:
-        """End the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(10)
-        self._process.kill()
 
 
 async def text(session: aiohttp.ClientSession, ports: Sequence[int]) -> str:

@@ -133,7 +133,7 @@ def has(name: str) -> bool:
 def environment(home: Path) -> dict[str, str]:
     """Variables with which Python finds what was unpacked, and before what the machine has."""
     tree = home / TREE
-    path = [str(home / SITE), *(str(tree / name) for name in ("operator", "dev")), str(tree)]
+    path = [str(home / SITE), *(str(tree / name) for name in ("operator", "lab", "dev")), str(tree)]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
 

@@ -20,10 +20,10 @@ from speculative_lab.cli import arena, simulate
 from speculative_lab.sim import experiment, score
 from speculative_lab.sim.policies.ours import Ours
 from speculative_lab.sim.scaled import Autoscaler, Scaled
+from speculative_lab.sim.session import Session
 from speculative_operator.cli import terminal
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
-from speculative_operator.replay.session import Session
 
 OBJECT = ROOT / "examples" / "autoscaling" / "object.yaml"
 TRACE = ROOT / "dev" / "data" / "traces" / "azure_llm_2023_conv.csv"

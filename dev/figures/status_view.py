@@ -18,7 +18,7 @@ from typing import Any
 
 from rich.console import Console
 
-from speculative_operator.cli import status
+from speculative_operator.cli import status, terminal
 from speculative_operator.cli.cluster import Cluster
 from speculative_operator.domain import names
 
@@ -68,7 +68,8 @@ def draw() -> str:
     """The picture."""
     body, pods, now = sample()
     console = Console(file=io.StringIO(), record=True, width=COLUMNS, force_terminal=True, legacy_windows=False)
-    console.print(status.draw_tree(status.add_time(status.view(body, pods, now), now)))
+    for line in status.tree_lines(status.add_time(status.view(body, pods, now), now)):
+        console.print(terminal.colour(line))
     command = f"kubectl speculative status {body['metadata']['name']} -n {body['metadata']['namespace']} -w"
     drawn = console.export_svg(title=command, unique_id="status")
     lines = _LOADED_FONT.sub("", drawn).replace("Fira Code,", "").replace(_COMMENT, "").splitlines()

@@ -71,11 +71,6 @@ class Settings(PrometheusSettings):
         description="seconds: interval at which the operator lists all objects to find what its watches missed, and "
         "checks which optional kinds exist. Jittered by 10 %.",
     )
-    connect_timeout_seconds: float = Field(
-        default=5.0,
-        gt=0.0,
-        description="seconds: limit for connecting to the API server; a healthy one accepts at once.",
-    )
     read_timeout_seconds: float = Field(
         default=30.0,
         gt=0.0,
@@ -132,15 +127,10 @@ class Settings(PrometheusSettings):
         description="name of the Lease: operators that must not run at the same time share it.",
     )
     lease_duration_seconds: int = Field(
-        default=15, ge=3, description="seconds after which another replica may take a Lease that was not renewed."
-    )
-    lease_renew_seconds: float = Field(
-        default=10.0,
-        gt=0.0,
-        description="seconds after which a leader that cannot renew stops writing, before another replica may start.",
-    )
-    lease_retry_seconds: float = Field(
-        default=2.0, gt=0.0, description="seconds between attempts to take or renew the Lease."
+        default=15,
+        ge=3,
+        description="seconds after which another replica may take a Lease that was not renewed. A leader that cannot "
+        "renew it stops writing after two thirds of that.",
     )
     check_pairs: bool = Field(
         default=True,
@@ -267,10 +257,6 @@ class Settings(PrometheusSettings):
     def _together(self) -> Settings:
         if self.prometheus_timeout_seconds >= self.tick_seconds:
             raise ValueError(f"{PREFIX}PROMETHEUS_TIMEOUT_SECONDS must be less than {PREFIX}TICK_SECONDS")
-        if self.lease_renew_seconds >= self.lease_duration_seconds:
-            raise ValueError(f"{PREFIX}LEASE_RENEW_SECONDS must be less than {PREFIX}LEASE_DURATION_SECONDS")
-        if self.lease_retry_seconds * 1.2 >= self.lease_renew_seconds:
-            raise ValueError(f"{PREFIX}LEASE_RETRY_SECONDS must be well below {PREFIX}LEASE_RENEW_SECONDS")
         return self
 
     @property

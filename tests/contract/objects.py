@@ -54,7 +54,7 @@ class Bad:
     value: str
     remedy: str
     in_python: str = ""
-    """Remedy as `to_domain` words it, where it differs."""
+    """Remedy as `to_domain` words it, where it differs: for what the schema refuses."""
     rule: str = ""
     """Id of the CEL rule of `api.rules` that refuses it; empty: the schema does."""
 

@@ -57,7 +57,6 @@ AUTO: tuple[Bad, ...] = (
             f"spec.speculator.{field}",
             f"{field} {shown} but auto is true",
             f"remove {field}, which the catalogue sets",
-            "auto is true and the catalogue sets this: remove it",
             rule=f"auto-without-{field.lower()}",
         )
         for field, value, shown in BESIDE

@@ -92,7 +92,6 @@ PAIR: tuple[Bad, ...] = (
             "spec.speculator.model",
             DRAFT,
             f"{method}, which drafts without weights: remove model",
-            f"{method} drafts without weights: remove model",
             rule="draft-free-no-model",
         )
         for method in ("ngram", "ngram_gpu", "suffix")
@@ -135,7 +134,6 @@ PAIR: tuple[Bad, ...] = (
             {**EAGLE, "speculator.model": VERIFIER, "speculator.revision": "v2", **verifier},
             "spec.speculator.revision",
             '"v2" but speculator and verifier are one checkpoint',
-            "set verifier.revision instead, and remove",
             "set verifier.revision instead, and remove",
             rule="one-checkpoint-one-revision",
         )

@@ -77,7 +77,7 @@ REST: tuple[Bad, ...] = (
         "spec.engine.env[1]",
         '"A"',
         "Duplicate value",
-        "set each variable once",
+        "set each once",
     ),
     Bad("resource", {"accelerator.resource": "gpu"}, "spec.accelerator.resource", "gpu", "such as nvidia.com/gpu"),
     Bad(

@@ -16,7 +16,7 @@ from speculative_operator.domain.observation import Gap
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.settings import Settings
 from speculative_operator.shell import prometheus
-from speculative_operator.shell.matrix import BadAnswerError, entries, series_of
+from speculative_operator.shell.matrix import BadAnswerError, entries, labels_of, samples_of
 from speculative_operator.shell.podseries import SERIES_OF_A_POD, Answer, PodSeries, units
 from speculative_operator.shell.prometheus import FIRST_PAUSE, LONGEST_PAUSE, PLAIN_SECONDS, Prometheus
 
@@ -131,10 +131,10 @@ def test_an_answer_reads_the_same_however_its_bytes_come(size: int) -> None:
             infos=["a ] } text"],
         )
     ).encode()
-    found = [series_of(entry) for entry in entries(text[at : at + size] for at in range(0, len(text), size))]
-    assert [(one.name, one.labels, one.samples[0]) for one in found] == [
-        ("x", {"pod": "ä]}{[,"}, (1.0, 1.0)),
-        ("y", {"error": '"result":['}, (1.0, float("inf"))),
+    found = [*entries(text[at : at + size] for at in range(0, len(text), size))]
+    assert [(labels_of(entry), samples_of(entry)[0]) for entry in found] == [
+        ({"__name__": "x", "pod": "ä]}{[,"}, (1.0, 1.0)),
+        ({"__name__": "y", "error": '"result":['}, (1.0, float("inf"))),
     ]
 
 

@@ -29,8 +29,8 @@ async def test_writes_that_hang_in_one_namespace_never_stop_those_of_another(
     monkeypatch.setattr(kube, "_gate", Gate(4, most=4, lendable=64, slow=0.0))
     under_way: dict[str, int] = {"bad": 0, "good": 0}
 
-    async def exchange(_: Any, __: str, path: str, *___: Any) -> bytes:
-        namespace = "bad" if "/namespaces/bad/" in path else "good"
+    async def exchange(_: Any, call: Any) -> bytes:
+        namespace = "bad" if "/namespaces/bad/" in call.path else "good"
         under_way[namespace] += 1
         if namespace == "bad":
             await asyncio.Event().wait()

@@ -19,6 +19,7 @@ from typing import Any
 import speculative_lab
 import speculative_operator
 from bench.tuner.traces import ROOT, read_trace
+from speculative_lab.sim import session as session_module
 from speculative_lab.sim.catalogue import BY_NAME
 from speculative_lab.sim.experiment import run
 from speculative_lab.sim.policies.base import Controller
@@ -27,10 +28,9 @@ from speculative_lab.sim.policies.ours import Ours, Untried
 from speculative_lab.sim.policies.registry import RIVALS, references
 from speculative_lab.sim.scenarios import Case, build
 from speculative_lab.sim.score import Run
+from speculative_lab.sim.session import Session
 from speculative_operator.domain.decision import Decision
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.replay import session as session_module
-from speculative_operator.replay.session import Session
 
 STORE = ROOT / "build" / "bench" / "runs"
 OURS, NEVER = "ours", "never"

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from speculative_lab.cli.facts import with_facts
 from speculative_lab.sim import catalogue, drafts, experiment, scenarios, traces
 from speculative_lab.sim.deployment import MissingCompilerError
 from speculative_lab.sim.pairs import capture_sizes
@@ -19,6 +20,7 @@ from speculative_lab.sim.policies import fixed, registry
 from speculative_lab.sim.policies.base import Controller
 from speculative_lab.sim.policies.ours import Ours
 from speculative_lab.sim.score import Run
+from speculative_lab.sim.session import Session
 from speculative_lab.sim.watched import Watched
 from speculative_lab.sim.workload import Workload
 from speculative_operator.api.wire import SpecError
@@ -32,7 +34,6 @@ from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Engine
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.physics.draft_costs import kv_tokens
-from speculative_operator.replay.session import Session
 
 EAGER_SECONDS = 0.005
 """What a step beyond the captured graphs costs more: 3 to 9 ms are reported for 8B to 70B."""
@@ -207,7 +208,7 @@ def _subject(options: argparse.Namespace) -> Any:
     facts = commands.read_document(options.facts, "--facts") if options.facts else None
     body = commands.read_document(options.spec, "--spec") if options.spec else _body(options)
     try:
-        return subject(body, facts)
+        return with_facts(subject(body), facts)
     except SpecError as problem:
         raise CommandError(f"{options.spec}: {problem}" if options.spec else str(problem)) from None
 

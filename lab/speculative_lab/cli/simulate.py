@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     load("--seed", metavar="N", type=int, default=0, help="seed of all randomness; default 0")
     pair = parser.add_argument_group("deployment").add_argument
     pair("--spec", metavar="FILE", default="", help="SpeculativeDeployment instead of the options below")
-    pair("--facts", metavar="FILE", default="", help="facts of models and hardware, as for `speculative tune`")
+    pair("--facts", metavar="FILE", default="", help="facts of models and hardware")
     pair("--accelerator", metavar="NAME", default="H100-SXM", help="default H100-SXM")
     pair("--accelerators", metavar="N", type=int, default=1, help="number of accelerators of one replica; default 1")
     pair("--verifier", metavar="MODEL", default="meta-llama/Llama-3.1-8B-Instruct", help="default Llama-3.1-8B")

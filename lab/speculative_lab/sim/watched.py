@@ -16,8 +16,8 @@ from speculative_lab.sim.policies.base import Controller
 from speculative_lab.sim.surface import first_accepted
 from speculative_operator.domain.observation import PodWindow
 from speculative_operator.engines.base import Engine
-from speculative_operator.replay.exposition import Exposition
-from speculative_operator.replay.ring import Ring
+from speculative_operator.engines.exposition import Exposition
+from speculative_operator.engines.ring import Ring
 
 if TYPE_CHECKING:
     from speculative_lab.sim.deployment import Deployment

@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from difflib import get_close_matches
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from speculative_operator.api import cel
 from speculative_operator.api import v1alpha1 as wire
-from speculative_operator.api.checks import accelerators_needed, check, check_canary, check_group_name, check_name
+from speculative_operator.api.crd import schema
+from speculative_operator.api.rules import ALL_RULES
 from speculative_operator.api.scalars import seconds
-from speculative_operator.api.targets import InferenceService, Route
+from speculative_operator.api.targets import TARGET_STAYS, InferenceService, Route
 from speculative_operator.api.weights import Cache, Weights
-from speculative_operator.api.wire import SpecError, Wire
+from speculative_operator.api.wire import VALIDATIONS, RuleError, SpecError, Wire
 from speculative_operator.domain import names, spec
 from speculative_operator.domain.platform import Canary as CanaryTold
 from speculative_operator.domain.platform import InferenceServiceSettings
@@ -43,15 +47,14 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
     served."""
     metadata = body.get("metadata") or {}
     name = str(metadata.get("name") or "")
-    check_name(name)
     _check_depth(body.get("spec"))
     try:
         wanted = wire.Spec.model_validate(body.get("spec"))
     except ValidationError as error:
-        raise _explain(error.errors(include_url=False)[0]) from None
-    check_group_name(name, wanted.target)
-    check_canary(name, wanted.route)
-    check(wanted)
+        found = error.errors(include_url=False)
+        # A misspelt field is often why another one is missing.
+        raise _explain(next((one for one in found if one["type"] == "extra_forbidden"), found[0])) from None
+    _check_rules({"metadata": {"name": name}, "spec": _plain(wanted)})
     annotations = metadata.get("annotations") or {}
     return spec.DeploymentSpec(
         name=name,
@@ -78,6 +81,43 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
         accept=str(annotations.get(names.ANNOTATION_ACCEPT) or ""),
         auto_speculator=wanted.speculator is not None and bool(wanted.speculator.auto),
     )
+
+
+_RULES = {rule.cel: rule for rule in ALL_RULES if rule is not TARGET_STAYS}
+
+
+def _check_rules(value: Any, node: Mapping[str, Any] | None = None, path: str = "") -> None:
+    """Raises RuleError for the first rule of the definition that the value breaks."""
+    node = node or _definition()
+    for entry in node.get(VALIDATIONS) or ():
+        rule = _RULES.get(entry["rule"])  # forms of scalars are checked by their types
+        if rule is not None and not cel.evaluate(rule.cel, self=value):
+            first = cel.evaluate(rule.among, self=value)[0] if rule.among else None
+            raise RuleError(path, rule.field, value, cel.render(rule.text, self=value, r=first))
+    if isinstance(value, list):
+        _check_keys(value, node.get("x-kubernetes-list-map-keys") or (), path)
+        for index, one in enumerate(value):
+            _check_rules(one, node["items"], f"{path}[{index}]")
+    elif isinstance(value, Mapping):
+        for name, inner in (node.get("properties") or {}).items():
+            if name in value:
+                _check_rules(value[name], inner, f"{path}.{name}" if path else name)
+
+
+def _check_keys(items: list[Any], keys: Iterable[str], path: str) -> None:
+    """Raises SpecError where two items of a list have the same value of a key that tells them apart."""
+    for key in keys:
+        seen: set[Any] = set()
+        for index, item in enumerate(items):
+            if item[key] in seen:
+                raise SpecError(f"{path}[{index}].{key}", item[key], "set each once")
+            seen.add(item[key])
+
+
+@cache
+def _definition() -> Mapping[str, Any]:
+    """The schema of an object."""
+    return schema()
 
 
 def _check_depth(given: Any) -> None:
@@ -180,9 +220,14 @@ def _accelerator(wanted: wire.Spec) -> spec.AcceleratorRequest:
     return _as(
         spec.AcceleratorRequest,
         given,
-        per_replica=accelerators_needed(wanted.verifier) if given.per_replica is None else given.per_replica,
+        per_replica=_accelerators(wanted.verifier) if given.per_replica is None else given.per_replica,
         hourly_cost=float(given.hourly_cost) if given.hourly_cost else None,
     )
+
+
+def _accelerators(verifier: wire.Verifier) -> int:
+    """Accelerators of one replica."""
+    return verifier.tensor_parallel_size * verifier.pipeline_parallel_size * verifier.data_parallel_size
 
 
 def _inference_service(given: InferenceService | None, target: spec.Target) -> InferenceServiceSettings:
@@ -233,7 +278,6 @@ def _plain(given: Wire | None) -> dict[str, Any]:
 
 _REMEDIES = {
     "missing": "it is required: set it",
-    "extra_forbidden": "the field does not exist: remove it or correct its spelling (kubectl explain specdep.spec)",
     "enum": "use one of {expected}",
     "greater_than_equal": "use {ge} or more",
     "less_than_equal": "use {le} or less",
@@ -251,12 +295,21 @@ _REMEDIES = {
 def _explain(problem: ErrorDetails) -> SpecError:
     """What pydantic says, in the words of this project."""
     context = problem.get("ctx") or {}
-    remedy = _REMEDIES.get(problem["type"])
+    remedy = _misspelt(problem["loc"]) if problem["type"] == "extra_forbidden" else _REMEDIES.get(problem["type"])
     text = remedy.format(**context) if remedy else problem["msg"]
     value = None if problem["type"] == "missing" else problem["input"]
     if problem["type"] == "enum" and value is False and "'Off'" in text:
         text = f"{text}; YAML reads Off without quotes as false: write Disabled"
     return SpecError(_path(problem["loc"]), value, text)
+
+
+def _misspelt(location: tuple[int | str, ...]) -> str:
+    """The remedy for a field that the definition does not have."""
+    node = _definition()["properties"]["spec"]
+    for part in location[:-1]:
+        node = node["items"] if isinstance(part, int) else node["properties"][part]
+    near = get_close_matches(str(location[-1]), node["properties"], n=1)
+    return f"the field does not exist: {f'write {near[0]}' if near else 'remove it'} (kubectl explain specdep.spec)"
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -1,5 +1,5 @@
 """The parts of a pod that the spec may hold, with their rules as CEL: environment variables and the pod template
-that is merged last. A part of `v1alpha1`; `checks` says the rules again for objects already stored.
+that is merged last. A part of `v1alpha1`.
 """
 
 from __future__ import annotations

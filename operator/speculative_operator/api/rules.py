@@ -1,5 +1,5 @@
-"""Every constraint across fields, as CEL for the API server. `checks` says the same in Python for objects already
-stored.
+"""Every constraint across fields, as CEL for the API server. `convert` evaluates them for objects that no API server
+has checked with them.
 
 Each rule has an accepted and a refused object in tests/contract. Bounds in the schema (`max_length`, `max_items`) keep
 the rules within the API server's cost budget.

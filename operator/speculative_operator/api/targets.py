@@ -2,7 +2,7 @@
 KServe, what a replica of several nodes must fulfil, and `spec.route`, how requests from outside of the cluster reach
 the Service.
 
-A part of `v1alpha1` and `rules`; `checks` says the rules again for objects already stored.
+A part of `v1alpha1` and `rules`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,7 @@ VALIDATIONS = "x-kubernetes-validations"
 class Wire(BaseModel):
     """A JSON object of the API: camelCase outside, frozen, unknown fields refused."""
 
-    model_config = ConfigDict(
-        alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +132,20 @@ class SpecError(ValueError):
         self.value = value
         self.remedy = remedy
         super().__init__(f"{field} {describe_value(value)}: {remedy}")
+
+
+class RuleError(SpecError):
+    """A rule of the API that the object breaks; `message` names field, value and remedy."""
+
+    def __init__(self, path: str, field: str, value: Any, message: str) -> None:
+        self.field = ".".join(filter(None, (path, field)))
+        for part in filter(None, field.split(".")):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if message.startswith(f"{field} "):
+            super().__init__(self.field, value, message.partition(": ")[2])
+            self.args = (f"{path}.{message}".lstrip("."),)
+        else:
+            super().__init__(self.field, value, message)
 
 
 def describe_value(value: object, limit: int = 120) -> str:

@@ -18,7 +18,6 @@ COMMANDS = {
     "status": "show one: pair, pods, table, load, decisions, and what it waits for",
     "explain": "explain one: why K is what it is, and what to do next",
     "watch": "print decisions of the tuner as they come",
-    "report": "write one HTML page on an object's last hours: load, K, gain, acceptance, cost, decisions",
     "doctor": "look for what keeps objects of the cluster from being tuned",
     "pause": "have the operator change nothing of an object",
     "resume": "have it go on",
@@ -27,8 +26,6 @@ COMMANDS = {
     "repin": "have branches and tags of an object's models resolved again",
     "plan": "tell before anything is deployed whether speculation is worth it: memory, K, gain, cost",
     "render": "print the manifests that the operator would create",
-    "tune": "decide K from scrapes on stdin, without Kubernetes (JSON lines)",
-    "replay": "show what the tuner would have decided over the history of a Prometheus server",
     "simulate": "run policies over a trace and compare them with the best possible",
     "cases": "compare the model of step times with published measurements",
     "engines": "show what each engine can do with each method, and what it refuses",
@@ -47,14 +44,11 @@ _EPILOG = """examples:
   speculative status qwen3-8b -n models --watch
   speculative explain qwen3-8b -n models
   speculative watch -A --since 1h
-  speculative report qwen3-8b -n models --prometheus http://localhost:9090
   speculative doctor
   speculative pause qwen3-8b -n models      (likewise resume, approve, adopt, repin)
   speculative plan pair.yaml
   speculative render pair.yaml
-  speculative tune < scrapes.jsonl
   speculative simulate --trace code.csv --format azure --report report/
-  speculative replay --prometheus http://localhost:9090 --namespace llm --spec pair.yaml --start 2h
   speculative cases cases.csv --json
   speculative engines vLLM --method eagle3
   speculative pairs Qwen/Qwen3-8B
@@ -107,7 +101,7 @@ def parser(name: str = "", module: ModuleType | None = None) -> argparse.Argumen
         prog="speculative",
         formatter_class=formatter,
         epilog=_EPILOG,
-        description="Speculative decoding on Kubernetes: look at a cluster; decide, replay, simulate, check offline.",
+        description="Speculative decoding on Kubernetes: look at a cluster; plan, render, check, simulate offline.",
     )
     root.add_argument("--version", action="version", version=f"speculative {__version__}")
     commands = root.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)

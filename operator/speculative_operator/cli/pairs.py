@@ -104,13 +104,8 @@ _HEADERS = ("verifier", "speculator", "method", "K", "accepted", "for", "date", 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments; `main` calls it."""
     parser.add_argument("verifier", metavar="VERIFIER", nargs="?", help="organisation/model; default: all rows")
-    parser.add_argument(
-        "--base",
-        metavar="MODEL",
-        action="append",
-        default=[],
-        help="model from which VERIFIER is derived; may be repeated",
-    )
+    base = "model from which VERIFIER is derived; may be repeated"
+    parser.add_argument("--base", metavar="MODEL", action="append", default=[], help=base)
     parser.add_argument("--method", metavar="M", help="show rows of one method only")
     add_catalogue(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object per row, with every field")
@@ -136,9 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def add_catalogue(parser: argparse.ArgumentParser) -> None:
     """Add the argument that names a file with the user's own rows; `check` has it, too."""
-    parser.add_argument(
-        "--catalogue", "--file", dest="catalogue", metavar="FILE", help="CSV file with your own rows, which go first"
-    )
+    parser.add_argument("--catalogue", metavar="FILE", help="CSV file with your own rows, which go first")
 
 
 def rows_of(arguments: argparse.Namespace) -> Catalogue:
@@ -168,16 +161,10 @@ def _print(rows: list[tuple[Match | None, Entry]], *, plain: bool) -> None:
 
 def _cells(one: Entry) -> tuple[str, ...]:
     at = f" at K = {one.acceptance_k}" if one.acceptance_k else ""
-    return (
-        one.verifier,
-        one.speculator or "(part of the verifier)",
-        one.method.value + (", one pass" if one.one_pass else ""),
-        str(one.k or "-"),
-        f"{one.acceptance_length:.2f}{at}" if one.acceptance_length is not None else "-",
-        one.trained_for or "-",
-        one.date,
-        one.source,
-    )
+    accepted = f"{one.acceptance_length:.2f}{at}" if one.acceptance_length is not None else "-"
+    method = one.method.value + (", one pass" if one.one_pass else "")
+    own = one.speculator or "(part of the verifier)"
+    return one.verifier, own, method, str(one.k or "-"), accepted, one.trained_for or "-", one.date, one.source
 
 
 def _object(match: Match | None, one: Entry) -> dict[str, Any]:

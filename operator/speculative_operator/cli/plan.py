@@ -45,7 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--workload", metavar="KIND", type=str.capitalize, choices=[one.value for one in Workload],
         help=f"kind of text, in place of spec.speculation.workload: {', '.join(Workload)}",
     )  # fmt: skip
-    add("--facts", metavar="FILE", default="", help="facts of models and hardware, as for `speculative tune`")
     add("--read", action="store_true", help="read the models' files, as `speculative check` does")
     add("--claims-at", metavar="DIR", default="", help="folder below which claims are mounted, for pvc://")
     add_catalogue(parser)
@@ -77,9 +76,8 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     from speculative_operator.api.convert import SpecError
     from speculative_operator.cli.subject import subject
 
-    facts = commands.read_document(arguments.facts, "--facts") if arguments.facts else None
     try:
-        found = subject(commands.read_document(arguments.file, "FILE"), facts, rows_of(arguments))
+        found = subject(commands.read_document(arguments.file, "FILE"), rows_of(arguments))
     except SpecError as problem:
         raise UsageError(f"{arguments.file}: {problem}") from None
     return found.with_workload(Workload(arguments.workload)) if arguments.workload else found

@@ -32,14 +32,8 @@ LEAST_PERCENT = 5.0
 _BETTER = 5.0
 """Points of gain by which another choice must be better to be named."""
 _MOST_OTHERS = 3
-_SHAPE_REMEDY = (
-    "give --read, which reads the model's config.json and the sizes of its files, or --facts FILE with verifier: "
-    "{parameters, layers, hiddenSize, kvHeads, headDim}"
-)
-_BYTES_REMEDY = (
-    "set spec.verifier.quantization or tensorParallelSize, or count the real bytes: --read, or --facts FILE with "
-    "verifier: {bytesPerParameter}"
-)
+_SHAPE_REMEDY = "give --read, which reads the model's config.json and the sizes of its files"
+_BYTES_REMEDY = "set spec.verifier.quantization or tensorParallelSize, or count the real bytes: --read"
 _DEVICE_REMEDY = "names are those of node labels or data sheets; slices (MIG) are not known"
 
 
@@ -273,7 +267,7 @@ def _room(found: Subject, context: float) -> _Room:
 def _memory(room: _Room) -> str:
     held, whole = room.tokens, room.without_speculator
     if held is None:
-        return "not known: models or accelerator are not in the catalogue; --read, --facts or accelerator.product help"
+        return "not known: models or accelerator are not in the catalogue; --read or accelerator.product help"
     without = f", {whole:,} without the speculator" if whole and whole > held else ""
     return f"{held:,} tokens of KV cache{without}: {held // room.each:,} requests of {room.each:,} tokens"
 

@@ -147,8 +147,8 @@ def figures(look: Look) -> Iterator[Found]:
 
 def _describe_exports(look: Look, body: Object) -> str:
     """A sentence on what the first ready pod exports; empty where it cannot be asked."""
+    from speculative_operator.engines.exposition import Exposition, ExpositionError
     from speculative_operator.engines.registry import NAMES
-    from speculative_operator.replay.exposition import Exposition, ExpositionError
     from speculative_operator.shell.bodies import port_of
 
     try:

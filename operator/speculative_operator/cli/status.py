@@ -4,23 +4,15 @@ the last decisions, and what it waits for. With --watch, again whenever that cha
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TextIO
 
 from speculative_operator.cli import cluster, commands, terminal
 from speculative_operator.cli.cluster import Cluster, Object, condition, mode, number, plain, ready, skips, speculation
 from speculative_operator.cli.commands import OK
 from speculative_operator.cli.diagnosis import faults_of, warnings_of
-
-if TYPE_CHECKING:
-    from rich.tree import Tree
-
-_LONGEST = 10_000
-"""Columns of a pipe, so many that lines are never broken there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,30 +21,6 @@ class Branch:
 
     text: str
     below: list[Branch] = field(default_factory=list)
-
-
-def write_tree(out: TextIO, root: Branch) -> None:
-    """Draw a tree; only indented where rich is not installed."""
-    try:
-        from rich.console import Console
-
-        plain_text = "NO_COLOR" in os.environ
-        width = None if out.isatty() else _LONGEST
-        Console(file=out, width=width, color_system=None if plain_text else "auto").print(draw_tree(root))
-    except ImportError:
-        out.writelines(f"{line}\n" for line in tree_lines(root))
-    out.flush()
-
-
-def draw_tree(branch: Branch) -> Tree:
-    """The tree for a console. Raises ImportError without rich."""
-    from rich.tree import Tree
-
-    from speculative_operator.cli.terminal import colour
-
-    made = Tree(colour(plain(branch.text)), guide_style="dim")
-    made.children = [draw_tree(one) for one in branch.below]
-    return made
 
 
 def tree_lines(branch: Branch, depth: int = 0) -> Iterator[str]:
@@ -92,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     at, began, shown = Cluster(arguments), time.time(), None
     while True:
         body, pods = at.object(arguments.name), at.pods(arguments.name)
-        known = _text_of(body, pods, began)
+        known = view(body, pods, began, wide=True)  # neither the time nor an age: they alone print nothing anew
         if shown != known or (arguments.watch and sys.stdout.isatty()):
             sys.stdout.write(_separator(arguments.watch, first=shown is None))
             _write(body, pods, arguments)
@@ -100,12 +68,6 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.watch:
             return OK
         time.sleep(WATCH_SECONDS)
-
-
-def _text_of(body: Object, pods: Sequence[Object], began: float) -> object:
-    """The part of the view that must differ for it to be printed once more: neither the time, nor the age of
-    anything."""
-    return view(body, pods, began, wide=True)
 
 
 def _separator(watch: bool, *, first: bool) -> str:
@@ -120,7 +82,8 @@ def _write(body: Object, pods: Sequence[Object], arguments: argparse.Namespace) 
         print(cluster.plain(terminal.format_document(body, form)), flush=True)
         return
     root = view(body, pods, now, wide=form == terminal.WIDE)
-    write_tree(sys.stdout, add_time(root, now) if arguments.watch else root)
+    shown = add_time(root, now) if arguments.watch else root
+    terminal.write_coloured(sys.stdout, "\n".join(tree_lines(shown)))
 
 
 def add_time(root: Branch, now: float) -> Branch:
@@ -251,14 +214,10 @@ def _decision(one: Mapping[str, str]) -> Branch:
 def _waits(body: Object) -> Iterator[Branch]:
     """Yield faults, proposals and warnings, each with the operator's message and what to do."""
     for one in faults_of(body):
-        yield Branch(f"waits  {one.source} {one.reason}: {one.message}", _next(one.next))
+        yield Branch(f"waits  {one.source} {one.reason}: {one.message}", [Branch(f"next  {one.next}")] * bool(one.next))
     proposal = ((body.get("status") or {}).get("rollout") or {}).get("proposal")
     if proposal:
         approve = f"speculative approve {body['metadata']['name']} -n {body['metadata']['namespace']}"
-        yield Branch(f"proposes  {proposal.get('message', '')}", _next(approve))
+        yield Branch(f"proposes  {proposal.get('message', '')}", [Branch(f"next  {approve}")])
     for one in warnings_of(body):
         yield Branch(f"warning  {one.reason}: {one.message}")
-
-
-def _next(step: str) -> list[Branch]:
-    return [Branch(f"next  {step}")] if step else []

@@ -1,30 +1,25 @@
-"""Prepares what a command works on: a SpeculativeDeployment with facts of it -> engine, policy and a session that
-decides.
+"""Prepares what a command works on: a SpeculativeDeployment -> its engine and the tuner's policy.
 
-Used by `tune`, `replay`, `simulate` and `plan`. Reads what the operator would, refuses what the operator would refuse,
-but for where the weights lie and what the cluster makes of them: nothing is served here.
+Used by `plan`, `check`, `render` and the laboratory's `simulate`. Reads what the operator would, refuses what the
+operator would refuse, but for where the weights lie and what the cluster makes of them: nothing is served here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any
 
 from speculative_operator.api.convert import SpecError, to_domain
-from speculative_operator.api.crd import schema
-from speculative_operator.cli import facts as stated
 from speculative_operator.domain import names
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Workload
 from speculative_operator.engines.base import Engine
-from speculative_operator.engines.pairs import choose, with_entry
+from speculative_operator.engines.pairs import choose, pair_facts, with_entry
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import Catalogue, load_packaged
 from speculative_operator.reconcile.deciding import policy_of
-from speculative_operator.replay.session import Session
 
 NAME = "deployment"
 """Name of an object without metadata."""
@@ -37,8 +32,6 @@ class Subject:
     spec: DeploymentSpec
     engine: Engine
     policy: Policy
-    ignored: tuple[str, ...] = ()
-    """Paths of the stated facts that no code reads."""
 
     def with_workload(self, workload: Workload) -> Subject:
         """The same deployment for another kind of text."""
@@ -46,22 +39,16 @@ class Subject:
         spec, policy = replace(self.spec, speculation=speculation), replace(self.policy, workload=workload)
         return replace(self, spec=spec, policy=policy)
 
-    def session(self) -> Session:
-        """A new session, with nothing measured."""
-        return Session(self.engine, self.policy)
 
-
-def subject(body: Any, facts: Any = None, rows: Catalogue | None = None) -> Subject:
+def subject(body: Any, rows: Catalogue | None = None) -> Subject:
     """The deployment that `body` describes: a whole SpeculativeDeployment, or its `spec` alone. `rows`: speculators to
     pick from. Raises SpecError."""
     spec = _fill_pick(to_domain(whole(body)), rows or load_packaged())
-    given = _facts(facts)
     engine = engine_for(spec)
     for refusal in engine.refusals(spec):
         if refusal.reason is not Reason.UNSUPPORTED_SOURCE:
             raise _refusal(refusal.field, refusal.message)
-    pair, knobs = stated.facts_and_knobs(spec, given, engine.knobs(spec))
-    return Subject(spec, engine, policy_of(spec, knobs=knobs, facts=pair), tuple(stated.unknown(given)))
+    return Subject(spec, engine, policy_of(spec, knobs=engine.knobs(spec), facts=pair_facts(spec)))
 
 
 def _fill_pick(spec: DeploymentSpec, rows: Catalogue) -> DeploymentSpec:
@@ -91,39 +78,11 @@ def whole(body: Any) -> dict[str, Any]:
     annotations = (metadata or {}).get("annotations")
     if annotations is not None and not isinstance(annotations, Mapping):
         raise SpecError("metadata.annotations", annotations, "use an object with named fields, or remove it")
-    check_fields(whole.get("spec"), schema()["properties"]["spec"], "spec")
     whole["metadata"] = {"name": NAME, **{key: value for key, value in (metadata or {}).items() if key in _READ}}
     return whole
 
 
 _READ = ("name", "namespace", "annotations")
-
-
-def check_fields(value: Any, definition: Mapping[str, Any], path: str) -> None:
-    """Check the fields of a value. Raises SpecError for the first field that the definition does not have: the API
-    server would drop it, and say no more than that another one is missing."""
-    if isinstance(value, list):
-        for index, one in enumerate(value):
-            check_fields(one, definition.get("items") or {}, f"{path}[{index}]")
-    if not isinstance(value, Mapping) or "properties" not in definition:
-        return
-    known = definition["properties"]
-    for name, inner in value.items():
-        if name in known:
-            check_fields(inner, known[name], f"{path}.{name}")
-        elif not definition.get("x-kubernetes-preserve-unknown-fields"):
-            near = get_close_matches(str(name), known, n=1)
-            raise SpecError(
-                f"{path}.{name}", inner, f"the field does not exist: {f'write {near[0]}' if near else 'remove it'}"
-            )
-
-
-def _facts(facts: Any) -> Mapping[str, Any]:
-    if facts is None:
-        return {}
-    if not isinstance(facts, Mapping):
-        raise SpecError("facts", facts, "use an object with named fields, or remove it")
-    return facts
 
 
 class _RefusedError(SpecError):

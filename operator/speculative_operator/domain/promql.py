@@ -1,5 +1,4 @@
-"""The little PromQL that the operator writes itself: label matchers. Used by the query for pods, by settings and by
-`speculative replay`."""
+"""The little PromQL that the operator writes itself: label matchers. Used by the query for pods and by settings."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ IMAGES: tuple[Image, ...] = (
     Image(EngineType.VLLM, Vendor.NVIDIA, "vllm/vllm-openai:v{version}", f"{_VLLM_DOCS}gpu.cuda.inc.md"),
     Image(EngineType.VLLM, Vendor.AMD, "vllm/vllm-openai-rocm:v{version}", f"{_VLLM_DOCS}gpu.rocm.inc.md", (0, 14, 0)),
     Image(
-        EngineType.VLLM, Vendor.INTEL_GPU, "vllm/vllm-openai-xpu:v{version}", f"{_VLLM_DOCS}gpu.xpu.inc.md", (0, 26, 0)
+        EngineType.VLLM, Vendor.INTEL_GPU, "vllm/vllm-openai-xpu:v{version}", f"{_VLLM_DOCS}gpu.xpu.inc.md", (0, 26, 0),
     ),
     Image(
         EngineType.VLLM, Vendor.CPU, "public.ecr.aws/q9t5s3a7/vllm-cpu-release-repo:v{version}",

@@ -20,6 +20,7 @@ from speculative_operator.engines.matrix.cell import Variant, Version, parse_ver
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.engines.vllm.forms import FORMS
 from speculative_operator.pairing.catalogue import Catalogue, Choice, Entry, pick, stem, tail
+from speculative_operator.pairing.fit_room import MEMORY_SHARE
 from speculative_operator.pairing.pair import EngineRules
 from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.physics.draft_costs import kv_tokens
@@ -31,9 +32,6 @@ _WEIGHT_BYTES = (
 )  # fmt: skip
 """Bytes per parameter by what the name of a quantization contains, the surest first; scales and zero points are
 neglected."""
-
-_MEMORY_SHARE = 0.9
-"""Share of an accelerator's memory that vLLM takes unless told otherwise."""
 
 
 def pair_facts(spec: DeploymentSpec) -> PairFacts:
@@ -58,7 +56,7 @@ def capacity(spec: DeploymentSpec, facts: PairFacts, *, with_speculator: bool) -
     """Tokens that the KV cache of one engine holds, as stated in `facts` or by the shapes there; 0 when the weights
     alone seem not to fit, None when unknown."""
     percent = spec.verifier.gpu_memory_utilization_percent
-    share = percent / 100.0 if percent is not None else _MEMORY_SHARE
+    share = percent / 100.0 if percent is not None else MEMORY_SHARE
     together = replace(facts, accelerators=facts.accelerators * spec.verifier.pipeline_parallel_size)
     return kv_tokens(together, with_speculator=with_speculator, memory_share=share)
 
@@ -159,11 +157,8 @@ READ_UP_TO: Version = (0, 32, 0)
 """vLLM release whose source the lists below were read from."""
 
 RENAMES = (
-    ("eagle-", Method.EAGLE),
-    ("eagle3", Method.EAGLE3),
-    ("dflash", Method.DFLASH),
-    ("dspark", Method.DSPARK),
-)
+    ("eagle-", Method.EAGLE), ("eagle3", Method.EAGLE3), ("dflash", Method.DFLASH), ("dspark", Method.DSPARK),
+)  # fmt: skip
 """vLLM 0.32.0 config/speculative.py, __post_init__: parts of names, in the order in which they are looked for."""
 SPECULATORS_TYPES = frozenset({"eagle3", "peagle", "dflash", "dflash2", "dspark"})
 """vLLM 0.32.0 transformers_utils/configs/speculators/algos.py."""

@@ -29,6 +29,7 @@ from speculative_operator.engines.shared.arguments import (
     Flags,
     flag_arguments,
     locate,
+    of_verifier,
     share,
 )
 from speculative_operator.engines.shared.checks import refusals_of, refuse_field
@@ -80,25 +81,18 @@ OFFER = Offer(
 
 FLAGS = Flags(
     owned={
-        "--model-id": "set spec.verifier.model instead",
-        "--revision": "set spec.verifier.revision instead",
-        "--hostname": ALWAYS,
-        "--port": ALWAYS,
-        "--num-shard": "set spec.verifier.tensorParallelSize instead",
-        "--sharded": "set spec.verifier.tensorParallelSize instead",
-        "--max-batch-size": "set spec.verifier.maxNumSeqs instead",
-        "--max-concurrent-requests": "set spec.verifier.maxNumSeqs instead",
-        "--max-total-tokens": "set spec.verifier.maxModelLen instead",
-        "--max-batch-prefill-tokens": "set spec.verifier.maxNumBatchedTokens instead",
-        "--dtype": "set spec.verifier.dtype instead",
-        "--quantize": "set spec.verifier.quantization instead",
-        "--kv-cache-dtype": "set spec.verifier.kvCacheDtype instead",
-        "--cuda-memory-fraction": "set spec.verifier.gpuMemoryUtilizationPercent instead",
-        "--graceful-termination-timeout": ALWAYS,
+        **of_verifier({
+            "--model-id": "model", "--revision": "revision", "--num-shard": "tensorParallelSize",
+            "--sharded": "tensorParallelSize", "--max-batch-size": "maxNumSeqs",
+            "--max-concurrent-requests": "maxNumSeqs", "--max-total-tokens": "maxModelLen",
+            "--max-batch-prefill-tokens": "maxNumBatchedTokens", "--dtype": "dtype", "--quantize": "quantization",
+            "--kv-cache-dtype": "kvCacheDtype", "--cuda-memory-fraction": "gpuMemoryUtilizationPercent",
+        }),
+        **dict.fromkeys(("--hostname", "--port", "--graceful-termination-timeout"), ALWAYS),
         "--speculate": SPECULATION,
     },
     aliases={"-p": "--port"},
-)
+)  # fmt: skip
 
 
 def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:

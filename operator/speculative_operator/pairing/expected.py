@@ -21,14 +21,9 @@ from speculative_operator.pairing.verdict import Expected
 from speculative_operator.physics.acceptance import expected_tokens, extend
 
 _PUBLISHED: Mapping[Method, str] = {
-    Method.EAGLE: "eagle3",
-    Method.EAGLE3: "eagle3",
-    Method.MTP: "mtp",
-    Method.DFLASH: "dflash",
-    Method.DSPARK: "dspark",
-    Method.NGRAM: "ngram",
-    Method.NGRAM_GPU: "ngram",
-}
+    Method.EAGLE: "eagle3", Method.EAGLE3: "eagle3", Method.MTP: "mtp", Method.DFLASH: "dflash",
+    Method.DSPARK: "dspark", Method.NGRAM: "ngram", Method.NGRAM_GPU: "ngram",
+}  # fmt: skip
 """Method -> how the rows name it. EAGLE has no rows of its own and accepts less than EAGLE-3 (arXiv 2503.01840)."""
 _CLASSES: Mapping[Workload, frozenset[str]] = {
     Workload.CODE: frozenset({"code", "code_edit"}),

@@ -15,8 +15,16 @@ from typing import Any
 from speculative_operator.domain.models import Accelerator, ModelFacts
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode
 from speculative_operator.domain.vllm import drafting_kv_cache_dtype
-from speculative_operator.pairing.fit_caches import STATE_COPIES, CacheGroup, Widths, caches, layer_kinds
-from speculative_operator.pairing.fit_config import decoder, number, value_bytes
+from speculative_operator.pairing.fit_caches import (
+    STATE_COPIES,
+    CacheGroup,
+    Widths,
+    caches,
+    decoder,
+    layer_kinds,
+    number,
+    value_bytes,
+)
 from speculative_operator.pairing.fit_weights import Weights, weights
 from speculative_operator.physics.draft_costs import RESERVE_BYTES
 

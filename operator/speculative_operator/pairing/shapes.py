@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from speculative_operator.domain.models import Accelerator, ModelFacts, ModelShape, PairFacts
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.pairing.fit_caches import CacheGroup, layer_kinds
-from speculative_operator.pairing.fit_config import decoder, number
+from speculative_operator.pairing.fit_caches import CacheGroup, decoder, layer_kinds, number
 from speculative_operator.pairing.fit_room import Holding, room, speculator_holding, verifier_holding, widths
 from speculative_operator.pairing.fit_weights import Counts, Weights, bytes_per_weight, counts, elements, weights
 

@@ -19,14 +19,9 @@ from speculative_operator.domain.spec import Method
 from speculative_operator.pairing import reading
 
 _SPECULATORS = {
-    "eagle": Method.EAGLE,
-    "eagle3": Method.EAGLE3,
-    "peagle": Method.EAGLE3,
-    "dflash": Method.DFLASH,
-    "dflash2": Method.DFLASH,
-    "dspark": Method.DSPARK,
-    "mtp": Method.MTP,
-}
+    "eagle": Method.EAGLE, "eagle3": Method.EAGLE3, "peagle": Method.EAGLE3, "dflash": Method.DFLASH,
+    "dflash2": Method.DFLASH, "dspark": Method.DSPARK, "mtp": Method.MTP,
+}  # fmt: skip
 _ARCHITECTURES: tuple[tuple[str, Method], ...] = (
     (r"dspark", Method.DSPARK),
     (r"dflash|lilicorr|museglimmerassistant", Method.DFLASH),
@@ -37,12 +32,9 @@ _ARCHITECTURES: tuple[tuple[str, Method], ...] = (
 )
 """What an architecture's name contains, in lower case -> method; the first that matches counts."""
 _TYPES = {
-    "eagle": Method.EAGLE,
-    "medusa": Method.MEDUSA,
-    "dflash": Method.DFLASH,
-    "gemma4_assistant": Method.MTP,
+    "eagle": Method.EAGLE, "medusa": Method.MEDUSA, "dflash": Method.DFLASH, "gemma4_assistant": Method.MTP,
     "gemma4_unified_assistant": Method.MTP,
-}
+}  # fmt: skip
 _MODEL_LAYERS = 4
 """Heads have at most so many decoder layers (P-EAGLE: 4), but for block speculators, which tell themselves."""
 

@@ -18,7 +18,7 @@ import kopf
 from speculative_operator.settings import Settings
 from speculative_operator.shell.bodies import Key
 from speculative_operator.shell.cache import Cache
-from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.kube import CONNECT_SECONDS, Kube
 from speculative_operator.shell.queue import Queue
 from speculative_operator.shell.resources import CHILD_SELECTOR, OWNER, Resource
 from speculative_operator.shell.telemetry import Telemetry
@@ -134,7 +134,7 @@ def kopf_settings(settings: Settings, resources: Iterable[Resource]) -> kopf.Ope
         if resource is not OWNER:
             made.watching.label_selectors[resource.group, resource.version, resource.plural] = CHILD_SELECTOR
     made.networking.request_timeout = settings.read_timeout_seconds
-    made.networking.connect_timeout = settings.connect_timeout_seconds
+    made.networking.connect_timeout = CONNECT_SECONDS
     made.networking.error_backoffs = Backoffs()
     # Signals are ours; this is for the case that kopf hangs at the end.
     made.process.ultimate_exiting_timeout = 25.0

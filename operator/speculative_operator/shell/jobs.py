@@ -12,11 +12,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.jobs import JobSeen, Phase, Progress, Purpose, decode, progress_of
+from speculative_operator.domain.reading import seconds_of
 from speculative_operator.shell.bodies import Body
 from speculative_operator.shell.cache import Snapshot
 from speculative_operator.shell.errors import ApiError, ForbiddenError
@@ -145,7 +145,7 @@ def _phase_of(job: Body, newest: Sequence[Body], now: float) -> Phase:
     if condition is None:
         return Phase.RUNNING
     heard = bool(newest) and _phase(newest[0]) in ("Succeeded", "Failed")
-    if not heard and now - _unix(condition.get("lastTransitionTime"), 0.0) < SETTLES:
+    if not heard and now - (seconds_of(str(condition.get("lastTransitionTime"))) or 0.0) < SETTLES:
         return Phase.RUNNING
     return _ENDS[condition["type"]]
 
@@ -191,7 +191,8 @@ def _unmade(job: Body, now: float) -> str:
     meta = job["metadata"]
     if (job.get("spec") or {}).get("suspend"):
         return f"Job {meta['name']} is suspended"
-    if now - _unix(meta.get("creationTimestamp"), now) < NO_POD_AFTER:
+    made = seconds_of(str(meta.get("creationTimestamp")))
+    if made is None or now - made < NO_POD_AFTER:
         return ""
     return f"it has no pod; see: kubectl describe job {meta['name']} -n {meta['namespace']}"
 
@@ -227,11 +228,3 @@ def _failure(pod: Body) -> str:
 
 def _phase(pod: Body) -> str:
     return str((pod.get("status") or {}).get("phase") or "")
-
-
-def _unix(moment: Any, otherwise: float) -> float:
-    """Unix seconds of an RFC 3339 moment; `otherwise` for anything else."""
-    try:
-        return datetime.fromisoformat(moment).timestamp()
-    except (TypeError, ValueError):
-        return otherwise

@@ -13,6 +13,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
@@ -35,6 +36,8 @@ from speculative_operator.shell.gate import Gate, stop_clock
 from speculative_operator.shell.resources import OWNER, POD, REVIEW, Resource
 from speculative_operator.shell.telemetry import Telemetry
 
+CONNECT_SECONDS = 5.0
+"""Limit for connecting to the API server; a healthy one accepts at once."""
 CHUNK = 500
 """Most objects per page of a LIST."""
 FIRST_CHUNK = 50
@@ -67,14 +70,26 @@ class TooLongError(Exception):
     """A page has more bytes than it may."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One request. `content` is the media type of the body, or of the answer where there is no body; an answer of more
+    than `most` bytes is not read to its end."""
+
+    verb: str
+    path: str
+    what: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: Mapping[str, Any] | None = None
+    content: str = JSON
+    most: int | None = None
+
+
 class Kube:
     """A client for one API server. Every method raises ApiError or one of its kinds, nothing else; methods with `still`
     raise OutdatedError where `still` returns False."""
 
     def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
-        self._timeout = aiohttp.ClientTimeout(
-            total=settings.read_timeout_seconds, sock_connect=settings.connect_timeout_seconds
-        )
+        self._timeout = aiohttp.ClientTimeout(total=settings.read_timeout_seconds, sock_connect=CONNECT_SECONDS)
         slots, lendable = settings.write_slots, LENDABLE * settings.write_slots
         self._gate = Gate(slots, most=slots, lendable=lendable, slow=SLOW)
         self._connections = slots + lendable + 8
@@ -125,7 +140,7 @@ class Kube:
             }  # fmt: skip
             most = PAGE_BYTES if limit > 1 else None
             try:
-                data = await self._data("list", resource.path(namespace), what, query, None, accept, most)
+                data = await self._data(_Call("list", resource.path(namespace), what, query, None, accept, most))
             except TooLongError:
                 limit = max(1, limit // 4)
                 continue
@@ -146,13 +161,13 @@ class Kube:
         """Last line of a container's log, cut at LINE_BYTES."""
         path = POD.path(namespace, pod, "log")
         query = {"container": container, "tailLines": "1", "limitBytes": str(LINE_BYTES)}
-        data = await self._data("get", path, f"pods/log {namespace}/{pod}", query, None, "")
+        data = await self._data(_Call("get", path, f"pods/log {namespace}/{pod}", query))
         return data.decode(errors="replace").strip()
 
     async def is_served(self, resource: Resource) -> bool:
         """True when the API server knows the kind. Discovery is open to every ServiceAccount."""
         try:
-            answer = await self._send("get", resource.root, "discovery", {}, None, "")
+            answer = await self._send(_Call("get", resource.root, "discovery"))
         except ApiError as error:
             if error.status == 404:
                 return False
@@ -161,7 +176,7 @@ class Kube:
 
     async def groups(self) -> frozenset[str]:
         """Names of the API groups that are served."""
-        answer = await self._send("get", "/apis", "discovery", {}, None, "")
+        answer = await self._send(_Call("get", "/apis", "discovery"))
         return frozenset(entry.get("name", "") for entry in answer.get("groups") or ())
 
     async def may(self, verb: str, resource: Resource, namespace: str = "") -> bool:
@@ -169,7 +184,7 @@ class Kube:
         stored."""
         asked = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace}
         body = {"apiVersion": REVIEW.api_version, "kind": REVIEW.kind, "spec": {"resourceAttributes": asked}}
-        answer = await self._send("create", REVIEW.path(), REVIEW.plural, {}, body, JSON)
+        answer = await self._send(_Call("create", REVIEW.path(), REVIEW.plural, body=body))
         return (answer.get("status") or {}).get("allowed") is True
 
     # -- writing
@@ -270,63 +285,37 @@ class Kube:
                     await stack.enter_async_context(self._gate.slot(resource.rank, namespace))
             if still is not None and not still():
                 raise OutdatedError(verb, what, "the write is no longer wanted")
-            return await self._send(verb, path, what, query or {}, body, CONTENT.get(verb, JSON))
+            return await self._send(_Call(verb, path, what, query or {}, body, CONTENT.get(verb, JSON)))
 
-    async def _send(
-        self, verb: str, path: str, what: str, query: Mapping[str, str], body: Mapping[str, Any] | None, content: str
-    ) -> Json:
-        return _decode(verb, what, await self._data(verb, path, what, query, body, content))
+    async def _send(self, call: _Call) -> Json:
+        return _decode(call.verb, call.what, await self._data(call))
 
-    async def _data(
-        self,
-        verb: str,
-        path: str,
-        what: str,
-        query: Mapping[str, str],
-        body: Mapping[str, Any] | None,
-        content: str,
-        most: int | None = None,
-    ) -> bytes:
+    async def _data(self, call: _Call) -> bytes:
+        """The bytes of the answer, asked for with fresh credentials where the old ones are refused."""
         client = self._client
         try:
-            return await self._exchange(client, verb, path, what, query, body, content, most)
+            return await self._exchange(client, call)
         except UnauthorizedError:
             await self._login(client)
-            return await self._exchange(self._client, verb, path, what, query, body, content, most)
+            return await self._exchange(self._client, call)
 
-    async def _exchange(
-        self,
-        client: Any,
-        verb: str,
-        path: str,
-        what: str,
-        query: Mapping[str, str],
-        body: Mapping[str, Any] | None,
-        content: str,
-        most: int | None,
-    ) -> bytes:
-        """The bytes of the answer. `content` is the media type of the body, or of the answer where there is no body.
-        Raises TooLongError for an answer of more than `most` bytes."""
-        headers = {"Accept": content or JSON, "User-Agent": f"{names.OPERATOR}/{__version__}"}
+    async def _exchange(self, client: Any, call: _Call) -> bytes:
+        verb, what, body, host = call.verb, call.what, call.body, client.configuration.host
+        headers = {"Accept": call.content, "User-Agent": f"{names.OPERATOR}/{__version__}"}
         if body is not None:
-            headers |= {"Accept": JSON, "Content-Type": content}
-        url = client.configuration.host + path
-        asked = urlencode({key: value for key, value in query.items() if value})
-        started = time.monotonic()
-        status = 0
+            headers |= {"Accept": JSON, "Content-Type": call.content}
+        asked = urlencode({key: value for key, value in call.query.items() if value})
+        url = f"{host}{call.path}" + (f"?{asked}" if asked else "")
+        sent = yaml_text(body) if call.content == APPLY else body
+        started, status = time.monotonic(), 0
         try:
-            sent = yaml_text(body) if content == APPLY else body
-            await client.update_params_for_auth(headers, [], ["BearerToken"], path, METHODS[verb], body)
+            await client.update_params_for_auth(headers, [], ["BearerToken"], call.path, METHODS[verb], body)
             answer = await client.call_api(
-                METHODS[verb],
-                f"{url}?{asked}" if asked else url,
-                header_params=headers,
-                body=sent,
-                _request_timeout=self._timeout,
+                METHODS[verb], url, header_params=headers, body=sent, _request_timeout=self._timeout
             )
-            status, data = answer.status, await _read(answer, most)
+            status, data = answer.status, await _read(answer, call.most)
         except (TimeoutError, aiohttp.ClientError, OSError, ssl.SSLError) as error:
-            raise UnavailableError(verb, what, f"no answer from {client.configuration.host}: {_name(error)}") from error
+            raise UnavailableError(verb, what, f"no answer from {host}: {_name(error)}") from error
         finally:
             self._telemetry.api_request(verb, status, time.monotonic() - started)
         if not 200 <= status < 300:
@@ -347,15 +336,10 @@ class Kube:
                 await old.close()
 
 
-METHODS: dict[str, str] = {
-    "get": "GET",
-    "list": "GET",
-    "apply": "PATCH",
-    "patch": "PATCH",
-    "create": "POST",
-    "update": "PUT",
+METHODS = {
+    "get": "GET", "list": "GET", "apply": "PATCH", "patch": "PATCH", "create": "POST", "update": "PUT",
     "delete": "DELETE",
-}
+}  # fmt: skip
 
 
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -370,14 +354,16 @@ def yaml_text(body: Any) -> str:
 
 
 async def _read(answer: Any, most: int | None) -> bytes:
+    if most is None:
+        found: bytes = await answer.read()
+        return found
     data = bytearray()
-    if most is not None:
-        async for chunk in answer.response.content.iter_any():
-            data += chunk
-            if len(data) > most:
-                answer.response.close()
-                raise TooLongError
-    return bytes(data) if most is not None else await answer.read()
+    async for chunk in answer.response.content.iter_any():
+        data += chunk
+        if len(data) > most:
+            answer.response.close()
+            raise TooLongError
+    return bytes(data)
 
 
 def _decode(verb: str, what: str, data: bytes) -> Json:

@@ -28,6 +28,11 @@ from speculative_operator.shell.resources import LEASE
 log = logging.getLogger(__name__)
 
 
+RENEW_SHARE, RETRY_SHARE = 2 / 3, 2 / 15
+"""Parts of a Lease's duration: without a renewal for the first nothing is written any more, so that a write under way
+ends before another replica may begin; the second lies between two attempts to take or renew it."""
+
+
 class LostLeadershipError(Exception):
     """Another replica may be writing now: this process must end."""
 
@@ -54,8 +59,8 @@ class Leader:
         self._name = settings.lease_name
         self._me = me
         self._duration = settings.lease_duration_seconds
-        self._renew = settings.lease_renew_seconds
-        self._retry = settings.lease_retry_seconds
+        self._renew = RENEW_SHARE * self._duration
+        self._retry = RETRY_SHARE * self._duration
         self._clock = clock
         self._lease: dict[str, Any] | None = None
         self._seen: tuple[Any, ...] | None = None

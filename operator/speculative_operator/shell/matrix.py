@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from speculative_operator.domain.observation import Series
-
 LARGEST_SERIES = 2**20
 """Characters of one series: an hour of samples each second has a tenth."""
 LARGEST_ENVELOPE = 2**16
@@ -108,9 +106,3 @@ def samples_of(entry: Mapping[str, Any]) -> tuple[tuple[float, float], ...]:
         return tuple((float(moment), float(value)) for moment, value in entry.get("values") or ())
     except (TypeError, ValueError) as error:
         raise BadAnswerError("the answer has a malformed series") from error
-
-
-def series_of(entry: Mapping[str, Any]) -> Series:
-    """A whole series. Raises BadAnswerError."""
-    labels = labels_of(entry)
-    return Series(labels.pop("__name__"), labels, samples_of(entry))

@@ -1,20 +1,20 @@
 """Queries to any Prometheus-compatible server, answered with domain values or one of our errors: the raw samples of our
-pods for a tick, and the history of a deployment for `speculative replay`.
+pods for a reconcile.
 
 `prometheus_api_client` sends the query; what it lacks is added by the session it is given: an overall deadline and a
 size limit (its timeout is per read), no silent retries, a token re-read per request, answers read as they come, and a
-look at what it throws away (status, result type, warnings of partial answers). Used by rounds, in threads, and by the
-command line.
+look at what it throws away (status, result type, warnings of partial answers). Used by rounds, in threads.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -24,11 +24,11 @@ from prometheus_api_client.exceptions import PrometheusApiClientException
 from prometheus_api_client.prometheus_connect import PrometheusConnect
 from urllib3.util.retry import Retry
 
-from speculative_operator.domain.observation import Gap, Series
+from speculative_operator.domain.observation import Gap
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.registry import query
 from speculative_operator.settings import Settings
-from speculative_operator.shell.matrix import BadAnswerError, TooLargeError, entries, labels_of, series_of
+from speculative_operator.shell.matrix import BadAnswerError, TooLargeError, entries, labels_of
 from speculative_operator.shell.podseries import Addresses, Answer, PodSeries, host_of
 from speculative_operator.shell.prometheus_access import (
     credentials_of,
@@ -42,8 +42,6 @@ log = logging.getLogger(__name__)
 
 LARGEST_ANSWER = 16 * 2**20
 """bytes of an answer about some fifty pods; with step telemetry it has half of that, without it two MiB."""
-LARGEST_HISTORY = 64 * 2**20
-"""bytes of a piece of history, which only the command line asks for."""
 LONGEST_URL = 4300
 """bytes that the pods of one query take in its URL: with the rest it stays below the 8 KiB that proxies take. Not POST:
 proxies that ask the API server for permission want another one for it."""
@@ -115,21 +113,21 @@ def _pieces(response: requests.Response, until: float, limit: int) -> Iterator[b
         yield piece
 
 
-@dataclass(frozen=True, slots=True)
-class _Pause:
-    """A namespace is not asked before `until` (monotonic seconds); `seconds` is the length of this pause."""
+@dataclass(slots=True)
+class _Namespace:
+    """What is remembered of a namespace. Times are monotonic seconds."""
 
-    until: float
-    seconds: float
-    gap: Gap
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """Where the series of silent pods come from, as looked up at `time` (monotonic seconds)."""
-
-    time: float
-    gaps: Mapping[str, Gap]
+    plain_until: float = -math.inf
+    """Until then its step telemetry, which was too much, is not asked for."""
+    paused_until: float = -math.inf
+    pause_seconds: float = 0.0
+    """Length of the last pause; 0 after an answer that was not too large."""
+    gap: Gap | None = None
+    """What is told while it is not asked."""
+    looked_at: float = -math.inf
+    """Last look-up of where the series of silent pods come from."""
+    silent: Mapping[str, Gap] = field(default_factory=dict)
+    """What it found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +155,7 @@ class Prometheus:
         """The first address that brought figures; it is asked from then on."""
         self._auth = credentials_of(settings)
         self._local = threading.local()
-        self._plain_until: dict[str, float] = {}
-        """Namespace -> monotonic seconds until which its step telemetry, which was too much, is not asked for."""
-        self._pauses: dict[str, _Pause] = {}
-        self._looks: dict[str, _Look] = {}
+        self._known: defaultdict[str, _Namespace] = defaultdict(_Namespace)
 
     def fetch(self, namespace: str, pods: Addresses, now: float, most: int) -> Answer | Gap:
         """Series of these pods of the namespace as of unix time `now`, in `most` units at most, or why there are none.
@@ -169,20 +164,20 @@ class Prometheus:
         """
         if fault := self._address().fault:
             return Gap(Reason.PROMETHEUS_ERROR, fault)
-        pause = self._pauses.get(namespace)
-        if pause is not None and self._clock() < pause.until:
-            return pause.gap
-        if self._clock() >= self._plain_until.get(namespace, 0.0):
+        known = self._known[namespace]
+        if known.gap is not None and self._clock() < known.paused_until:
+            return known.gap
+        if self._clock() >= known.plain_until:
             try:
                 return self._fetch(namespace, pods, now, most, cells=True)
             except TooLargeError as error:
                 log.info("%s: asking without histograms and step telemetry", error, extra={"namespace": namespace})
-                self._plain_until[namespace] = self._clock() + PLAIN_SECONDS
+                known.plain_until = self._clock() + PLAIN_SECONDS
         try:
             found = self._fetch(namespace, pods, now, most, cells=False)
         except TooLargeError as error:
             return self._pause(namespace, error)
-        self._pauses.pop(namespace, None)
+        known.pause_seconds = 0.0
         return found
 
     def is_settled(self) -> bool:
@@ -194,16 +189,16 @@ class Prometheus:
 
     def forget(self, namespace: str) -> None:
         """Drop what is remembered of a namespace that nobody asks for any more."""
-        for known in (self._plain_until, self._pauses, self._looks):
-            known.pop(namespace, None)
+        self._known.pop(namespace, None)
 
     def _pause(self, namespace: str, error: TooLargeError) -> Gap:
-        before = self._pauses.get(namespace)
-        seconds = min(2 * before.seconds, LONGEST_PAUSE) if before is not None else FIRST_PAUSE
-        gap = Gap(Reason.PROMETHEUS_ERROR, self._says(f"{error}; the operator asks for this namespace less often"))
-        log.warning("%s", gap.message, extra={"namespace": namespace})
-        self._pauses[namespace] = _Pause(self._clock() + seconds, seconds, gap)
-        return gap
+        known = self._known[namespace]
+        known.pause_seconds = min(2 * known.pause_seconds, LONGEST_PAUSE) or FIRST_PAUSE
+        known.paused_until = self._clock() + known.pause_seconds
+        told = self._says(f"{error}; the operator asks for this namespace less often")
+        known.gap = Gap(Reason.PROMETHEUS_ERROR, told)
+        log.warning("%s", told, extra={"namespace": namespace})
+        return known.gap
 
     def _fetch(self, namespace: str, pods: Addresses, now: float, most: int, *, cells: bool) -> Answer | Gap:
         """Fetch the series of the pods, batch by batch; the first failure where no batch brought any. Raises
@@ -264,71 +259,57 @@ class Prometheus:
     def _foreign(self, namespace: str, pods: Addresses, now: float) -> Mapping[str, Gap]:
         """Gaps of silent pods of which Prometheus has series from elsewhere, or with other labels. Looked up now and
         then, for a few pods at a time."""
-        known = self._looks.get(namespace)
+        known = self._known[namespace]
         if not pods:
-            self._looks.pop(namespace, None)
+            known.looked_at = -math.inf
             return {}
-        if known is None or self._clock() - known.time >= LOOK_SECONDS:
-            asked = {pod: pods[pod] for pod in sorted(pods)[:FEW_PODS]}
-            label, seen = self._settings.prometheus_address_label, dict[str, str]()
+        if self._clock() - known.looked_at >= LOOK_SECONDS:
+            known.silent = self._look_up(namespace, {pod: pods[pod] for pod in sorted(pods)[:FEW_PODS]}, now)
+            known.looked_at = self._clock()
+        return {pod: gap for pod, gap in known.silent.items() if pod in pods}
 
-            def read(found: Iterable[Mapping[str, Any]]) -> None:
-                for labels in map(labels_of, found):
-                    pod, address = labels.get(self._settings.prometheus_pod_label, ""), labels.get(label, "")
-                    if pod in asked and host_of(address) not in asked[pod]:
-                        seen[pod] = min(seen.get(pod, address), address)
+    def _look_up(self, namespace: str, pods: Addresses, now: float) -> dict[str, Gap]:
+        """Gaps of pods whose series come from another address; then of those whose series, from their own address, bear
+        their name or namespace in another label than the settings say."""
+        label, (of_namespace, of_pod) = self._settings.prometheus_address_label, self._labels
+        seen, named = dict[str, str](), self._labels_seen(namespace, pods, now, named=True)
+        for labels in named or ():
+            pod, address = labels.get(of_pod, ""), labels.get(label, "")
+            if pod in pods and host_of(address) not in pods[pod]:
+                seen[pod] = min(seen.get(pod, address), address)
+        gaps = {pod: from_elsewhere(label, address, pods[pod]) for pod, address in seen.items()}
+        unknown = {pod: own for pod, own in pods.items() if pod not in gaps}
+        if named is None or not unknown:
+            return gaps
+        for labels in self._labels_seen(namespace, unknown, now, named=False) or ():
+            for pod in (pod for pod, own in unknown.items() if host_of(labels.get(label, "")) in own):
+                wanted = {"POD_LABEL": (of_pod, pod), "NAMESPACE_LABEL": (of_namespace, namespace)}
+                if (gap := relabelling_gap(labels, wanted)) is not None:
+                    gaps[pod] = gap
+        return gaps
 
-            failed = None
-            try:
-                failed = self._ask(namespace, asked, now, read, cells=False, label="", limit=FEW_BYTES)
-            except TooLargeError:
-                log.debug("the answer about other addresses was cut off", extra={"namespace": namespace})
-            gaps = {pod: from_elsewhere(label, address, asked[pod]) for pod, address in seen.items()}
-            unknown = {pod: own for pod, own in asked.items() if pod not in gaps} if failed is None else {}
-            gaps |= self._relabelling_gaps(namespace, unknown, now)
-            known = self._looks[namespace] = _Look(self._clock(), gaps)
-        return {pod: gap for pod, gap in known.gaps.items() if pod in pods}
-
-    def _relabelling_gaps(self, namespace: str, pods: Addresses, now: float) -> dict[str, Gap]:
-        """Gaps of the pods whose series bear their name, or namespace, in another label than the settings say."""
-        label, found = self._settings.prometheus_address_label, dict[str, Gap]()
+    def _labels_seen(
+        self, namespace: str, pods: Addresses, now: float, *, named: bool
+    ) -> list[Mapping[str, str]] | None:
+        """Labels of the series that bear these pods' names, whatever their address; or, without `named`, of those with
+        their addresses, whatever their name. As many as fit into FEW_BYTES; None where the query failed."""
+        found: list[Mapping[str, str]] = []
 
         def read(series: Iterable[Mapping[str, Any]]) -> None:
-            for labels in map(labels_of, series):
-                for pod in (pod for pod, own in pods.items() if host_of(labels.get(label, "")) in own):
-                    wanted = {"POD_LABEL": (self._labels[1], pod), "NAMESPACE_LABEL": (self._labels[0], namespace)}
-                    gap = relabelling_gap(labels, wanted)
-                    if gap is not None:
-                        found[pod] = gap
+            found.extend(map(labels_of, series))
 
-        if pods:
-            try:
-                self._ask(namespace, pods, now, read, cells=False, label=label, limit=FEW_BYTES, named=False)
-            except TooLargeError:
-                log.debug("the answer about other labels was cut off", extra={"namespace": namespace})
+        label = "" if named else self._settings.prometheus_address_label
+        try:
+            if self._ask(namespace, pods, now, read, cells=False, label=label, limit=FEW_BYTES, named=named):
+                return None
+        except TooLargeError:
+            log.debug("the answer about other labels was cut off", extra={"namespace": namespace})
         return found
 
     @property
     def _labels(self) -> tuple[str, str]:
         """Names of the labels that hold the namespace and the pod's name."""
         return self._settings.prometheus_namespace_label, self._settings.prometheus_pod_label
-
-    def history(self, selector: str, namespace: str, start: int, end: int, step: int) -> tuple[Series, ...] | Gap:
-        """What `selector` gave from unix time `start` to `end`, both included, every `step` seconds, or why not.
-
-        Each value is the newest one at that instant, as `query_range` has it: at most five minutes old.
-        """
-        first, last = (datetime.fromtimestamp(time, UTC) for time in (start, end))
-        params = {"namespace": namespace}
-        try:
-            found = self._read(
-                lambda connect: connect.custom_query_range(selector, first, last, str(step), params=params),
-                lambda pieces: tuple(map(series_of, entries(pieces))),
-                LARGEST_HISTORY,
-            )
-        except TooLargeError as error:
-            return Gap(Reason.PROMETHEUS_ERROR, self._says(error))
-        return found if isinstance(found, Gap | tuple) else ()
 
     def _read(self, ask: Callable[[Any], object], read: Callable[[Iterable[bytes]], object], limit: int) -> object:
         """What `read` makes of the answer, or the gap of a failure. Raises TooLargeError above `limit` bytes."""

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from speculative_operator.domain import names
 from speculative_operator.domain.observation import Gap, Series
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.engines.exposition import Exposition, ExpositionError, SeriesKey
 from speculative_operator.engines.registry import NAMES, missing
-from speculative_operator.replay.exposition import Exposition, ExpositionError, SeriesKey
-from speculative_operator.replay.ring import Ring
+from speculative_operator.engines.ring import Ring
 from speculative_operator.settings import Settings
 from speculative_operator.shell.podseries import SERIES_OF_A_POD, Addresses, Answer, Reached, units
 from speculative_operator.shell.rounds import DIRECT_SHARE, Source

@@ -10,12 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, Condition, Truth
 from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
+from speculative_operator.domain.reading import seconds_of
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.shell.bodies import Body, Key
 from speculative_operator.shell.resources import JOB
@@ -148,7 +148,5 @@ def _counts(job: Body, now: float) -> bool:
         return False
     if (job.get("status") or {}).get("ready"):
         return True
-    try:
-        return now - datetime.fromisoformat(meta["creationTimestamp"]).timestamp() < STARTS
-    except (KeyError, TypeError, ValueError):
-        return True
+    made = seconds_of(str(meta.get("creationTimestamp")))
+    return made is None or now - made < STARTS

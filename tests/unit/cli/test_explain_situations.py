@@ -185,21 +185,6 @@ def test_a_pod_that_does_not_follow_its_table_is_the_cause() -> None:
     assert cause.next.startswith("kubectl delete pod POD -n models")
 
 
-@pytest.mark.parametrize("name", SITUATIONS)
-def test_what_a_stranger_does_not_know_is_said(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What K counts, what the state means, over what the gain is; no word that only another page explains."""
-    body = body_of(SITUATIONS[name][0](monkeypatch))
-    first, *lines = explain.explanation(body)
-    state = (body["status"].get("speculation") or {}).get("state")
-    off = name == "Disabled" or state == "Removed"
-    assert re.search("draft tokens? per request and step|not known yet", first) or off
-    assert off == first.endswith("K is 0: the pods have no speculator")
-    if state and name != "Disabled":
-        assert f"  state     {state}: {explain.STATES[state]}" in lines
-    assert all("tokens per second" in line for line in lines if line.startswith("  gain"))
-    assert not any("; see " in line for line in lines)
-
-
 def test_adaptive_verification_is_said_where_drafts_are_made() -> None:
     body = body_of(settled())
     assert not [line for line in explain.explanation(body) if line.startswith("  verifies")]

@@ -10,13 +10,13 @@ from tests.unit.engines.building import spec, valued
 
 from speculative_lab.emulator.lengths import ByScheduled, Constant
 from speculative_lab.emulator.settings import Settings
+from speculative_lab.sim.session import Session
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import Mode, Workload
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.pairs import pair_facts
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.replay.session import Session
 
 SPEC = spec(max_speculative_tokens=7, adaptive_verification=True)
 KNOBS = engine_for(SPEC).knobs(SPEC)

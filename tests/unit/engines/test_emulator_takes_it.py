@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from itertools import product
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.engines.building import spec
+from tests.unit.failing import failing
 
 from speculative_lab.emulator.arguments import parse
 from speculative_lab.emulator.schedule import lookup
@@ -21,9 +23,12 @@ VERIFIER = {
 METHODS = list(Method)
 
 
-@pytest.mark.parametrize("release", ["0.23.0", "0.31.0", "0.32.0", "0.33.0", "0.34.0"])
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_on_every_kind_of_release(method: Method, release: str) -> None:
+def test_every_method_on_every_kind_of_release() -> None:
+    assert failing(taken, product(METHODS, ("0.23.0", "0.31.0", "0.32.0", "0.33.0", "0.34.0"))) == []
+
+
+def taken(case: tuple[Method, str]) -> None:
+    method, release = case
     subject = spec(method, version=release, verifier=VERIFIER)
     given_arguments = engine_for(subject).container(resolve(subject), KTable.constant(2, 64)).args
     parsed = parse(["serve", *given_arguments])

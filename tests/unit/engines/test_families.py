@@ -10,9 +10,9 @@ import pytest
 
 from speculative_lab import emulator
 from speculative_operator.domain.observation import PodWindow, Series
+from speculative_operator.engines.exposition import Exposition
 from speculative_operator.engines.sglang import reading as sglang
 from speculative_operator.engines.tensorrt_llm import reading as tensorrt_llm
-from speculative_operator.replay.exposition import Exposition
 
 HERE = Path(__file__).parent
 FAMILIES = Path(emulator.__file__).parent / "data"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.engines.building import HEAD, SMALL_QWEN, spec
 from tests.unit.engines.test_matrix import shown
+from tests.unit.failing import failing
 
 from speculative_lab.emulator.arguments import parse as parse_arguments
 from speculative_lab.emulator.drafting import Drafting, Reaction, drafting
@@ -71,8 +72,11 @@ def releases(cell: Cell) -> tuple[Version, ...]:
     return (cell.since, (cell.since[0], cell.since[1], cell.since[2] + 7) if cell.before else (1, 7, 0))
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=shown)
-def test_adapter_obeys_the_row(cell: Cell) -> None:
+def test_adapter_obeys_the_rows() -> None:
+    assert failing(obeyed, CELLS, shown) == []
+
+
+def obeyed(cell: Cell) -> None:
     for version in releases(cell):
         subject = of(cell, version)
         assert find(CELLS, refusing.question_of(subject, version, cell.runner)) is cell
@@ -120,11 +124,13 @@ def test_emulator_behaves_as_the_row_says(cell: Cell) -> None:
         assert behaves.reaction is not Reaction.FOLLOWS, "a method that follows K could be turned in 0.32"
 
 
-@pytest.mark.parametrize(
-    "row", [row for row in PLATFORMS if row.engine == "vLLM"], ids=lambda row: f"{row.vendor}-{row.since}"
-)
-@pytest.mark.parametrize("method", Method)
-def test_adapter_obeys_the_platform(row: Platform, method: Method) -> None:
+def test_adapter_obeys_the_platforms() -> None:
+    rows = [row for row in PLATFORMS if row.engine == "vLLM"]
+    assert failing(obeyed_on, itertools.product(rows, Method), lambda case: (case[0].vendor, *case)) == []
+
+
+def obeyed_on(case: tuple[Platform, Method]) -> None:
+    row, method = case
     version = row.newest or (max(row.since, EMULATED) if row.before is None else max(row.since, (0, 11, 0)))
     subject = make_spec(method, version=version, vendor=row.vendor)
     found = engine_for(subject).refusals(subject)

@@ -15,11 +15,11 @@ from tests.unit.engines.exposition import IDLE, scrapes, speculating
 from tests.unit.payload.engine_steps import Clock, Plan, outputs
 
 from speculative_operator.domain.observation import PodWindow, Series, StepCell
+from speculative_operator.engines.exposition import Exposition
 from speculative_operator.engines.vllm.reading import METRIC_NAMES, read
 from speculative_operator.engines.vllm.telemetry import NAMES, extend
 from speculative_operator.payload.speculative_scheduler import State
 from speculative_operator.payload.speculative_telemetry import Meter, exposition
-from speculative_operator.replay.exposition import Exposition
 
 NOW = 1_700_000_100.0
 START, END = NOW - 35, NOW - 5

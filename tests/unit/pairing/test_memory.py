@@ -13,8 +13,7 @@ from tests.unit.pairing.memory_models import LLAMA_8B, LLAMA_8B_BYTES, model, sp
 
 from speculative_operator.domain.models import Accelerator
 from speculative_operator.domain.spec import Method, Mode, Speculation
-from speculative_operator.pairing.fit_caches import CacheGroup, Widths, caches, layer_kinds
-from speculative_operator.pairing.fit_config import CONFIG_KEYS, decoder
+from speculative_operator.pairing.fit_caches import CONFIG_KEYS, CacheGroup, Widths, caches, decoder, layer_kinds
 from speculative_operator.pairing.fit_room import Holding, Room
 from speculative_operator.pairing.fit_weights import weights
 from speculative_operator.pairing.memory import Fit, fit, pair_facts, shape_of
@@ -39,14 +38,14 @@ def judged(product: str = "H100-SXM", *, context: int | None = None, **words: An
 
 def test_every_term_by_value() -> None:
     found = judged(max_model_len=8192, context=2000)
-    assert (found.memory_bytes, found.budget_bytes, found.reserve_bytes) == (80e9, 72e9, RESERVE_BYTES)
-    assert (found.verifier_bytes, found.speculator_bytes) == (LLAMA_8B_BYTES, HEAD_BYTES)
-    assert found.kv_bytes == 72e9 - RESERVE_BYTES - LLAMA_8B_BYTES - HEAD_BYTES
-    assert found.request_bytes == 8192 * 33 * 4096
-    assert found.request_speculator_bytes == 8192 * 4096
-    assert found.requests == pytest.approx(found.kv_bytes / (8192 * 33 * 4096))
-    assert found.requests_at_context == pytest.approx(found.kv_bytes / (2000 * 33 * 4096))
-    assert (found.fits, found.context, found.max_model_len) == (True, 2000, 8192)
+    room = found.room
+    assert (room.memory_bytes, room.share, room.reserve_bytes) == (80e9, 0.9, RESERVE_BYTES)
+    assert (room.verifier.weight_bytes, room.speculator.weight_bytes) == (LLAMA_8B_BYTES, HEAD_BYTES)
+    assert room.cache_bytes == 72e9 - RESERVE_BYTES - LLAMA_8B_BYTES - HEAD_BYTES
+    assert room.request_bytes(8192) == 8192 * 33 * 4096
+    assert room.speculator_request_bytes(8192) == 8192 * 4096
+    assert room.requests(2000) == pytest.approx(room.cache_bytes / (2000 * 33 * 4096))
+    assert (found.fits, found.length) == (True, 8192)
 
 
 def test_the_message_tells_the_arithmetic() -> None:
@@ -63,7 +62,7 @@ def test_what_removal_gives_back_is_what_the_drafter_costs() -> None:
     alone = fit(VERIFIER, None, spec(None, max_model_len=8192), on("H100-SXM"))
     assert found.tokens_without_speculator == alone.tokens
     assert (alone.tokens or 0) > (found.tokens or 0)
-    assert (alone.tokens, alone.speculator_bytes) == (alone.tokens_without_speculator, 0.0)
+    assert (alone.tokens, alone.room.speculator.weight_bytes) == (alone.tokens_without_speculator, 0.0)
 
 
 def test_refused_only_where_no_reading_lets_it_fit() -> None:
@@ -81,8 +80,9 @@ def test_weights_alone_too_large() -> None:
     large = model(models.LLAMA_405B, 811_700_000_000)
     found = fit(large, None, spec(None, tensor_parallel_size=8), on("H100-SXM"))
     assert found.fits is False
-    assert found.kv_bytes < 0 == found.requests
+    assert found.room.cache_bytes < 0 == found.room.requests(found.length)
     assert "the weights alone exceed the memory" in found.message
+    assert "What would fit: verifier.tensorParallelSize: 16 (on 16 x H100-SXM it fits)" in found.message
     assert ("verifier.tensorParallelSize", "16") in {(one.field, one.value) for one in found.suggestions}
     assert not any(one.field == "verifier.maxModelLen" for one in found.suggestions)
 
@@ -105,13 +105,6 @@ def test_every_suggestion_would_do(product: str) -> None:
             assert all(judged(name, **words).fits for name in one.value.split(", "))
         tried += 1
     assert tried >= 2
-
-
-def test_more_requests_than_are_held_are_advised_against() -> None:
-    found = judged(max_model_len=8192, max_num_seqs=256, context=2000)
-    assert [(one.field, one.value) for one in found.suggestions] == [("verifier.maxNumSeqs", "192")]
-    assert judged(max_model_len=8192, max_num_seqs=192, context=2000).suggestions == ()
-    assert str(found.suggestions[0]).startswith("verifier.maxNumSeqs: 192 (256 requests of 2,000 tokens")
 
 
 def test_an_unknown_accelerator_is_not_judged() -> None:
@@ -157,17 +150,17 @@ def test_nothing_is_refused_on_what_is_not_known(verifier: Any, drafter: Any, as
 @pytest.mark.parametrize("method", [Method.NGRAM, Method.SUFFIX])
 def test_what_is_looked_up_holds_nothing(method: Method) -> None:
     found = fit(VERIFIER, None, spec(method, own_weights=False, max_model_len=8192), on("H100-SXM"))
-    assert (found.speculator_bytes, found.tokens) == (0.0, found.tokens_without_speculator)
+    assert (found.room.speculator.weight_bytes, found.tokens) == (0.0, found.tokens_without_speculator)
     off = spec(speculation=Speculation(mode=Mode.DISABLED), max_model_len=8192)
-    assert fit(VERIFIER, HEAD, off, on("H100-SXM")).speculator_bytes == 0.0
+    assert fit(VERIFIER, HEAD, off, on("H100-SXM")).room.speculator.weight_bytes == 0.0
 
 
 def test_heads_without_a_cache() -> None:
     asked = spec(Method.MEDUSA, max_model_len=8192)
     found = fit(VERIFIER, model({"medusa_num_heads": 4}, 1_000_000_000), asked, on("H100-SXM"))
-    assert (found.speculator_bytes, found.request_speculator_bytes) == (1e9, 0.0)
+    assert (found.room.speculator.weight_bytes, found.room.speculator_request_bytes(1000)) == (1e9, 0.0)
     sharing = model(models.EAGLE3_8B | {"model_type": "gemma4_assistant"}, 940_000_000)
-    assert fit(VERIFIER, sharing, spec(Method.MTP), on("H100-SXM")).request_speculator_bytes == 0.0
+    assert fit(VERIFIER, sharing, spec(Method.MTP), on("H100-SXM")).room.speculator_request_bytes(1000) == 0.0
 
 
 def test_draft_layers_inside_the_verifier() -> None:
@@ -182,10 +175,10 @@ def test_draft_layers_inside_the_verifier() -> None:
     files = model(models.DEEPSEEK_V3, size, layers=62, shapes=copies)
     without = fit(files, None, spec(None, tensor_parallel_size=8), on("H200-SXM"))
     drafting = fit(files, None, spec(Method.MTP, own_weights=False, tensor_parallel_size=8), on("H200-SXM"))
-    assert without.verifier_bytes * 8 == pytest.approx(size * 671.0 / 684.5, rel=0.01)
-    assert drafting.verifier_bytes == without.verifier_bytes
-    assert drafting.speculator_bytes * 8 == pytest.approx(size * 13.5 / 684.5, rel=0.02)
-    assert drafting.request_speculator_bytes / drafting.max_model_len == 1152
+    assert without.room.verifier.weight_bytes * 8 == pytest.approx(size * 671.0 / 684.5, rel=0.01)
+    assert drafting.room.verifier.weight_bytes == without.room.verifier.weight_bytes
+    assert drafting.room.speculator.weight_bytes * 8 == pytest.approx(size * 13.5 / 684.5, rel=0.02)
+    assert drafting.room.speculator_request_bytes(1000) / 1000 == 1152
     assert (drafting.tokens_without_speculator or 0) > (drafting.tokens or 0)
 
 
@@ -207,7 +200,7 @@ def test_draft_layers_inside_the_verifier() -> None:
 )
 def test_cache_of_a_token_on_one_rank(verifier: dict[str, Any], words: dict[str, Any], bytes_a_token: int) -> None:
     found = fit(model(verifier, 16_000_000_000), None, spec(None, max_model_len=1000, **words), on("H200-SXM"))
-    assert found.request_bytes / 1000 == bytes_a_token
+    assert found.room.request_bytes(1000) / 1000 == bytes_a_token
 
 
 def test_windows_are_kept_and_no_more() -> None:
@@ -222,7 +215,7 @@ def test_recurrent_layers_keep_a_state_for_each_draft() -> None:
     verifier = model(models.QWEN35_35B, 69_300_000_000)
     state = 32 * 128 * 128 * 4 + 3 * (2 * 16 * 128 + 32 * 128) * 2
     sizes = [
-        fit(verifier, None, asked, on("H200-SXM")).request_bytes
+        fit(verifier, None, asked, on("H200-SXM")).room.request_bytes(1000)
         for asked in (
             spec(None, max_model_len=1000),
             spec(
@@ -272,12 +265,15 @@ def test_casts_and_quantization_at_load(quantization: str, dtype: str, stored: d
 def test_experts_are_spread_over_all_engines() -> None:
     verifier = model(models.QWEN_235B, 470_000_000_000)
     one, two = (
-        fit(verifier, None, spec(None, tensor_parallel_size=4, data_parallel_size=size), on("B200-SXM")).verifier_bytes
+        fit(verifier, None, spec(None, tensor_parallel_size=4, data_parallel_size=size), on("B200-SXM")).room.verifier
         for size in (1, 2)
     )
-    assert one == pytest.approx(470e9 / 4)
-    assert two == pytest.approx(470e9 / 4 - 470e9 * 0.966 / 8, rel=0.01)
-    dense = [fit(VERIFIER, None, spec(None, data_parallel_size=size), on("H100-SXM")).verifier_bytes for size in (1, 2)]
+    assert one.weight_bytes == pytest.approx(470e9 / 4)
+    assert two.weight_bytes == pytest.approx(470e9 / 4 - 470e9 * 0.966 / 8, rel=0.01)
+    dense = [
+        fit(VERIFIER, None, spec(None, data_parallel_size=size), on("H100-SXM")).room.verifier.weight_bytes
+        for size in (1, 2)
+    ]
     assert dense[0] == dense[1]
 
 
@@ -359,8 +355,8 @@ def test_more_memory_never_fits_fewer_requests(
         fit(verifier, HEAD, asked, replace(on("H100-SXM"), memory_bytes=size)) for size in (memory, memory + more)
     )
     if (memory < 70 * 2**30) == (memory + more < 70 * 2**30):
-        assert large.requests >= small.requests
-        assert large.longest >= small.longest
+        assert large.room.requests(length) >= small.room.requests(length)
+        assert large.room.longest() >= small.room.longest()
         assert _rank(large.fits) >= _rank(small.fits)
     assert large.tokens_without_speculator is not None
     assert (large.tokens or 0) <= large.tokens_without_speculator
@@ -388,7 +384,7 @@ def test_whatever_a_config_holds_nothing_breaks(value: Any) -> None:
     config = value if isinstance(value, dict) else {"num_hidden_layers": value, "hidden_size": value}
     found = fit(model({**LLAMA_8B, **config}, 10**10), model(config, 10**8), spec(), on("H100-SXM"))
     assert found.message
-    assert found.requests >= 0.0
+    assert found.room.requests(1000) >= 0.0
 
 
 def _rank(fits: bool | None) -> int:

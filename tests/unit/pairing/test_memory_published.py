@@ -9,8 +9,7 @@ import pytest
 from tests.unit.pairing import memory_models as models
 from tests.unit.pairing.memory_models import model, spec
 
-from speculative_operator.pairing.fit_caches import Widths, caches
-from speculative_operator.pairing.fit_config import decoder
+from speculative_operator.pairing.fit_caches import Widths, caches, decoder
 from speculative_operator.pairing.fit_room import Holding, Room, verifier_holding
 from speculative_operator.pairing.fit_weights import counts, draft_layer, weights
 

@@ -31,10 +31,10 @@ def through_template(value: Any) -> Any:
     return render_manifest("configmap", {**values, "data": value})["data"]
 
 
-@pytest.mark.parametrize("text", NASTY)
-def test_nasty_text_comes_back(text: str) -> None:
-    assert through_template(text) == text
-    assert through_template({text: [text]}) == {text: [text]}
+def test_nasty_text_comes_back() -> None:
+    for text in NASTY:
+        assert through_template(text) == text
+        assert through_template({text: [text]}) == {text: [text]}
 
 
 @given(value=JSON)

@@ -30,7 +30,7 @@ def telemetry() -> Telemetry:
 
 @pytest.fixture
 async def kube(api: FakeApi, telemetry: Telemetry) -> AsyncIterator[Kube]:
-    made = Kube(Settings(connect_timeout_seconds=1.0, read_timeout_seconds=1.0, write_slots=4), telemetry)
+    made = Kube(Settings(read_timeout_seconds=1.0, write_slots=4), telemetry)
     await made.start()
     yield made
     await made.close()

@@ -10,10 +10,10 @@ from tests.unit.shell.fakeapi import FakeApi, FaultError, eventually
 
 from speculative_operator.settings import Settings
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.leader import Leader, LostLeadershipError, identity
+from speculative_operator.shell.leader import RENEW_SHARE, Leader, LostLeadershipError, identity
 from speculative_operator.shell.resources import LEASE
 
-SETTINGS = Settings(lease_duration_seconds=3, lease_renew_seconds=1.0, lease_retry_seconds=0.1)
+SETTINGS = Settings(lease_duration_seconds=3)
 
 
 class Clock:
@@ -105,7 +105,7 @@ async def test_a_leader_that_cannot_renew_in_time_stops_before_others_may_start_
     keeping = asyncio.create_task(one.keep())
     await asyncio.sleep(0.3)
     assert one.leading, "one failed renewal is no loss"
-    clock.now += SETTINGS.lease_renew_seconds + 0.1
+    clock.now += RENEW_SHARE * SETTINGS.lease_duration_seconds + 0.1
     assert not one.leading
     clock.now += SETTINGS.lease_duration_seconds
     await asyncio.sleep(0.3)

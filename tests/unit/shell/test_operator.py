@@ -29,8 +29,6 @@ QUICK: dict[str, Any] = {
     "http_port": 0,
     "lease_namespace": "ns",
     "lease_duration_seconds": 3,
-    "lease_renew_seconds": 1.5,
-    "lease_retry_seconds": 0.1,
     "read_timeout_seconds": 2.0,
 }
 

@@ -18,7 +18,7 @@ from speculative_operator.shell.podseries import Addresses, Answer
 from speculative_operator.shell.rounds import Room, Round, Rounds, slot_of
 from speculative_operator.shell.telemetry import Telemetry
 
-SETTINGS = Settings(tick_seconds=2.0, prometheus_timeout_seconds=1.0, lease_retry_seconds=1.0)
+SETTINGS = Settings(tick_seconds=2.0, prometheus_timeout_seconds=1.0)
 
 
 class Source:

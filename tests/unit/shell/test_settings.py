@@ -26,7 +26,7 @@ def test_defaults_are_consistent() -> None:
     chosen = settings.load()
     assert chosen.prometheus_timeout_seconds < chosen.tick_seconds
     assert chosen.namespace_list == ()
-    assert (chosen.lease_duration_seconds, chosen.lease_renew_seconds, chosen.lease_retry_seconds) == (15, 10.0, 2.0)
+    assert chosen.lease_duration_seconds == 15
 
 
 def test_namespaces_are_a_list_without_blanks_and_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,8 +46,6 @@ def test_an_empty_variable_is_the_default(monkeypatch: pytest.MonkeyPatch) -> No
         ("TICK_SECONDS", "0.1", ["SPECULATIVE_TICK_SECONDS='0.1'", "greater than or equal to 1"]),
         ("PROMETHEUS_URL", "prometheus:9090", ["SPECULATIVE_PROMETHEUS_URL", "http://"]),
         ("PROMETHEUS_TIMEOUT_SECONDS", "10", ["PROMETHEUS_TIMEOUT_SECONDS must be less than SPECULATIVE_TICK_SECONDS"]),
-        ("LEASE_RENEW_SECONDS", "15", ["LEASE_RENEW_SECONDS must be less than SPECULATIVE_LEASE_DURATION_SECONDS"]),
-        ("LEASE_RETRY_SECONDS", "9", ["LEASE_RETRY_SECONDS must be well below"]),
         ("HTTP_PORT", "70000", ["SPECULATIVE_HTTP_PORT='70000'", "65535"]),
         ("STEP_METRICS_FROM", "monitoring", ["SPECULATIVE_STEP_METRICS_FROM", "not JSON"]),
         ("STEP_METRICS_FROM", '[{"namespace": "a"}]', ["SPECULATIVE_STEP_METRICS_FROM", "namespaceSelector"]),

@@ -12,6 +12,7 @@ from speculative_lab.sim.plant import Plant
 from speculative_lab.sim.policies.fixed import Fixed
 from speculative_lab.sim.policies.ours import Ours
 from speculative_lab.sim.score import Run
+from speculative_lab.sim.session import Session
 from speculative_lab.sim.workload import Workload
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.models import PairFacts
@@ -19,7 +20,6 @@ from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.vllm.adapter import ENGINE
 from speculative_operator.physics.catalog import find_accelerator, find_model
-from speculative_operator.replay.session import Session
 from speculative_operator.tuner import initial_table
 
 ROLLED = (Actuator.TABLE, Actuator.RESTART)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.unit.cli.scrapes import KNOBS, Pod, policy
+from tests.unit.sim.scrapes import KNOBS, Pod, policy
 
+from speculative_lab.sim.session import Session
 from speculative_lab.sim.surface import ACCEPTANCE, first_accepted, surface
 from speculative_operator.domain.observation import PodWindow
 from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.engines.vllm.adapter import ENGINE
-from speculative_operator.replay.session import Session
 from speculative_operator.tuner.outlook import outlook
 
 

@@ -9,17 +9,17 @@ import pytest
 from tests.unit.sim.rigs import CODE, knobs, plant, steady
 from tests.unit.sim.test_exposition import window
 
+from speculative_lab.sim import session as session_module
 from speculative_lab.sim.deployment import Deployment
 from speculative_lab.sim.drafts import Drafts
 from speculative_lab.sim.experiment import run
 from speculative_lab.sim.policies.ours import Ours
+from speculative_lab.sim.session import Session
 from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.vllm.adapter import ENGINE
-from speculative_operator.replay import session as session_module
-from speculative_operator.replay.session import Session
 from speculative_operator.tuner import Memory, decide
 from speculative_operator.tuner.telemetry import behind, believable
 

@@ -11,17 +11,17 @@ from tests.unit.sim.test_bench_judge import case, row
 from tests.unit.sim.test_exposition import window
 
 from bench.tuner import judge
+from speculative_lab.sim import session as session_module
 from speculative_lab.sim.deployment import Deployment
 from speculative_lab.sim.experiment import run
 from speculative_lab.sim.policies.ours import Ours, Untried
+from speculative_lab.sim.session import Session
 from speculative_operator.domain.decision import Decision, Policy, State
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import BLOCK_STEPS, KTable, Trial
 from speculative_operator.engines.vllm.adapter import ENGINE
-from speculative_operator.replay import session as session_module
-from speculative_operator.replay.session import Session
 from speculative_operator.tuner import Memory
 
 THREE, ONE = KTable.constant(3, 64), KTable.constant(1, 64)

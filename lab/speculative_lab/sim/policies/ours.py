@@ -1,6 +1,6 @@
 """The tuner in the simulator: it sees exposition text every few seconds and nothing else, and its word is carried out.
 
-Named in `registry`. The path from text to decision is `replay.session`, which operator and command line share.
+Named in `registry`. `sim.session` is the path from text to decision.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from speculative_lab.sim.policies.base import Journal
+from speculative_lab.sim.session import Session
 from speculative_operator.domain.decision import Decision
 from speculative_operator.domain.table import Actuator, KTable
-from speculative_operator.replay.session import Session
 
 if TYPE_CHECKING:
     from speculative_lab.sim.deployment import Deployment

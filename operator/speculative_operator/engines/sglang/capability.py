@@ -8,6 +8,7 @@ refused: the adapter relies on flags and counters that were read there only.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.reasons import Reason
@@ -15,7 +16,7 @@ from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method,
 from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice, Refusal
 from speculative_operator.engines.matrix.cell import Cell, Extent, Figure, Variant, Version
-from speculative_operator.engines.shared.arguments import ALWAYS, SPECULATION, Flags
+from speculative_operator.engines.shared.arguments import ALWAYS, SPECULATION, Flags, of_verifier
 from speculative_operator.engines.shared.checks import refusals_of, refuse_field
 from speculative_operator.engines.shared.plan import Offer
 
@@ -24,14 +25,9 @@ DEFAULT_MAX_RUNNING = 256
 """Never left to the engine: with a speculator it would run 48 requests at once and only warn
 (arg_groups/speculative_hook.py)."""
 ALGORITHMS = {
-    Method.EAGLE: "EAGLE",
-    Method.EAGLE3: "EAGLE3",
-    Method.MTP: "NEXTN",
-    Method.DRAFT_MODEL: "STANDALONE",
-    Method.NGRAM: "NGRAM",
-    Method.DFLASH: "DFLASH",
-    Method.DSPARK: "DSPARK",
-}
+    Method.EAGLE: "EAGLE", Method.EAGLE3: "EAGLE3", Method.MTP: "NEXTN", Method.DRAFT_MODEL: "STANDALONE",
+    Method.NGRAM: "NGRAM", Method.DFLASH: "DFLASH", Method.DSPARK: "DSPARK",
+}  # fmt: skip
 """Values of --speculative-algorithm; NEXTN is resolved to EAGLE."""
 WITH_LORA = frozenset({Method.NGRAM, Method.EAGLE, Method.EAGLE3, Method.MTP, Method.DFLASH, Method.DSPARK})
 """arg_groups/lora_hook.py, check_lora_speculative_compatibility."""
@@ -53,26 +49,14 @@ _STATIC = "The engine's adaptive mode, which takes a table, is for EAGLE and EAG
 
 def _adaptive(method: Method) -> tuple[Cell, ...]:
     """Methods that `--speculative-adaptive` serves: one candidate per slot makes it a table."""
-    eagle = method is not Method.EAGLE3
-    cells = [
-        Cell(
-            EngineType.SGLANG, method, OLDEST, Actuator.TABLE, _ADAPTIVE,
-            data=Extent.ONE, pipeline=Extent.ONE, metrics=_SEEN,
-            note=_NOTE + (_MODULES if method is Method.MTP else ""),
-        ),
-        Cell(
-            EngineType.SGLANG, method, OLDEST, Actuator.RESTART, _ADAPTIVE,
-            data=Extent.MANY, pipeline=Extent.ONE, metrics=_SEEN,
-            note="The adaptive mode was not read for several schedulers in one pod.",
-        ),
-    ]  # fmt: skip
-    if eagle:
-        cells.append(
-            Cell(EngineType.SGLANG, method, OLDEST, Actuator.RESTART, _PIPELINE, pipeline=Extent.MANY, metrics=_SEEN)
-        )
-    else:
-        cells.append(_no_pipeline(method))
-    return tuple(cells)
+    plain = Cell(EngineType.SGLANG, method, OLDEST, Actuator.RESTART, _ADAPTIVE, pipeline=Extent.ONE, metrics=_SEEN)
+    note = _NOTE + (_MODULES if method is Method.MTP else "")
+    staged = replace(plain, source=_PIPELINE, pipeline=Extent.MANY)
+    return (
+        replace(plain, actuator=Actuator.TABLE, data=Extent.ONE, note=note),
+        replace(plain, data=Extent.MANY, note="The adaptive mode was not read for several schedulers in one pod."),
+        _no_pipeline(method) if method is Method.EAGLE3 else staged,
+    )
 
 
 def _fixed_rows(method: Method, drafts_blocks: bool = False) -> tuple[Cell, ...]:
@@ -146,58 +130,38 @@ LOSSY_FLAGS = ("--speculative-accept-threshold-single", "--speculative-accept-th
 SAMPLING_FLAG = "--speculative-use-rejection-sampling"
 """Has drafts verified by their probability on AMD too, where a release does so for eagle and mtp only by itself."""
 
+_CHAIN = "drafts are a chain, of which K is the length"
+_GIVEN = "the table is given to the engine through it"
+_DRAFTS = (
+    "algorithm", "draft-model-path", "draft-model-revision", "draft-model-quantization", "num-steps",
+    "num-draft-tokens", "dflash-block-size", "dspark-block-size",
+)  # fmt: skip
 FLAGS = Flags(
     owned={
-        "--model-path": "set spec.verifier.model instead",
-        "--served-model-name": "set spec.verifier.servedName instead",
-        "--revision": "set spec.verifier.revision instead",
-        "--host": ALWAYS,
-        "--port": ALWAYS,
-        "--tp-size": "set spec.verifier.tensorParallelSize instead",
-        "--pp-size": "set spec.verifier.pipelineParallelSize instead",
-        "--dp-size": "set spec.verifier.dataParallelSize instead",
-        "--ep-size": "set spec.verifier.expertParallel instead",
-        "--attn-dp-size": "set spec.verifier.dataParallelSize or spec.replicas instead",
-        "--enable-dp-attention": "set spec.verifier.dataParallelSize or spec.replicas instead",
-        "--context-length": "set spec.verifier.maxModelLen instead",
-        "--max-running-requests": "set spec.verifier.maxNumSeqs instead",
-        "--chunked-prefill-size": "set spec.verifier.maxNumBatchedTokens instead",
-        "--mem-fraction-static": "set spec.verifier.gpuMemoryUtilizationPercent instead",
-        "--kv-cache-dtype": "set spec.verifier.kvCacheDtype instead",
-        "--quantization": "set spec.verifier.quantization instead",
-        "--dtype": "set spec.verifier.dtype instead",
-        "--enable-lora": "set spec.verifier.lora instead",
-        "--max-loras-per-batch": "set spec.verifier.lora instead",
-        "--max-lora-rank": "set spec.verifier.lora instead",
-        "--enable-metrics": ALWAYS,
-        "--speculative-algorithm": SPECULATION,
-        "--speculative-draft-model-path": SPECULATION,
-        "--speculative-draft-model-revision": SPECULATION,
-        "--speculative-draft-model-quantization": SPECULATION,
-        "--speculative-num-steps": SPECULATION,
-        "--speculative-eagle-topk": "drafts are a chain, of which K is the length",
-        "--speculative-num-draft-tokens": SPECULATION,
-        "--speculative-dflash-block-size": SPECULATION,
-        "--speculative-dspark-block-size": SPECULATION,
-        "--speculative-ngram-max-bfs-breadth": "drafts are a chain, of which K is the length",
-        "--speculative-adaptive": "the table is given to the engine through it",
-        "--speculative-adaptive-config": "the table is given to the engine through it",
+        **of_verifier({
+            "--model-path": "model", "--served-model-name": "servedName", "--revision": "revision",
+            "--tp-size": "tensorParallelSize", "--pp-size": "pipelineParallelSize", "--dp-size": "dataParallelSize",
+            "--ep-size": "expertParallel", "--attn-dp-size": "dataParallelSize or spec.replicas",
+            "--enable-dp-attention": "dataParallelSize or spec.replicas", "--context-length": "maxModelLen",
+            "--max-running-requests": "maxNumSeqs", "--chunked-prefill-size": "maxNumBatchedTokens",
+            "--mem-fraction-static": "gpuMemoryUtilizationPercent", "--kv-cache-dtype": "kvCacheDtype",
+            "--quantization": "quantization", "--dtype": "dtype", "--enable-lora": "lora",
+            "--max-loras-per-batch": "lora", "--max-lora-rank": "lora",
+        }),
+        **dict.fromkeys(("--host", "--port", "--enable-metrics"), ALWAYS),
+        **{f"--speculative-{name}": SPECULATION for name in _DRAFTS},
+        **dict.fromkeys(("--speculative-eagle-topk", "--speculative-ngram-max-bfs-breadth"), _CHAIN),
+        **dict.fromkeys(("--speculative-adaptive", "--speculative-adaptive-config"), _GIVEN),
     },
     aliases={
-        "--model": "--model-path",
-        "--tensor-parallel-size": "--tp-size",
-        "--pipeline-parallel-size": "--pp-size",
-        "--data-parallel-size": "--dp-size",
-        "--expert-parallel-size": "--ep-size",
-        "--ep": "--ep-size",
+        "--model": "--model-path", "--tensor-parallel-size": "--tp-size", "--pipeline-parallel-size": "--pp-size",
+        "--data-parallel-size": "--dp-size", "--expert-parallel-size": "--ep-size", "--ep": "--ep-size",
         "--attention-data-parallel-size": "--attn-dp-size",
         "--speculative-draft-model": "--speculative-draft-model-path",
     },
-    blinding={
-        "--enable-metrics-for-all-schedulers": "counts every step once for each rank in the metrics",
-    },
+    blinding={"--enable-metrics-for-all-schedulers": "counts every step once for each rank in the metrics"},
     abbreviates=True,
-)
+)  # fmt: skip
 
 
 def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:

@@ -23,6 +23,11 @@ ALWAYS = "the operator always sets it"
 SPECULATION = "set spec.speculator and spec.speculation instead"
 
 
+def of_verifier(fields: Mapping[str, str]) -> dict[str, str]:
+    """Flag -> remedy, of flag -> field of spec.verifier that sets it."""
+    return {flag: f"set spec.verifier.{name} instead" for flag, name in fields.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Flags:
     """How one engine spells its flags."""
@@ -164,14 +169,3 @@ def _refusals(source: ModelSource, field: str, *, cached: bool) -> Iterator[Refu
             "or oci://"
         )
         yield Refusal(field, Reason.UNSUPPORTED_SOURCE, message)
-    elif source.scheme is Scheme.PVC:
-        claim, _, path = source.location.partition("/")
-        if not claim or ".." in path.split("/"):
-            message = f"{field} {source.uri}: write pvc://CLAIM/FOLDER, where FOLDER has no '..'"
-            yield Refusal(field, Reason.SPEC_INVALID, message)
-    if source.scheme is not Scheme.HF and source.revision:
-        message = (
-            f"{field}: a revision ({source.revision}) applies to hf:// sources only; remove it, "
-            "or put the version into the image reference or folder"
-        )
-        yield Refusal(field.replace(".model", ".revision"), Reason.SPEC_INVALID, message)

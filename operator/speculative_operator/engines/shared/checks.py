@@ -56,7 +56,6 @@ def refuse_field(field: str, why: str, value: object = "") -> Refusal:
 def _common(spec: DeploymentSpec, version: Version, offer: Offer, flags: Flags) -> Iterator[Refusal]:
     """All refusals but the engine's own, in the order of the spec's fields. `version` is the spec's, as read."""
     yield from arguments.source_refusals(spec)
-    yield from parallelism(spec)
     yield from _release(spec, offer, version)
     if spec.speculator is not None and spec.speculates:
         yield from _speculator(spec, spec.speculator, offer, version)
@@ -69,18 +68,6 @@ def too_old(version: Version, oldest: Version, why: str) -> Refusal:
     """Refuses a release before `oldest`, the first that the adapter serves; `why` completes the message."""
     message = f"engine.version {show_version(version)} {why}; use {show_version(oldest)} or newer"
     return Refusal("spec.engine.version", UNSUPPORTED, message)
-
-
-def parallelism(spec: DeploymentSpec) -> Iterator[Refusal]:
-    """Refuses fewer accelerators than the verifier's parallelism needs."""
-    verifier, available = spec.verifier, spec.accelerator.per_replica
-    wanted = verifier.tensor_parallel_size * verifier.pipeline_parallel_size * verifier.data_parallel_size
-    if 0 < available < wanted:
-        message = (
-            f"accelerator.perReplica {available} is less than the {wanted} that tensor x pipeline x data parallelism "
-            f"of the verifier needs; set accelerator.perReplica: {wanted}"
-        )
-        yield Refusal("spec.accelerator.perReplica", INVALID, message)
 
 
 def _release(spec: DeploymentSpec, offer: Offer, version: Version) -> Iterator[Refusal]:
@@ -108,16 +95,9 @@ def _speculator(spec: DeploymentSpec, speculator: Speculator, offer: Offer, vers
 
 
 def weights(speculator: Speculator, needed: bool) -> Iterator[Refusal]:
-    """Refuses weights for a method that has none, and missing weights for a method that has its own (`needed`)."""
-    method, source = speculator.method, speculator.source
-    if method.draft_free and source is not None:
-        message = (
-            f"speculator.method {method} looks tokens up in the text and has no weights; "
-            f"remove spec.speculator.model ({source.uri})"
-        )
-        yield Refusal("spec.speculator.model", INVALID, message)
-    if needed and source is None:
-        message = f"speculator.method {method} needs weights of its own; set spec.speculator.model"
+    """Refuses missing weights for a method whose weights the engine does not find in the verifier (`needed`)."""
+    if needed and speculator.source is None:
+        message = f"speculator.method {speculator.method} needs weights of its own; set spec.speculator.model"
         yield Refusal("spec.speculator.model", INVALID, message)
 
 

@@ -18,8 +18,8 @@ from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method,
 from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice, Refusal
 from speculative_operator.engines.matrix.cell import Cell, Figure, Variant, Version, parse_version, show_version
-from speculative_operator.engines.shared.arguments import ALWAYS, Flags
-from speculative_operator.engines.shared.checks import INVALID, UNSUPPORTED, refusals_of, refuse_field
+from speculative_operator.engines.shared.arguments import ALWAYS, Flags, of_verifier
+from speculative_operator.engines.shared.checks import UNSUPPORTED, refusals_of, refuse_field
 from speculative_operator.engines.shared.plan import Offer, plan
 
 OLDEST: Version = (1, 0, 0)
@@ -30,14 +30,9 @@ FIRST_KNOWN_CANDIDATE = 15
 DEFAULT_MAX_BATCH = 256
 """trtllm-serve's own default, 2048, would have tables and CUDA graphs reach where no cache does."""
 DECODING_TYPES = {
-    Method.EAGLE3: "Eagle3",
-    Method.MTP: "MTP",
-    Method.DRAFT_MODEL: "Draft_Target",
-    Method.NGRAM: "NGram",
-    Method.SUFFIX: "SA",
-    Method.DFLASH: "DFlash",
-    Method.DSPARK: "DSpark",
-}
+    Method.EAGLE3: "Eagle3", Method.MTP: "MTP", Method.DRAFT_MODEL: "Draft_Target", Method.NGRAM: "NGram",
+    Method.SUFFIX: "SA", Method.DFLASH: "DFlash", Method.DSPARK: "DSpark",
+}  # fmt: skip
 OLD_EAGLE3 = "Eagle"
 """Name of Eagle3 before 1.3; newer releases take it as an alias (#10124)."""
 PARALLEL = "PARD"
@@ -68,21 +63,16 @@ def _row(
 
 def _both(method: Method) -> tuple[Cell, ...]:
     """Rows of `method`: one K in releases before the schedule's meaning is known, a table from there on."""
-    return (
-        _row(method, Actuator.RESTART, OLDEST, SCHEDULE_SINCE),
-        _row(method, Actuator.TABLE, SCHEDULE_SINCE),
-    )
+    return _row(method, Actuator.RESTART, OLDEST, SCHEDULE_SINCE), _row(method, Actuator.TABLE, SCHEDULE_SINCE)
 
 
-def _newer(method: Method, since: Version, variant: Variant = Variant.PLAIN) -> tuple[Cell, ...]:
-    """Rows of a speculator that makes all K tokens in one pass, known since `since`."""
-    return (_row(method, Actuator.TABLE, since, variant=variant, drafts_blocks=not method.draft_free),)
+def _newer(method: Method, since: Version, variant: Variant = Variant.PLAIN) -> Cell:
+    """The row of a speculator that makes all K tokens in one pass, known since `since`."""
+    return _row(method, Actuator.TABLE, since, variant=variant, drafts_blocks=not method.draft_free)
 
 
 def _refusal_row(method: Method, remedy: str, variant: Variant = Variant.PLAIN) -> Cell:
-    return Cell(
-        EngineType.TENSORRT_LLM, method, OLDEST, Actuator.NONE, _ARGS, variant=variant, refused=remedy
-    )  # fmt: skip
+    return Cell(EngineType.TENSORRT_LLM, method, OLDEST, Actuator.NONE, _ARGS, variant=variant, refused=remedy)
 
 
 _HEADS = "the PyTorch backend has no Medusa heads; use eagle3 or mtp"
@@ -93,10 +83,10 @@ CELLS: tuple[Cell, ...] = (
     *_both(Method.DRAFT_MODEL),
     # The speculator of NGram runs beside the engine and its verification is padded to the longest draft.
     _row(Method.NGRAM, Actuator.RESTART, OLDEST),
-    *_newer(Method.SUFFIX, SCHEDULE_SINCE),
-    *_newer(Method.DFLASH, SCHEDULE_SINCE),
-    *_newer(Method.DSPARK, (1, 4, 0)),
-    *_newer(Method.DRAFT_MODEL, SCHEDULE_SINCE, Variant.PARALLEL),
+    _newer(Method.SUFFIX, SCHEDULE_SINCE),
+    _newer(Method.DFLASH, SCHEDULE_SINCE),
+    _newer(Method.DSPARK, (1, 4, 0)),
+    _newer(Method.DRAFT_MODEL, SCHEDULE_SINCE, Variant.PARALLEL),
     _refusal_row(Method.EAGLE, "the PyTorch backend has Eagle3 only; use a checkpoint of eagle3"),
     _refusal_row(Method.EAGLE, _P_EAGLE, Variant.PARALLEL),
     _refusal_row(Method.EAGLE3, _P_EAGLE, Variant.PARALLEL),
@@ -145,29 +135,23 @@ _FILE = "the operator writes that file, with K in it"
 
 FLAGS = Flags(
     owned={
-        "--host": ALWAYS,
-        "--port": ALWAYS,
+        **of_verifier({
+            "--tp_size": "tensorParallelSize", "--pp_size": "pipelineParallelSize", "--ep_size": "expertParallel",
+            "--max_batch_size": "maxNumSeqs", "--max_seq_len": "maxModelLen", "--max_num_tokens": "maxNumBatchedTokens",
+            "--kv_cache_free_gpu_memory_fraction": "gpuMemoryUtilizationPercent", "--kv_cache_dtype": "kvCacheDtype",
+            "--revision": "revision",
+        }),
+        **dict.fromkeys(("--host", "--port"), ALWAYS),
         "--backend": "only the pytorch backend speculates as the operator knows it",
-        "--tp_size": "set spec.verifier.tensorParallelSize instead",
-        "--pp_size": "set spec.verifier.pipelineParallelSize instead",
-        "--ep_size": "set spec.verifier.expertParallel instead",
-        "--max_batch_size": "set spec.verifier.maxNumSeqs instead",
-        "--max_seq_len": "set spec.verifier.maxModelLen instead",
-        "--max_num_tokens": "set spec.verifier.maxNumBatchedTokens instead",
-        "--kv_cache_free_gpu_memory_fraction": "set spec.verifier.gpuMemoryUtilizationPercent instead",
-        "--kv_cache_dtype": "set spec.verifier.kvCacheDtype instead",
-        "--revision": "set spec.verifier.revision instead",
         "--config": _FILE,
         "--max_beam_width": "speculation and beam search exclude each other",
     },
     aliases={
-        "--tensor_parallel_size": "--tp_size",
-        "--pipeline_parallel_size": "--pp_size",
-        "--moe_expert_parallel_size": "--ep_size",
+        "--tensor_parallel_size": "--tp_size", "--pipeline_parallel_size": "--pp_size",
+        "--moe_expert_parallel_size": "--ep_size", "--extra_llm_api_options": "--config",
         "--free_gpu_memory_fraction": "--kv_cache_free_gpu_memory_fraction",
-        "--extra_llm_api_options": "--config",
     },
-)
+)  # fmt: skip
 
 
 def refusals(spec: DeploymentSpec) -> tuple[Refusal, ...]:
@@ -207,6 +191,3 @@ def _speculator(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusa
     if speculator.prompt_lookup_min is not None:
         message = "speculator.promptLookup.min: TensorRT-LLM has a longest run only; set promptLookup.max instead"
         yield Refusal("spec.speculator.promptLookup", UNSUPPORTED, message)
-    if speculator.prompt_lookup_max is not None and speculator.method is not Method.NGRAM:
-        message = f"speculator.promptLookup is of method ngram, not {speculator.method}; remove it"
-        yield Refusal("spec.speculator.promptLookup", INVALID, message)

@@ -41,16 +41,8 @@ BUCKETS = Buckets("trtllm_time_per_output_token_seconds_bucket", "trtllm_time_to
 _COUNTERS = (GENERATED, PROMPT, DECODE_SECONDS, FIRST_TOKENS, TTFT_SECONDS)
 _LOAD = (RUNNING, WAITING, GENERATING)
 _NAMES = (
-    ENDED,
-    *_COUNTERS,
-    PROMPT_CACHED,
-    DRAFTED,
-    ACCEPTED,
-    *_LOAD,
-    KV_USAGE,
-    KV_BLOCKS,
-    KV_BLOCK_TOKENS,
-)
+    ENDED, *_COUNTERS, PROMPT_CACHED, DRAFTED, ACCEPTED, *_LOAD, KV_USAGE, KV_BLOCKS, KV_BLOCK_TOKENS,
+)  # fmt: skip
 METRIC_NAMES: tuple[str, ...] = (*_NAMES, *sorted(BUCKETS.names))
 NEED = Need((ENDED,), gauges=frozenset({*_LOAD, KV_USAGE, KV_BLOCKS, KV_BLOCK_TOKENS}), infos=frozenset())
 _SELECTION = Selection(frozenset(_NAMES), NEED, BUCKETS)

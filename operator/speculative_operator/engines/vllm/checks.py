@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, Speculator
 from speculative_operator.domain.table import Actuator
-from speculative_operator.domain.vllm import IN_ONE_PASS
 from speculative_operator.engines import images
 from speculative_operator.engines.base import Notice, Refusal
 from speculative_operator.engines.matrix import refusing
@@ -17,7 +16,6 @@ from speculative_operator.engines.matrix.vendors import platform_of
 from speculative_operator.engines.shared import checks as shared
 from speculative_operator.engines.shared.arguments import source_refusals
 from speculative_operator.engines.vllm import arguments, capability, graphs
-from speculative_operator.engines.vllm.arguments import TABLE_VARIABLE
 from speculative_operator.engines.vllm.capability import LIVE_PROVEN
 from speculative_operator.engines.vllm.config_checks import adaptive_refusals, options_refusals
 from speculative_operator.engines.vllm.forms import OLDEST, UNPROVEN
@@ -49,7 +47,6 @@ def notices(spec: DeploymentSpec) -> tuple[Notice, ...]:
 def _all(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
     yield from source_refusals(spec)
     yield from arguments.weights_refusals(spec)
-    yield from shared.parallelism(spec)
     yield from graphs.budget_refusals(spec, plan(spec))
     if version < OLDEST:
         yield shared.too_old(version, OLDEST, "lacks metrics that the operator reads")
@@ -78,7 +75,12 @@ def _speculator(spec: DeploymentSpec, speculator: Speculator, version: Version) 
 def _options(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
     """Refusals of the speculator's options, in the order of its fields."""
     yield from _own_name(spec, speculator)
-    yield from _one_pass(speculator)
+    if speculator.parallel_drafting and speculator.heterogeneous_vocabulary:
+        message = (
+            "speculator.heterogeneousVocabulary true with parallelDrafting true: speculators that draft in one pass "
+            "are trained for one vocabulary; remove one of the two"
+        )
+        yield Refusal("spec.speculator.heterogeneousVocabulary", _INVALID, message)
     yield from _modules(spec, speculator)
     yield from options_refusals(speculator)
     yield from adaptive_refusals(spec, speculator, plan(spec))
@@ -99,21 +101,6 @@ def _own_name(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]
         remedy = f"checkpoints that name their verifier have method {named}; set another speculator, or that method"
     message = f"speculator.model {source.uri} with method {speculator.method} is the verifier: {remedy}"
     yield Refusal("spec.speculator.model", _INVALID, message)
-
-
-def _one_pass(speculator: Speculator) -> Iterator[Refusal]:
-    if not speculator.parallel_drafting:
-        return
-    if speculator.heterogeneous_vocabulary:
-        message = (
-            "speculator.heterogeneousVocabulary true with parallelDrafting true: speculators that draft in one pass "
-            "are trained for one vocabulary; remove one of the two"
-        )
-        yield Refusal("spec.speculator.heterogeneousVocabulary", _INVALID, message)
-    if speculator.method not in (*IN_ONE_PASS, Method.DFLASH, Method.DSPARK):
-        named = ", ".join(IN_ONE_PASS)
-        message = f"speculator.parallelDrafting with method {speculator.method}: it is an option of {named}; remove it"
-        yield Refusal("spec.speculator.parallelDrafting", _INVALID, message)
 
 
 def _modules(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
@@ -151,11 +138,7 @@ def _one_k(spec: DeploymentSpec) -> str:
 
 def _environment(spec: DeploymentSpec) -> Iterator[Refusal]:
     for variable in spec.engine.env:
-        name = variable.get("name")
-        if name == TABLE_VARIABLE:
-            message = f"engine.env sets {name}, which the operator sets itself; remove it"
-            yield Refusal("spec.engine.env", _INVALID, message)
-        elif name == "PYTHONPATH" and "valueFrom" in variable:
+        if variable.get("name") == "PYTHONPATH" and "valueFrom" in variable:
             message = "engine.env sets PYTHONPATH by valueFrom, which the operator cannot extend; set a plain value"
             yield Refusal("spec.engine.env", _INVALID, message)
 

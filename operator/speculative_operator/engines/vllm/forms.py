@@ -76,17 +76,12 @@ FORMS: tuple[Form, ...] = (
     Form(Method.EAGLE3, _V1, _FIRST),
     Form(Method.EAGLE3, _V2, _FIRST),
     Form(
-        Method.EAGLE, _V1, (0, 16, 0), False, block=True, variant=Variant.PARALLEL, source=_PARALLEL_V1, note=_MISPLACED
+        Method.EAGLE, _V1, (0, 16, 0), False, block=True, variant=Variant.PARALLEL, source=_PARALLEL_V1,
+        note=_MISPLACED,
     ),
     Form(Method.EAGLE, _V2, (0, 16, 0), variant=Variant.PARALLEL, refused=_ONLY_V1, source=_NOT_ON_V2),
     Form(
-        Method.EAGLE3,
-        _V1,
-        (0, 16, 0),
-        False,
-        block=True,
-        variant=Variant.PARALLEL,
-        source=_PARALLEL_V1,
+        Method.EAGLE3, _V1, (0, 16, 0), False, block=True, variant=Variant.PARALLEL, source=_PARALLEL_V1,
         note=_MISPLACED,
     ),
     Form(Method.EAGLE3, _V2, (0, 16, 0), variant=Variant.PARALLEL, refused=_ONLY_V1, source=_NOT_ON_V2),
@@ -95,13 +90,7 @@ FORMS: tuple[Form, ...] = (
     Form(Method.DRAFT_MODEL, _V1, (0, 14, 0)),
     Form(Method.DRAFT_MODEL, _V2, (0, 31, 0), note=_NO_GRAPHS),
     Form(
-        Method.DRAFT_MODEL,
-        _V1,
-        (0, 16, 0),
-        False,
-        block=True,
-        variant=Variant.PARALLEL,
-        source=_PARALLEL_V1,
+        Method.DRAFT_MODEL, _V1, (0, 16, 0), False, block=True, variant=Variant.PARALLEL, source=_PARALLEL_V1,
         note=_MISPLACED,
     ),
     Form(Method.DRAFT_MODEL, _V2, (0, 16, 0), variant=Variant.PARALLEL, refused=_ONLY_V1, source=_NOT_ON_V2),
@@ -120,7 +109,7 @@ FORMS: tuple[Form, ...] = (
     Form(Method.MEDUSA, _V1, _FIRST, False, source=_ASSERTED),
     Form(Method.MEDUSA, _V2, _FIRST, refused=_ONLY_V1, before=(0, 33, 0), source=_NOT_ON_V2),
     Form(Method.MEDUSA, _V2, (0, 33, 0), False, source="vLLM 0.33.0 config/vllm.py"),
-)
+)  # fmt: skip
 """How each method drafts on each runner."""
 
 

@@ -239,11 +239,6 @@ REFUSED: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
     ),
     ("no weights", {"source": None}, ("set spec.speculator.model",)),
     (
-        "weights of a lookup",
-        {"method": Method.NGRAM, "source": ModelSource(Scheme.HF, "a/b")},
-        ("hf://a/b", "remove spec.speculator.model"),
-    ),
-    (
         "itself",
         {"source": ModelSource(Scheme.HF, "Qwen/Qwen3-8B")},
         ("Qwen/Qwen3-8B", "set it to the speculator's weights"),
@@ -268,7 +263,6 @@ REFUSED: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
         {"mode": Mode.STATIC, "schedule": TABLE, "verifier": {"lora": LoraLimits()}},
         ("LoRA", "numSpeculativeTokens"),
     ),
-    ("too few accelerators", {"per_replica": 1, "verifier": {"tensor_parallel_size": 4}}, ("perReplica: 4",)),
     ("s3", {"verifier": {"source": ModelSource(Scheme.S3, "a/b")}}, ("s3://", "hf://")),
     ("doubled metrics", {"args": ("--enable-metrics-for-all-schedulers",)}, ("mode: Static",)),
     ("a value first", {"args": ("model",)}, ("'model'", "not a flag")),

@@ -91,7 +91,6 @@ def test_other_methods_are_refused(method: Method) -> None:
 
 REFUSED: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
     ({"method": Method.MEDUSA, "source": HEADS}, ("a/heads", "remove speculator.model")),
-    ({"source": HEADS}, ("a/heads", "remove spec.speculator.model")),
     ({"version": "2.4.0"}, ("2.4.0", "use 3.0.0 or newer")),
     ({"version": "latest"}, ("latest", "such as 3.3.6")),
     ({"verifier": {"expert_parallel": True}}, ("expertParallel", "remove it")),
@@ -101,7 +100,6 @@ REFUSED: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
     ({"mode": Mode.STATIC, "schedule": FOUR}, ("speculation.schedule", "numSpeculativeTokens")),
     ({"args": ("--speculate=9",)}, ("--speculate", "spec.speculation")),
     ({"args": ("-p", "80")}, ("--port", "always set")),
-    ({"per_replica": 1, "verifier": {"tensor_parallel_size": 2}}, ("perReplica: 2",)),
 )
 
 

@@ -1,4 +1,4 @@
-"""Turns scrapes of all pods into decisions, for `speculative tune`, `replay`, the simulator and tests.
+"""Turns scrapes of all pods into decisions, for the simulator and the tests of the tuner.
 
 The reading, the hold on gaps and the decision are those of the operator (`engine.read`, `tuner.decide`); only the
 Prometheus server between pods and operator is replaced by a short memory of scrapes.
@@ -17,8 +17,8 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.engines.base import Engine
-from speculative_operator.replay.exposition import Exposition, ExpositionError, SeriesKey
-from speculative_operator.replay.ring import Ring
+from speculative_operator.engines.exposition import Exposition, ExpositionError, SeriesKey
+from speculative_operator.engines.ring import Ring
 from speculative_operator.tuner import Memory, decide, initial_table
 from speculative_operator.tuner.allowed import fit, fit_trials, lawful
 

@@ -1,4 +1,6 @@
-"""Parses Prometheus' text exposition of one pod to the samples that an adapter wants. Called by `session`.
+"""Parses Prometheus' text exposition of one pod to the samples that an adapter wants.
+
+Used by `shell.scraper`, `speculative doctor` and the laboratory.
 
 Of the 43 families of a vLLM exposition a reader wants a dozen, and the label sets of a pod hardly ever change: the
 text before the last space of a line is judged once for each distinct text, so that a scrape costs a look-up a line.

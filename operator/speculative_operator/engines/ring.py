@@ -1,5 +1,5 @@
-"""Keeps the last scrapes of one pod until a window was cut from them. Used by `session`, and by `shell.scraper` to read
-pods without Prometheus.
+"""Keeps the last scrapes of one pod until a window was cut from them. Used by `shell.scraper` to read
+pods without Prometheus, and by the laboratory.
 
 A window begins where the last one ended: scrapes older than that end are dropped. A bad scrape must not spoil later
 windows: the first one is skipped, and the second in a row makes the ring forget all scrapes before it.
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.replay.exposition import SeriesKey
+from speculative_operator.engines.exposition import SeriesKey
 
 HORIZON_SECONDS = 600.0
 """Scrapes older than this begin no window: the tuner believes no window that is much longer."""

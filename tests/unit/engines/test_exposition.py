@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from speculative_lab.emulator.families import families
 from speculative_lab.emulator.metrics import EngineMetrics
+from speculative_operator.engines.exposition import LONGEST_HEAD, Exposition, ExpositionError, SeriesKey
 from speculative_operator.engines.vllm.reading import METRIC_NAMES
-from speculative_operator.replay.exposition import LONGEST_HEAD, Exposition, ExpositionError, SeriesKey
 
 NAMES = ("vllm:a_total", "vllm:b", "plain")
 

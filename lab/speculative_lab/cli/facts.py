@@ -1,6 +1,6 @@
 """Facts that a user states of a deployment -> what physics and tuner know before anything was measured.
 
-Used by `subject`. What is stated stands above the catalogue; what is left out comes from it; what neither knows stays
+Used by `arena`. What is stated stands above the catalogue; what is left out comes from it; what neither knows stays
 unknown. Errors are those of the API: field, value and remedy.
 """
 
@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from speculative_operator.api.wire import SpecError
+from speculative_operator.cli.subject import Subject
 from speculative_operator.domain.models import ModelShape, PairFacts
 from speculative_operator.domain.spec import DeploymentSpec, Method
 from speculative_operator.domain.table import KnobSpace
-from speculative_operator.engines.pairs import pair_facts
 
 COUNTS = {
     "parameters": "parameters",
@@ -29,7 +29,6 @@ COUNTS = {
     "expertsPerToken": "experts_per_token",
 }
 """Name in the facts -> field of ModelShape."""
-KNOWN = frozenset({"verifier", "speculator", "captureSizes", "kvCapacityTokens"})
 _NEEDED = ("parameters", "layers", "hidden_size", "kv_heads", "head_dim")
 """Without one of these a shape that the catalogue does not know says too little to price a step."""
 _WHOLE = frozenset({"layers", "hidden_size", "kv_heads", "head_dim", "experts", "experts_per_token"})
@@ -46,9 +45,20 @@ _SAME_SHARE = 0.05
 of it apply."""
 
 
-def facts_and_knobs(spec: DeploymentSpec, facts: Mapping[str, Any], knobs: KnobSpace) -> tuple[PairFacts, KnobSpace]:
-    """The catalogue's facts of `spec`, and its knobs, with `facts` above them. Raises SpecError."""
-    found = pair_facts(spec)
+def with_facts(subject: Subject, facts: Any) -> Subject:
+    """`subject` with the stated facts above the catalogue's in its policy. Raises SpecError."""
+    if facts is None:
+        return subject
+    if not isinstance(facts, Mapping):
+        raise SpecError("facts", facts, "use an object with named fields, or remove it")
+    pair, knobs = facts_and_knobs(subject.spec, facts, subject.policy.knobs, subject.policy.facts)
+    return replace(subject, policy=replace(subject.policy, facts=pair, knobs=knobs))
+
+
+def facts_and_knobs(
+    spec: DeploymentSpec, facts: Mapping[str, Any], knobs: KnobSpace, found: PairFacts
+) -> tuple[PairFacts, KnobSpace]:
+    """What is found of `spec` and its knobs, with `facts` above them. Raises SpecError."""
     speculator = _object(facts, "speculator")
     without = "kvCapacityTokens.withoutSpeculator"
     capacity = _object(facts, "kvCapacityTokens")
@@ -66,17 +76,6 @@ def facts_and_knobs(spec: DeploymentSpec, facts: Mapping[str, Any], knobs: KnobS
     if sizes is not None:
         knobs = replace(knobs, capture_sizes=sizes, capture_ceiling_tokens=max(sizes, default=None))
     return found, knobs
-
-
-def unknown(facts: Mapping[str, Any]) -> list[str]:
-    """Names in `facts` that no code reads, as paths."""
-    found = [f"facts.{name}" for name in facts if name not in KNOWN]
-    for part in ("verifier", "speculator"):
-        given = facts.get(part)
-        allowed = {*COUNTS, "method"} if part == "speculator" else set(COUNTS)
-        if isinstance(given, Mapping):
-            found += [f"facts.{part}.{name}" for name in given if name not in allowed]
-    return found
 
 
 def _object(facts: Mapping[str, Any], name: str) -> Mapping[str, Any]:

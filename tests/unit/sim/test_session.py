@@ -7,16 +7,16 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.cli.scrapes import KNOBS, START, Pod, policy
+from tests.unit.sim.scrapes import KNOBS, START, Pod, policy
 
+from speculative_lab.sim import session as module
+from speculative_lab.sim.session import Session
 from speculative_operator.domain.decision import Decision, Policy, State
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import Actuator, KnobSpace, KTable
 from speculative_operator.engines.vllm.adapter import ENGINE
-from speculative_operator.replay import session as module
-from speculative_operator.replay.session import Session
 from speculative_operator.tuner import Memory, decide, initial_table
 
 Looks = list[Observation]
