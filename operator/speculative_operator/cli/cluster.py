@@ -181,8 +181,7 @@ def mode(body: Object) -> str:
     """Who chooses K: the mode of the spec, or Paused."""
     if (body["metadata"].get("annotations") or {}).get(names.ANNOTATION_PAUSED) == "true":
         return "Paused"
-    chosen = str((body["spec"].get("speculation") or {}).get("mode") or Mode.AUTO)
-    return Mode.DISABLED if chosen == Mode.OFF else chosen
+    return str((body["spec"].get("speculation") or {}).get("mode") or Mode.AUTO)
 
 
 def ready(body: Object) -> str:
