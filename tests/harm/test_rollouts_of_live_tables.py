@@ -264,25 +264,6 @@ class TestAskedFor:
         cluster.edit(speculation=SCHEDULED)
         assert_live(cluster)
 
-    def test_a_default_that_is_written_out_after_an_adoption_of_before_does_not(self) -> None:
-        cluster = upgraded(adopt="of-last-year", verifier=without_size().spec.verifier)
-        before = cluster.templates
-        strip_adopt(cluster)
-        write_out_a_default(cluster)
-        for _ in range(5):
-            cluster.tick()
-        assert cluster.templates == before
-
-    def test_an_adoption_of_before_does_not(self) -> None:
-        cluster = upgraded(adopt="of-last-year")
-        before = cluster.templates
-        strip_adopt(cluster)
-        for _ in range(5):
-            cluster.tick()
-        assert cluster.templates == before
-        cluster.annotate(adopt="anew")
-        assert_live(cluster)
-
     def test_an_operator_that_is_killed_before_it_writes_status_goes_on(self) -> None:
         cluster = upgraded()
         cluster.annotate(adopt="live")
@@ -302,11 +283,6 @@ def upgraded(**change: Any) -> Cluster:
     cluster.upgraded = True
     cluster.forget()
     return cluster
-
-
-def strip_adopt(cluster: Cluster) -> None:
-    """As a release before made it, which did not bear the annotation."""
-    cluster.children["Deployment", "demo"]["metadata"]["annotations"].pop(names.ANNOTATION_ADOPT, None)
 
 
 def assert_live(cluster: Cluster) -> None:

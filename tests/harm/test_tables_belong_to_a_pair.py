@@ -204,7 +204,7 @@ def test_what_old_pods_mount_is_never_deleted_while_they_are_there() -> None:
 
 
 def former(cluster: Cluster) -> None:
-    """Objects as the release before made them: one table, whatever the pair, and another content of the plug-in."""
+    """Objects as another release made them: another name of the table, and another content of the plug-in."""
     template = cluster.children["Deployment", "demo"]["spec"]["template"]
     mounted = {one["name"]: one.get("configMap") for one in template["spec"]["volumes"]}
     table = cluster.children.pop(cluster.config("table"))
@@ -219,7 +219,7 @@ def former(cluster: Cluster) -> None:
         cluster.children["ConfigMap", content["metadata"]["name"]] = content
     annotations = cluster.children["Deployment", "demo"]["metadata"]["annotations"]
     annotations[names.ANNOTATION_TEMPLATE] = "0123456789abcdef"
-    annotations[names.ANNOTATION_HASH] = "of the release before"
+    annotations[names.ANNOTATION_HASH] = "of another release"
     cluster.applied, cluster.upgraded = {}, True
 
 
@@ -227,7 +227,7 @@ def configs(cluster: Cluster) -> set[str]:
     return {name for kind, name in cluster.children if kind == "ConfigMap"}
 
 
-def test_pods_of_the_release_before_are_neither_replaced_nor_cut_off_from_their_table() -> None:
+def test_pods_of_another_release_are_neither_replaced_nor_cut_off_from_their_table() -> None:
     cluster = settled()
     former(cluster)
     before = configs(cluster)
@@ -243,7 +243,7 @@ def test_pods_of_the_release_before_are_neither_replaced_nor_cut_off_from_their_
     assert poked == {str(cluster.table["version"])}
 
 
-def test_pods_of_the_release_before_keep_their_table_while_the_next_pair_comes_up() -> None:
+def test_pods_of_another_release_keep_their_table_while_the_next_pair_comes_up() -> None:
     cluster = settled()
     former(cluster)
     cluster.forget()
@@ -278,7 +278,7 @@ def test_pods_that_serve_on_keep_getting_tables_when_an_edit_is_taken_back() -> 
 
 
 def test_two_pairs_that_read_one_table_are_never_tuned_against_each_other() -> None:
-    """Pods of both pairs were made by a release before, which had one ConfigMap for all."""
+    """Pods of both labels mount one ConfigMap."""
     cluster = settled()
     former(cluster)
     cluster.forget()

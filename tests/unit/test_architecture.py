@@ -64,7 +64,7 @@ WINGS = {
         "kserve", "route", "targets", "running_engine", "drift",
     },
     "pair": {
-        "records", "pinning", "rendering", "formerly", "verdicts", "jobs", "arrival",
+        "records", "pinning", "rendering", "verdicts", "jobs", "arrival",
         "stages", "choices", "pairing", "picked", "picking",
     },
     "table": {"tables", "active_table", "own_rollouts", "deciding"},

@@ -25,8 +25,6 @@ from speculative_operator.render.values import table_digest
 from speculative_operator.tuner import initial_table
 from speculative_operator.tuner.allowed import fit, fit_trials
 
-ON_TRIAL = "Probing"
-"""State in `status.speculation` that an earlier release wrote."""
 NO_TABLE = "none"
 """Stands in place of a table where pods run without speculation."""
 
@@ -143,17 +141,8 @@ def _last(world: World, spec: ResolvedSpec, policy: Policy, own: Collection[str]
     removed = table is not None and at(world.status, "speculation", "speculatorRemoved") is True
     rows_version = whole(world.status, "speculation", "rowsVersion")
     last = _Change(table, version, removed, rows_version=rows_version if 0 < rows_version < version else 0)
-    last = _from_config(world, spec, _without_trial(world, last), own)
+    last = _from_config(world, spec, last, own)
     return _from_deployment(world, last.version, policy) or last
-
-
-def _without_trial(world: World, last: _Change) -> _Change:
-    """`last`; where an earlier release had a whole table on trial, the table before it, which its memory names: nobody
-    is left who would end the trial."""
-    base = tables.table_of(items(world.status, "memory", "table"))
-    if text(world.status, "speculation", "state") != ON_TRIAL or last.table is None or last.removed or base is None:
-        return last
-    return replace(last, table=base, version=last.version + 1, rows_version=0)
 
 
 def _from_config(world: World, spec: ResolvedSpec, last: _Change, own: Collection[str]) -> _Change:

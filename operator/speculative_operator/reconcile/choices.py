@@ -23,7 +23,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import MOUNTED, Cache, Check, ModelSource, Scheme
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile import formerly, jobs
+from speculative_operator.reconcile import jobs
 from speculative_operator.reconcile.pinning import VERSION_FOLDER, PairedSpec, in_pods, pin_models, unpinned, untagged
 from speculative_operator.reconcile.records import Failure, Record, blank, read, wanted_of
 from speculative_operator.reconcile.stages import Stages
@@ -73,7 +73,7 @@ def unread_pairing(world: World, spec: ResolvedSpec) -> Pairing:
     wanted = replace(wanted_of(spec), repin=current.repin)
     same = current.covers(wanted)
     cache, pair = spec.weights.cache, running_pair(world)
-    known = current.known if same and current.cache in homes(cache) else None
+    known = current.known if same and current.cache == home_of(cache) else None
     kept = pin_models(spec, known, current.cache) if known is not None else None
     if kept is None or not is_of(kept, pair):
         kept = from_template(world, spec, current)
@@ -86,9 +86,9 @@ def unread_pairing(world: World, spec: ResolvedSpec) -> Pairing:
     return Pairing((kept, plain), record=current if same else blank(wanted, spec), actions=actions, same=hashes)
 
 
-def homes(cache: Cache | None) -> tuple[str, ...]:
-    """The values that `Record.cache` may have for models in `cache`; the first is the one that this release writes."""
-    return (cache.home, cache.place) if cache is not None else ("",)
+def home_of(cache: Cache | None) -> str:
+    """The value of `Record.cache` for models in `cache`."""
+    return cache.home if cache is not None else ""
 
 
 def is_of(choice: PairedSpec, pair: str) -> bool:
@@ -178,9 +178,8 @@ def _with(spec: ResolvedSpec, verifier: Model, speculator: Model | None) -> Reso
 def _models(world: World, source: ModelSource, place: str) -> Iterator[Model]:
     """The models that pods load and that may be a version of `source`, from the cache at `place` (empty: none)."""
     found = resolved.read(world.deployment, world.spec.uid)
-    if found is None:
-        return formerly.models_in(mapping(world.deployment, "spec", "template"), source, place)
-    return (one for one in found.models if _is_version(one.told, source, place))
+    models = found.models if found is not None else ()
+    return (one for one in models if _is_version(one.told, source, place))
 
 
 def _is_version(told: ModelSource, source: ModelSource, place: str) -> bool:

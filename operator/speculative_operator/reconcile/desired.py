@@ -13,7 +13,7 @@ from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DeploymentSpec, RolloutStrategy
 from speculative_operator.engines.base import Engine
-from speculative_operator.reconcile import formerly, rendering, route, startup
+from speculative_operator.reconcile import rendering, route, startup
 from speculative_operator.reconcile.active_table import ActiveTable
 from speculative_operator.reconcile.pods import configs_of, has_other_scaler
 from speculative_operator.reconcile.rendering import (
@@ -142,8 +142,6 @@ def _keep_inputs(
     """`given` with the size of weights and the helping image that running pods were made of, and the startup budget
     of these in seconds, as long as nothing else changes: what was learned since, and a new release of the operator, are
     no reason to replace them. Else with a budget by the measured starts."""
-    if world.deployment is not None and record is None:
-        return formerly.keep_inputs(world, engine, given)
     plain = given
     if record is not None:
         sized = with_size(given, engine, record.bytes)

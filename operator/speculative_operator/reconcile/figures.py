@@ -19,7 +19,7 @@ from speculative_operator.domain.reasons import EXPLANATIONS, Reason
 from speculative_operator.domain.spec import DeploymentSpec, Mode
 from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.reconcile import formats
-from speculative_operator.reconcile.active_table import NO_TABLE, ON_TRIAL
+from speculative_operator.reconcile.active_table import NO_TABLE
 from speculative_operator.reconcile.engine_report import table_since
 from speculative_operator.reconcile.formats import moment, timestamp
 from speculative_operator.reconcile.view import View
@@ -68,8 +68,6 @@ def _trials_text(trials: tuple[Trial, ...]) -> str:
 def _moving(view: View, before: Mapping[str, Any]) -> dict[str, Any]:
     if view.observation is None:
         kept = {key: before[key] for key in FIGURES if key in before} if any(pod.ready for pod in view.pods) else {}
-        if kept.get("state") == ON_TRIAL:
-            del kept["state"]
         return {"state": _resting(view), "k": _k(view, None)} | kept | _table_figures(view)
     estimate = estimate_of(view, view.observation)
     return {

@@ -2,9 +2,9 @@
 
 No pod mounts it. Called by `tick`, by the shell, which writes it, and by the command line.
 
-Within a reconcile the status holds them, as an earlier release wrote them there; they are put in before and taken out
-after. Nothing of them says what pods run: pins and tables stand elsewhere. Where notes are missing, cut off, edited or
-another object's, the pair is inspected again and the tuner begins with its prior.
+Within a reconcile the status holds them: they are put in before and taken out after. Nothing of them says what pods
+run: pins and tables stand elsewhere. Where notes are missing, cut off, edited or another object's, the pair is
+inspected again and the tuner begins with its prior.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ def take_out(outcome: Outcome, world: World) -> Outcome:
 
 
 def put_in(status: Mapping[str, Any], notes: Notes) -> Mapping[str, Any]:
-    """`status` with the notes about its pairs; facts and memory that an earlier release wrote into it stay."""
+    """`status` with the notes about its pairs."""
     whole = {**status}
     known = _known(notes)
     for name in PAIRS:
         block = mapping(status, name)
-        facts = _of_pins(block, known) if unpack(text(block, "facts")) is None else ""
+        facts = _of_pins(block, known)
         if facts:
             whole[name] = {**block, "facts": facts}
     memory = mapping(notes, "memory")
-    if memory and not mapping(status, "memory") and text(notes, "pair") == text(status, "pair", "hash"):
+    if memory and text(notes, "pair") == text(status, "pair", "hash"):
         whole["memory"] = memory
     return whole
 
@@ -86,12 +86,12 @@ def manifest(spec: DeploymentSpec, notes: Notes) -> dict[str, Any]:
     return notes_config(spec, {KEY: content, DIGEST: _digest(content, spec.uid)})
 
 
-def should_write(old: Mapping[str, Any], found: Notes, notes: Notes, last: float, now: float) -> bool:
+def should_write(found: Notes, notes: Notes, last: float, now: float) -> bool:
     """True where `notes` are written: they have other facts or another table than `found`, the notes in the cluster, or
-    the last write, at `last`, is long ago; also where `old`, the status before, holds the memory. Unix seconds."""
+    the last write, at `last`, is long ago. Unix seconds."""
     if notes == found:
         return False
-    if "memory" in old or not set(_known(notes)) <= set(_known(found)):
+    if not set(_known(notes)) <= set(_known(found)):
         return True
     learned = bool(mapping(found, "memory"))
     pause = NOTES_SECONDS if learned else FIRST_SECONDS

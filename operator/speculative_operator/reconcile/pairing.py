@@ -30,7 +30,7 @@ from speculative_operator.reconcile.choices import (
     Pairing,
     compares,
     from_template,
-    homes,
+    home_of,
     is_of,
     moved_notices,
     moves,
@@ -96,7 +96,7 @@ class _Way:
         fetches = any(source.scheme not in MOUNTED for source in self._wanted.sources)
         self._cache = spec.weights.cache if fetches else None
         self._place = self._cache.place if self._cache is not None else ""
-        self._homes = homes(self._cache)
+        self._home = home_of(self._cache)
         self._running = running_pair(world)
         self._current = trusted_record(world)
         coming = record(world, "nextPair")
@@ -204,9 +204,8 @@ class _Way:
         if self._cache is not None and self._cache.in_pods:
             self._actions += jobs.leftover(self._world, Purpose.FETCH)
             return self._fetch_by_pods(self._cache, known, ready)
-        lies = record.cache in self._homes
-        # A look goes into our own folder: it would fetch anew what lies where an earlier release has put it.
-        doubt = stuck(self._world.pods, self._pairs(known)) if record.cache == self._homes[0] else ""
+        lies = record.cache == self._home
+        doubt = stuck(self._world.pods, self._pairs(known)) if lies else ""
         if lies and not self._looks_again(record, doubt):
             self._record = replace(record, failure=None)
             self._actions += jobs.leftover(self._world, Purpose.FETCH)
@@ -219,7 +218,7 @@ class _Way:
         keep = {*self._world.kept, *self._current.keys, *self._current.previous, *record.keys}
         wanted = jobs.fetching(self._world, known.models, tuple(keep), self._now)
         if wanted is None:
-            self._record = replace(record, cache=self._homes[0])
+            self._record = replace(record, cache=self._home)
             return ready
         claim = jobs.claim(self._world, self._world.spec.weights.cache)
         self._actions += claim
@@ -232,7 +231,7 @@ class _Way:
         self._actions += tried.actions
         self._record = replace(record, failure=tried.failure)
         if tried.result is not None:
-            self._record = replace(self._record, cache=self._homes[0], cached_at=self._now)
+            self._record = replace(self._record, cache=self._home, cached_at=self._now)
             return ready
         comes = tried.seen is not None and tried.seen.progress is not None
         if lies and not comes:
@@ -249,12 +248,12 @@ class _Way:
         since = self._now - record.cached_at if record.cached_at is not None else None
         if doubt:
             return since is None or not 0 <= since < LOOK_SECONDS
-        renews = self._cache is not None and self._cache.collect and record.cache == self._homes[0]
+        renews = self._cache is not None and self._cache.collect
         return renews and bool(self._running) and (since is None or not 0 <= since < RENEW_SECONDS)
 
     def _pairs(self, known: Known) -> set[str]:
         """Hashes of the pair of `known`, with its speculator and without."""
-        target = pin_models(self._spec, known, self._homes[0]).pinned
+        target = pin_models(self._spec, known, self._home).pinned
         return {pair_hash(target), pair_hash(target.without_speculator())}
 
     def _fetch_by_pods(self, cache: Cache, known: Known, ready: Stages) -> Stages:
@@ -350,7 +349,7 @@ class _Way:
         known = self._record.known
         hashes = {pair_hash(self._spec)}
         if known is not None:
-            hashes.add(pair_hash(pin_models(self._spec, known, self._homes[0]).pinned))
+            hashes.add(pair_hash(pin_models(self._spec, known, self._home).pinned))
             hashes.add(pair_hash(pin_models(self._spec, known, "").pinned))
         conditions = pairing.stages.conditions(self._spec) if pairing.stages is not None else ()
         return replace(pairing, conditions=conditions, actions=tuple(self._actions), same=frozenset(hashes))

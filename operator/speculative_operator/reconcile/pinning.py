@@ -20,9 +20,9 @@ from speculative_operator.reconcile.records import Known
 FOLDER = "models"
 """Folder in the home of a cache in which whole versions lie, each by its key."""
 VERSION_FOLDER = re.compile(
-    rf"(?<![0-9a-zA-Z_.-])((?:{re.escape(names.CACHE_FOLDER)}/)?{FOLDER}/[0-9a-f]{{16}})(?![0-9a-f])"
+    rf"(?<![0-9a-zA-Z_.-])({re.escape(names.CACHE_FOLDER)}/{FOLDER}/[0-9a-f]{{16}})(?![0-9a-f])"
 )
-"""Folder of a version in a cache; without our own folder in front where an earlier release filled the cache."""
+"""Folder of a version in a cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,9 @@ def in_pods(place: str) -> bool:
 
 
 def pin_models(spec: ResolvedSpec, known: Known, home: str) -> PairedSpec:
-    """`spec` at the versions of `known`, from the cache with this `home` (`Cache.home`; empty: none).
-
-    An earlier release put versions into the root of a claim, where they are used until another Job fetches. Weights
-    that a pod fetches itself always lie in the folder of this release.
-    """
+    """`spec` at the versions of `known`, from the cache with this `home` (`Cache.home`; empty: none)."""
     place = home.removesuffix(f"/{names.CACHE_FOLDER}")
-    if in_pods(place):
-        home = f"{place}/{names.CACHE_FOLDER}"
+    home = f"{place}/{names.CACHE_FOLDER}" if place else ""  # a status may have been edited
     verifier, speculator = spec.verifier.source, spec.speculator
     pinned = replace(spec, verifier=replace(spec.verifier, source=_pin_source(verifier, known.verifier.pin, home)))
     if speculator is not None and speculator.source is not None:

@@ -101,7 +101,7 @@ class Record:
     checked_at: float | None = None
     repin: str = ""
     cache: str = ""
-    """Where both models lie: `Cache.home`, or its `place` where an earlier release fetched them."""
+    """`Cache.home` of the cache in which both models lie."""
     cached_at: float | None = None
     """When a Job last found both there, or brought them."""
     previous: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Inputs of the children with one value changed, and what is rendered from them. Used by `desired` and `formerly`."""
+"""Inputs of the children with one value changed, and what is rendered from them. Used by `desired`."""
 
 from __future__ import annotations
 

@@ -46,11 +46,13 @@ def is_about(block: Mapping[str, Any], spec: DeploymentSpec) -> bool:
 
 def engine_as_found(engine: Engine, spec: DeploymentSpec, status: Mapping[str, Any]) -> Engine:
     """`engine`, or one that treats the spec as the engine that its pods were found to run."""
+    return without_live_tables(engine, text(status, "engine", "version")) if fell_back(spec, status) else engine
+
+
+def fell_back(spec: DeploymentSpec, status: Mapping[str, Any]) -> bool:
+    """True where a user has accepted that pods re-read no table, and has not taken it back."""
     block = mapping(status, "engine")
-    taken_back = spec.adopt == AS_IN_SPEC
-    if taken_back or at(block, "fallback") is not True or not is_about(block, spec):
-        return engine
-    return without_live_tables(engine, text(block, "version"))
+    return spec.adopt != AS_IN_SPEC and at(block, "fallback") is True and is_about(block, spec)
 
 
 def engine_as_made(engine: Engine, spec: DeploymentSpec, deployment: Mapping[str, Any] | None) -> Engine | None:

@@ -155,7 +155,6 @@ def _steady(status: Mapping[str, Any]) -> dict[str, Any]:
     steady = {key: value for key, value in status.items() if key not in _APART}
     block = mapping(status, "speculation")
     return steady | {
-        "memory": "memory" in status,  # an earlier release left it; this one takes it away
         "engine": {key: value for key, value in mapping(status, "engine").items() if key != _ACKNOWLEDGED},
         "speculation": {key: value for key, value in block.items() if key not in FIGURES},
         "conditions": [_still(one) for one in items(status, "conditions") if text(one, "type") != _VERDICT],

@@ -79,7 +79,7 @@ def label_of(spec: DeploymentSpec) -> str:
 
 def config_name(world: World, spec: DeploymentSpec, own: Collection[str]) -> str:
     """Name of the ConfigMap with the table of `spec`, for pods whose label is one of `own`: the one that the running
-    template mounts, where it is of this pair, for an earlier release may have named it otherwise."""
+    template mounts, where it is of this pair, for its versions may have been pinned since."""
     return _config_of(world, own) or table_name(spec)
 
 
@@ -143,8 +143,8 @@ def table_of(rows: Any) -> KTable | None:
 
 
 def read_leaving(world: World, pods: Iterable[Pod], own: Collection[str]) -> tuple[Leaving, ...]:
-    """The tables of pods that serve, or are about to, and belong to none of the pairs `own`. Pods of an earlier release
-    that read the table of `own` have none to themselves: two tuners would take turns at it."""
+    """The tables of pods that serve, or are about to, and belong to none of the pairs `own`. Pods that read
+    the table of `own` under another label have none to themselves: two tuners would take turns at it."""
     shared = _config_of(world, own)
     labels = sorted({pod.pair for pod in pods if not pod.terminating} - {"", *own})
     known = {one.pair: one for one in _known_leaving(world)}

@@ -10,9 +10,7 @@ is the only unforgivable outcome: whatever cannot be rendered, understood or pro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from speculative_operator.domain.actions import Condition
@@ -23,7 +21,7 @@ from speculative_operator.domain.reading import at, mapping, mappings, text, who
 from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import OffPolicy
-from speculative_operator.domain.table import Actuator, KnobSpace
+from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile import (
@@ -59,8 +57,8 @@ from speculative_operator.reconcile.pods import (
 from speculative_operator.reconcile.running_engine import (
     engine_as_found,
     engine_as_made,
+    fell_back,
     rereads_table,
-    without_live_tables,
 )
 from speculative_operator.reconcile.status import make_status
 from speculative_operator.reconcile.turn import (
@@ -200,7 +198,7 @@ def _asks_for_others(turn: Turn, choice: PairedSpec) -> bool:
     """True where a user asks for other pods than those that run. The tuner's rollouts, the way back from them and
     repairs do not count: the check runs as if nothing was observed, with the active table."""
     world, policy = turn.world, _policy(turn, choice)
-    asked = upgrade.made_of(choice, policy, active_table(world, choice.pinned, policy, turn.pairing.same))
+    asked = _made_of(turn, choice, policy, active_table(world, choice.pinned, policy, turn.pairing.same))
     if not upgrade.asks_for_others(world, asked):
         return False
     quiet = replace(turn, look=replace(turn.look, observation=None))
@@ -262,22 +260,7 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *of_older: Notice) -> tuple[
 
 
 def _made_of(turn: Turn, choice: PairedSpec, policy: Policy, active: ActiveTable) -> str:
-    """The hash of what pods are made of (`upgrade.made_of`); as an earlier release computed it, where the Deployment
-    bears that one."""
-    asked = upgrade.made_of(choice, policy, active)
-    knobs = _former_knobs(turn, choice, active)
-    former = (upgrade.made_of(choice, replace(policy, knobs=one), active) for one in knobs)
-    return next((one for one in chain((asked,), former) if not upgrade.asks_for_others(turn.world, one)), asked)
-
-
-def _former_knobs(turn: Turn, choice: PairedSpec, active: ActiveTable) -> Iterator[KnobSpace]:
-    """The knob spaces that pods may have had under an earlier release, though no user asked for another engine: that of
-    another default release, and for pods without a speculator the one without live tables."""
-    engine, of_pods = choice.by_name.engine, upgrade.release_of_pods(turn.world)
-    if not engine.version_named and of_pods not in ("", engine.version):
-        yield turn.engine.knobs(replace(choice.by_name, engine=replace(engine, version=of_pods)))
-    if active.removed:
-        yield without_live_tables(turn.engine, "").knobs(choice.by_name)
+    return upgrade.made_of(choice, policy, active, fallen=fell_back(turn.world.spec, turn.world.status))
 
 
 def _policy(turn: Turn, choice: PairedSpec) -> Policy:

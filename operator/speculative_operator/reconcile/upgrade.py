@@ -18,7 +18,14 @@ from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.reading import mapping, text
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DEFAULT_VERSIONS, NOT_OF_PODS, DeploymentSpec, EngineSettings
+from speculative_operator.domain.spec import (
+    DEFAULT_VERSIONS,
+    NOT_OF_PODS,
+    DeploymentSpec,
+    EngineSettings,
+    Mode,
+    OffPolicy,
+)
 from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile import startup
@@ -31,30 +38,33 @@ from speculative_operator.reconcile.world import World
 from speculative_operator.render.metadata import digest, pair_hash
 from speculative_operator.render.podspec import PAYLOAD_VOLUME
 
-FORMER_NAMES: Mapping[str, str] = {}
-"""Path of a field that was renamed -> the name that it had before. The hash keeps that name, for pods that run bear it;
-tests/golden/test_made_of.py fails for a field that is renamed without."""
-
-
 _COLLECT = "weights.cache.collect"
 """A Job collects in a claim; in a folder of the node the pod does."""
+_CHANGING_K = (OffPolicy.NEVER, OffPolicy.REMOVE)
+"""Policies that say whether 0 is one of the K. Of the others one has the pods skip the speculator (`Policy.skips`)."""
 
 
-def made_of(choice: PairedSpec, policy: Policy, active: ActiveTable) -> str:
+def made_of(choice: PairedSpec, policy: Policy, active: ActiveTable, *, fallen: bool = False) -> str:
     """Sixteen hexadecimal digits that change with what is asked of pods, and not with how a release makes them.
 
-    Values that nobody set count for nothing, so that another release's fields and defaults make no difference.
+    Values that nobody set count for nothing, so that another release's fields and defaults make no difference. The K
+    that an engine can prepare are a release's, too: of them the hash has what a user says. `fallen`: a user has
+    accepted that pods re-read no table (`running_engine`).
     """
-    actuator = policy.knobs.actuator
-    live = actuator is Actuator.LIVE
-    # The second value stood for a setting that is gone; pods that run were hashed with it.
-    table = None if live or active.table is None else [active.table.rows(), False]
-    # One K may be asked for as such or as a table of one row: the engine is told of it in other words.
-    prepared: list[Any] = [actuator.value, list(policy.knobs.ks)]
-    if policy.skips:
-        prepared.append("rests")
-    parts = [_content_of(choice.by_name, ""), pair_hash(choice.pinned), prepared, active.removed, table]
-    return digest(parts, 16)
+    in_template = active.table is not None and not active.removed and policy.knobs.actuator is not Actuator.LIVE
+    table = active.table.rows() if active.table is not None and in_template else None
+    said = [*_said_of_k(choice.by_name), policy.skips, fallen, active.removed]
+    return digest([_content_of(choice.by_name, ""), pair_hash(choice.pinned), said, table], 16)
+
+
+def _said_of_k(spec: DeploymentSpec) -> list[Any]:
+    """What the spec says of the K that pods prepare, beside the largest one."""
+    speculation = spec.speculation
+    if not spec.speculates:
+        return []
+    ks = sorted(speculation.schedule.ks) if speculation.schedule is not None else []
+    off = speculation.off_policy if speculation.off_policy in _CHANGING_K else None
+    return [speculation.mode is Mode.STATIC, speculation.num_speculative_tokens, ks, off]
 
 
 def waits(world: World, planned: Plan, rollout: Rollout, asked: str) -> bool:
@@ -73,11 +83,6 @@ def asks_for_others(world: World, asked: str) -> bool:
 def asks_anew(world: World) -> bool:
     """True where the annotation `adopt` has another value than when pods were made."""
     return _annotation_of(world.deployment, names.ANNOTATION_ADOPT) != world.spec.adopt
-
-
-def release_of_pods(world: World) -> str:
-    """The engine's release that pods were made for; empty where there are none, or they do not say."""
-    return text(world.deployment, "spec", "template", "metadata", "labels", names.LABEL_VERSION)
 
 
 def notice(world: World, planned: Plan) -> Notice:
@@ -160,7 +165,7 @@ def _content_of(value: Any, path: str) -> Any:
             said = _content_of(inner, below)
             # What is there with nothing but defaults in it was asked for, where otherwise it would not be there.
             if said or default is None or not is_dataclass(inner):
-                told[FORMER_NAMES.get(below, one.name)] = said
+                told[one.name] = said
         return told
     if isinstance(value, Mapping):
         return {str(key): _content_of(inner, path) for key, inner in value.items()}

@@ -302,8 +302,8 @@ class Reconciler:
         """Write the notes, before the status that has the pins of their facts."""
         config = snapshot.children.get((CONFIG_MAP.kind, names.notes(spec.name)))
         foreign = config is not None and not is_controlled_by(config, spec.uid)
-        found, old = notes.read(config, spec.uid), snapshot.owner.get("status") or {}
-        if foreign or not notes.should_write(old, found, wanted, state.notes_at, now):
+        found = notes.read(config, spec.uid)
+        if foreign or not notes.should_write(found, wanted, state.notes_at, now):
             return
         self._sources.budget.take()
         uid = config["metadata"]["uid"] if config is not None else None

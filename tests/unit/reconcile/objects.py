@@ -1,24 +1,17 @@
-"""Records objects as this release of the operator leaves them in a cluster: `python -m tests.golden.recording 0.1.0`.
-
-Each is its manifest and what stands beside it at rest: children and pods as the API server has them, and its status.
-`test_stored_objects.py` gives them to the operator as it is by now: no pod may be replaced, no condition be lost. They
-stand for objects of users, so what was recorded is never changed; a new release records into a folder of its own.
-"""
+"""Objects of every kind as the operator leaves them at rest. Used by the tests of the command line and of harm."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 import pytest
 from tests.unit.reconcile.choosing import Choosing
 from tests.unit.reconcile.paired import DRAFT, EAGLE, VERIFIER, Paired, advance
 from tests.unit.reconcile.scripted import Tuner, active_table
-from tests.unit.reconcile.worlds import Cluster, observed, served
+from tests.unit.reconcile.worlds import Cluster, observed
 
 from speculative_operator.api.convert import to_domain
 from speculative_operator.domain.reasons import Reason
@@ -26,7 +19,6 @@ from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile import deciding
 
-STORED = Path(__file__).parent / "stored"
 SMALL: dict[str, Any] = {"verifier": {"model": f"hf://{VERIFIER}", "maxNumSeqs": 64}}
 EAGLE3: dict[str, Any] = {"speculator": {"method": "eagle3", "model": f"hf://{EAGLE}"}}
 H100: dict[str, Any] = {"accelerator": {"product": "H100-SXM"}}
@@ -140,39 +132,13 @@ LATER: dict[str, Callable[[Cluster], None]] = {
 }
 
 
-def recorded(name: str) -> dict[str, Any]:
-    """What is stored of one object."""
+@cache
+def _left(name: str) -> dict[str, Any]:
     cluster = at_rest(name)
     assert cluster.look().actions == (), name
-    children = [one for (kind, _), one in sorted(cluster.children.items()) if kind != "Job"]
-    return {
-        "spec": SPECS[name],
-        "now": cluster.now,
-        "status": cluster.status,
-        "children": [served(one) for one in children],
-        "pods": cluster.pods,
-        "claims": sorted(cluster.claims),
-    }
+    return {"spec": SPECS[name], "status": cluster.status, "notes": cluster.remembered}
 
 
-def restored(path: Path) -> Paired:
-    """The cluster of a stored object, as an operator finds it that has just started."""
-    found = json.loads(path.read_text())
-    spec = replace(spec_of(found["spec"]), generation=found["status"].get("observedGeneration", 1))
-    cluster = (Choosing if spec.auto_speculator else Paired)(spec=spec)
-    cluster.status, cluster.pods, cluster.now = found["status"], found["pods"], found["now"]
-    cluster.children = {(one["kind"], one["metadata"]["name"]): one for one in found["children"]}
-    cluster.claims = set(found["claims"])
-    cluster.upgraded = True
-    return cluster
-
-
-def main() -> None:
-    folder = STORED / sys.argv[1]
-    folder.mkdir(parents=True)
-    for name in SPECS:
-        (folder / f"{name}.json").write_text(json.dumps(recorded(name), indent=1, sort_keys=True) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+def left(name: str) -> dict[str, Any]:
+    """Spec, status and notes of one object."""
+    return deepcopy(_left(name))

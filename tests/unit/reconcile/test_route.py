@@ -203,7 +203,7 @@ def test_a_canary_that_dies_gets_nothing_while_the_engine_refuses_the_spec() -> 
 
 
 def test_a_canary_that_dies_gets_nothing_while_an_upgrade_waits(release: Callable[[str], None]) -> None:
-    """Pods that stay as an earlier release made them are no reason to lead requests nowhere."""
+    """Pods that stay as another release made them are no reason to lead requests nowhere."""
     cluster = served(spec=LED, canary=SERVES, upgraded=True)
     templates = cluster.templates
     release("--anew")

@@ -325,7 +325,7 @@ def test_the_newest_decision_alone_has_its_figures(monkeypatch: pytest.MonkeyPat
         cluster.tick(observed(cluster))
     assert [bool(one.get("numbers")) for one in cluster.status["decisions"]][:2] == [True, False]
     before = deepcopy(cluster.status["decisions"])
-    before[1]["numbers"] = {"k": "1"}  # as a release before has left it: no reason to write
+    before[1]["numbers"] = {"k": "1"}  # as another writer may leave it: no reason to write
     cluster.status["decisions"] = before
     cluster.tick(observed(cluster))
     assert cluster.status["decisions"] == before

@@ -20,7 +20,6 @@ from speculative_operator.domain.observation import PodWindow, StepCell
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, Speculation
 from speculative_operator.domain.table import Actuator, KnobSpace, KTable, Trial
-from speculative_operator.reconcile.tables import table_of
 from speculative_operator.render.values import table_text
 from speculative_operator.tuner.allowed import MOST_SHARE, fit_trials
 
@@ -159,21 +158,6 @@ def test_a_pod_behind_by_tries_alone_runs_the_table_in_force(tuner: Tuner) -> No
         cluster.tick(replace(seen, pods=windows))
     assert tuner.told[-1] == 1
     assert cluster.condition("SpeculationActive")["reason"] != "TableNotInForce"
-
-
-def test_a_table_that_a_release_before_had_on_trial_is_not_kept(tuner: Tuner) -> None:
-    cluster = settled()
-    base = active_table(cluster)
-    assert cluster.remembered is not None
-    assert cluster.remembered["memory"]["table"] == base.rows()
-    cluster.status["speculation"] |= {"state": "Probing", "table": [[1, 256, 1]]}
-    cluster.forget()
-    for _ in range(3):
-        cluster.tick()
-    assert table_of(cluster.table["rows"]) == base
-    assert (cluster.table["version"], cluster.status["speculation"]["state"]) == (2, "Holding")
-    cluster.tick(observed(cluster))
-    assert (cluster.table["version"], cluster.status["speculation"]["state"]) == (2, "On")
 
 
 ROWS = st.builds(

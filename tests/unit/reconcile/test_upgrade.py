@@ -25,6 +25,7 @@ from speculative_operator.domain.spec import (
     Speculation,
     Verifier,
     Weights,
+    Workload,
 )  # fmt: skip
 from speculative_operator.domain.table import KTable
 
@@ -99,7 +100,7 @@ def test_an_edit_that_makes_other_pods_brings_it_along(release: Callable[[str], 
 
 QUIET: list[dict[str, Any]] = [
     {"speculation": replace(SPEC.speculation, objective=Objective(Goal.THROUGHPUT))},
-    {"speculation": replace(SPEC.speculation, num_speculative_tokens=1)},
+    {"speculation": replace(SPEC.speculation, workload=Workload.CODE)},
     {"accelerator": replace(SPEC.accelerator, hourly_cost=3.0)},
 ]
 

@@ -101,12 +101,6 @@ async def test_another_table_is_noted_with_the_status_that_tells_it(rig: Rig, cl
     assert kept(rig)["memory"]["table"] == [[1, 8, 1]]
 
 
-async def test_what_an_earlier_release_left_in_status_moves_at_once(rig: Rig, clock: Clock) -> None:
-    await rig.begin(status={"memory": learned(0)["memory"], "speculation": {"k": "1"}})
-    assert await look(rig, learned(0), "1", clock, 0.0) == ["configmaps", "status"]
-    assert (kept(rig), rig.status) == (learned(0), {"speculation": {"k": "1"}})
-
-
 async def test_notes_that_cannot_be_written_keep_no_status_back(rig: Rig, clock: Clock) -> None:
     await rig.begin()
     rig.api.failures.append(
