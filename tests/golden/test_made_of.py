@@ -1,6 +1,6 @@
 """What pods were made of, by literal values: no release may replace the pods of every object by accident.
 
-A Deployment bears a hash of what was asked of its pods (`reconcile.upgrade.made_of`). A release that tells another hash
+A Deployment bears a hash of what was asked of its pods (`upgrade.made_of`). A release that tells another hash
 for the same request replaces the pods of every such object as soon as it starts. The literals are borne by
 Deployments that run, so there is no `--regenerate` for them: another one is a decision, told in CHANGELOG.md.
 """
@@ -18,11 +18,11 @@ from tests.golden.case import HERE, Case
 
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.table import Actuator, KTable
-from speculative_operator.reconcile import upgrade
-from speculative_operator.reconcile.active_table import ActiveTable
-from speculative_operator.reconcile.deciding import policy_of
-from speculative_operator.reconcile.pinning import unpinned
-from speculative_operator.reconcile.verdicts import tuner_facts
+from speculative_operator.reconcile.children import upgrade
+from speculative_operator.reconcile.pair.pinning import unpinned
+from speculative_operator.reconcile.pair.verdicts import tuner_facts
+from speculative_operator.reconcile.table.active_table import ActiveTable
+from speculative_operator.reconcile.table.deciding import policy_of
 from speculative_operator.render.metadata import digest, manifest_hash, pair_hash
 
 SOURCE = HERE / "made-of.yaml"

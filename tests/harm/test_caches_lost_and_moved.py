@@ -23,7 +23,7 @@ from tests.unit.reconcile.paired import (
 from speculative_operator.domain.jobs import Progress, Purpose
 from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import Cache, Scheme, Weights
-from speculative_operator.reconcile.pairing import LOOK_SECONDS, RENEW_SECONDS
+from speculative_operator.reconcile.pair.pairing import LOOK_SECONDS, RENEW_SECONDS
 from speculative_operator.weights.cache import GRACE_SECONDS
 
 GB = 10**9

@@ -11,8 +11,8 @@ from tests.unit.reconcile.worlds import settled
 
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Speculation
-from speculative_operator.reconcile.engine_report import CERTAIN_SECONDS, acceptance
-from speculative_operator.reconcile.running_engine import AS_IN_SPEC
+from speculative_operator.reconcile.observed.running_engine import AS_IN_SPEC
+from speculative_operator.reconcile.report.engine_report import CERTAIN_SECONDS, acceptance
 
 FOREVER = 3 * CERTAIN_SECONDS
 

@@ -16,8 +16,8 @@ from tests.unit.reconcile.paired import CACHED, DRAFT, PAIRED, Paired, advance, 
 from tests.unit.reconcile.worlds import Cluster, observed, retuned, template
 
 from speculative_operator.domain.spec import Weights
-from speculative_operator.reconcile import notes
-from speculative_operator.reconcile.notes import take_in, take_out
+from speculative_operator.reconcile.report import notes
+from speculative_operator.reconcile.report.notes import take_in, take_out
 from speculative_operator.reconcile.world import Outcome
 
 JSON = st.recursive(

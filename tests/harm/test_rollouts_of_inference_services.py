@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.unit.reconcile.observed.test_inference_service import Platform, args, serve
 from tests.unit.reconcile.releases import install
-from tests.unit.reconcile.test_inference_service import Platform, args, serve
 
 COMMAND = ["-m", "vllm.entrypoints.openai.api_server"]
 

@@ -26,8 +26,9 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy, Speculation
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile import deciding, tick
-from speculative_operator.reconcile.running_engine import AS_IN_SPEC, without_live_tables
+from speculative_operator.reconcile import tick
+from speculative_operator.reconcile.observed.running_engine import AS_IN_SPEC, without_live_tables
+from speculative_operator.reconcile.table import deciding
 
 STALLED = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
 

@@ -17,8 +17,8 @@ from speculative_operator.domain.actions import DeleteChild, PokePod
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.spec import Method, Mode, ModelSource, OffPolicy, Scheme, Speculation, Speculator
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile import tables
-from speculative_operator.reconcile.pods import read_pods
+from speculative_operator.reconcile.observed.pods import read_pods
+from speculative_operator.reconcile.table import tables
 from speculative_operator.reconcile.tick import Outcome
 from speculative_operator.render import payload, table_config
 from speculative_operator.render.podspec import table_name

@@ -25,7 +25,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.pairing.findings import Code
 from speculative_operator.pairing.verdict import Kind
-from speculative_operator.reconcile.events import events
+from speculative_operator.reconcile.report.events import events
 from speculative_operator.settings import PREFIX, Settings
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -23,7 +23,7 @@ from speculative_operator.engines.base import Engine
 from speculative_operator.engines.pairs import choose, with_entry
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import Catalogue, load_packaged
-from speculative_operator.reconcile.deciding import policy_of
+from speculative_operator.reconcile.table.deciding import policy_of
 from speculative_operator.replay.session import Session
 
 NAME = "deployment"

@@ -24,29 +24,19 @@ from speculative_operator.domain.spec import OffPolicy
 from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile import (
-    notes,
-    own_rollouts,
-    privileges,
-    route,
-    startup,
-    surge,
-    tables,
-    targets,
-    upgrade,
+from speculative_operator.reconcile.children import privileges, upgrade
+from speculative_operator.reconcile.children.desired import Desired, desired_children
+from speculative_operator.reconcile.children.plan import (
+    Plan,
+    follow_route,
+    keep_pods,
+    plan,
+    repairs_of_group,
+    replaces,
+    rolls,
 )
-from speculative_operator.reconcile.active_table import ActiveTable, active_table
-from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, restore_memory
-from speculative_operator.reconcile.desired import Desired, desired_children
-from speculative_operator.reconcile.events import events
-from speculative_operator.reconcile.figures import estimate_of
-from speculative_operator.reconcile.jobs import of_jobs
-from speculative_operator.reconcile.own_rollouts import permission_of
-from speculative_operator.reconcile.pairing import pairing_of
-from speculative_operator.reconcile.picking import pass_over_misfits, picking_of, settle
-from speculative_operator.reconcile.pinning import PairedSpec
-from speculative_operator.reconcile.plan import Plan, follow_route, keep_pods, plan, repairs_of_group, replaces, rolls
-from speculative_operator.reconcile.pods import (
+from speculative_operator.reconcile.observed import route, startup, surge, targets
+from speculative_operator.reconcile.observed.pods import (
     Rollout,
     configs_of,
     first_ended_by_probe,
@@ -54,13 +44,33 @@ from speculative_operator.reconcile.pods import (
     read_rollout,
     scaling_notices,
 )
-from speculative_operator.reconcile.running_engine import (
+from speculative_operator.reconcile.observed.running_engine import (
     engine_as_found,
     engine_as_made,
     fell_back,
     rereads_table,
 )
-from speculative_operator.reconcile.status import make_status
+from speculative_operator.reconcile.pair.jobs import of_jobs
+from speculative_operator.reconcile.pair.pairing import pairing_of
+from speculative_operator.reconcile.pair.picking import pass_over_misfits, picking_of, settle
+from speculative_operator.reconcile.pair.pinning import PairedSpec
+from speculative_operator.reconcile.pair.verdicts import tuner_facts
+from speculative_operator.reconcile.report import notes
+from speculative_operator.reconcile.report.events import events
+from speculative_operator.reconcile.report.figures import estimate_of
+from speculative_operator.reconcile.report.status import make_status
+from speculative_operator.reconcile.report.view import View
+from speculative_operator.reconcile.table import own_rollouts, tables
+from speculative_operator.reconcile.table.active_table import ActiveTable, active_table
+from speculative_operator.reconcile.table.deciding import (
+    Serving,
+    Verdict,
+    consider,
+    policy_of,
+    proposal,
+    restore_memory,
+)
+from speculative_operator.reconcile.table.own_rollouts import permission_of
 from speculative_operator.reconcile.turn import (
     Look,
     Turn,
@@ -72,8 +82,6 @@ from speculative_operator.reconcile.turn import (
     stay,
     without_unknown_method,
 )
-from speculative_operator.reconcile.verdicts import tuner_facts
-from speculative_operator.reconcile.view import View
 from speculative_operator.reconcile.world import Event, Outcome, World
 from speculative_operator.render import RenderError
 from speculative_operator.render.metadata import pair_hash

@@ -73,7 +73,7 @@ class RenderInput:
     canary: str = ""
     """Service that gets the share of requests of `spec.route.canary`; empty: no Service."""
     made_of: str = ""
-    """Annotation of the Deployment: what was asked of pods, as `reconcile.upgrade` tells it from how they are made."""
+    """Annotation of the Deployment: what was asked of pods, as `upgrade` tells it from how they are made."""
 
     @property
     def live(self) -> bool:

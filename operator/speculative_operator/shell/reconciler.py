@@ -23,10 +23,10 @@ from speculative_operator.domain.reading import is_controlled_by
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile import notes
-from speculative_operator.reconcile.notes import Notes
-from speculative_operator.reconcile.series import Recent, measured, steady
-from speculative_operator.reconcile.status import cannot_wait, should_write
+from speculative_operator.reconcile.observed.series import Recent, measured, steady
+from speculative_operator.reconcile.report import notes
+from speculative_operator.reconcile.report.notes import Notes
+from speculative_operator.reconcile.report.status import cannot_wait, should_write
 from speculative_operator.reconcile.tick import invalid
 from speculative_operator.reconcile.world import Outcome, World
 from speculative_operator.settings import Settings

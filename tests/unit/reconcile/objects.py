@@ -17,7 +17,7 @@ from speculative_operator.api.convert import to_domain
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile import deciding
+from speculative_operator.reconcile.table import deciding
 
 SMALL: dict[str, Any] = {"verifier": {"model": f"hf://{VERIFIER}", "maxNumSeqs": 64}}
 EAGLE3: dict[str, Any] = {"speculator": {"method": "eagle3", "model": f"hf://{EAGLE}"}}

@@ -9,9 +9,9 @@ import pytest
 from tests.unit.reconcile.worlds import template
 
 from speculative_operator.domain import names
-from speculative_operator.reconcile import rendering
-from speculative_operator.reconcile.rendering import render_again
-from speculative_operator.reconcile.tables import TRYING_FILE
+from speculative_operator.reconcile.children import rendering
+from speculative_operator.reconcile.children.rendering import render_again
+from speculative_operator.reconcile.table.tables import TRYING_FILE
 from speculative_operator.render import payload, resolved
 from speculative_operator.render.metadata import digest, with_hash
 
