@@ -126,7 +126,7 @@ def writes(name: str) -> list[int]:
 
 
 def test_who_strips_the_record_causes_the_writes_of_any_other_annotation() -> None:
-    assert writes(names.ANNOTATION_RESOLVED) == writes(names.ANNOTATION_TEMPLATE)
+    assert writes(names.ANNOTATION_RESOLVED) == writes(names.ANNOTATION_MADE_OF)
 
 
 def test_a_record_outlasts_what_the_api_server_made_of_the_template() -> None:

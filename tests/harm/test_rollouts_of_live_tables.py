@@ -42,7 +42,6 @@ def release_before() -> Iterator[None]:
     """The operator that changes K by rollouts."""
     with pytest.MonkeyPatch.context() as before:
         before.setattr(tick, "engine_for", lambda spec: without_live_tables(engine_for(spec), ""))
-        before.setattr(tick, "engine_as_made", lambda *_: None)
         yield
 
 

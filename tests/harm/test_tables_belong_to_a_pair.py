@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.unit.reconcile.releases import with_template
 from tests.unit.reconcile.worlds import SPEC, Cluster, observed, plain, pod, settled, window
 
 from speculative_operator.api.status import Status
@@ -218,7 +219,8 @@ def former(cluster: Cluster) -> None:
         mounted[volume]["name"] = content["metadata"]["name"]
         cluster.children["ConfigMap", content["metadata"]["name"]] = content
     annotations = cluster.children["Deployment", "demo"]["metadata"]["annotations"]
-    annotations[names.ANNOTATION_TEMPLATE] = "0123456789abcdef"
+    record = with_template(annotations[names.ANNOTATION_RESOLVED], "0123456789abcdef", cluster.spec.uid)
+    annotations[names.ANNOTATION_RESOLVED] = record
     annotations[names.ANNOTATION_HASH] = "of another release"
     cluster.applied, cluster.upgraded = {}, True
 

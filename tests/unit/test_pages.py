@@ -20,7 +20,7 @@ from devcluster.options import ClusterOptions
 from speculative_lab.sim import catalogue
 from speculative_operator.api.convert import to_domain
 from speculative_operator.api.crd import schema
-from speculative_operator.cli import main as cli
+from speculative_operator.cli import parsers as cli
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.pairing.findings import Code

@@ -177,8 +177,6 @@ class Startup(Wire):
     budget_seconds: Long | None = None
     """Budget of the startup probe in the pods' template. Measurements change it together with the next change of the
     template, never alone."""
-    template: Line | None = None
-    """Identifies that template. Only the operator uses it."""
     starts: Annotated[tuple[StartRecord, ...], Field(max_length=8)] = ()
     """The last starts, the latest first."""
 

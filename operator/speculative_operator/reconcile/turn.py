@@ -17,7 +17,7 @@ from speculative_operator.domain.reading import conditions_of, mapping, text, wh
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, DeploymentSpec, Scheme
-from speculative_operator.domain.table import Actuator
+from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.matrix.refusing import METHOD
 from speculative_operator.engines.registry import engine_for
@@ -65,6 +65,10 @@ class Turn:
     """The pairing of the object, once it is known."""
     notices: tuple[Notice, ...] = ()
     """Notices about the spec, before all others."""
+    made: KnobSpace | None = None
+    """What the tuner may choose for pods that run, where new ones could do something else; else None."""
+    waiting: tuple[Notice, ...] = ()
+    """What new pods could do by now, where those that run stay."""
 
 
 def pair_view(pairing: Pairing, choice: PairedSpec | None) -> PairView | None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
-from tests.unit.reconcile import test_series
+from tests.unit.reconcile.observed import test_series
 
 from speculative_operator.domain.reasons import ConditionType
 from speculative_operator.reconcile.observed.series import FAMILIES, MOST_LOADS, Recent, measured, steady

@@ -23,6 +23,7 @@ from speculative_operator.reconcile.children.rendering import (
 )
 from speculative_operator.reconcile.observed import route, startup
 from speculative_operator.reconcile.observed.pods import configs_of, has_other_scaler
+from speculative_operator.reconcile.pair.pinning import PairedSpec
 from speculative_operator.reconcile.table.active_table import ActiveTable
 from speculative_operator.reconcile.table.tables import Leaving, config_name
 from speculative_operator.reconcile.world import World
@@ -49,8 +50,6 @@ class Desired:
     manifests: tuple[Mapping[str, Any], ...]
     startup_seconds: int = 0
     """Startup budget of the pods."""
-    template: str = ""
-    """Key of the pod template (`startup.template_key`), which does not depend on measured starts."""
     tables: tuple[ReadBy, ...] = ()
     """ConfigMaps of tables; the one for pods as the spec asks for them comes first."""
 
@@ -62,7 +61,7 @@ class Desired:
 
 def desired_children(
     world: World,
-    spec: ResolvedSpec,
+    choice: PairedSpec,
     engine: Engine,
     active: ActiveTable,
     made_of: str,
@@ -71,28 +70,26 @@ def desired_children(
     *,
     makes_room: bool = False,
 ) -> Desired:
-    """Every child of the object, with pods of `spec` and the active table. `made_of` becomes an annotation of the
+    """Every child of the object, with pods of `choice` and the active table. `made_of` becomes an annotation of the
     Deployment, `own` are the labels of its pods, `leaving` the tables of pods of former pairs. `makes_room`: an old pod
     may end first, for the new one that waits for a node now and for no other. Raises RenderError."""
-    spec = spec.without_speculator() if active.removed else spec
+    spec, knobs = choice.pinned.without_speculator() if active.removed else choice.pinned, engine.knobs(choice.by_name)
     deployment = world.deployment
     config = config_name(world, spec, own)
-    given = replace(_input(world, engine, active, spec, deployment), made_of=made_of, table_config=config)
+    given = replace(
+        _input(world, engine, active, spec, deployment), made_of=made_of, table_config=config, knobs=knobs
+    )  # fmt: skip
     record = resolved.read(deployment, world.spec.uid)
-    plain, seconds = _keep_inputs(world, engine, given, record)
-    manifests = rendering.render_again(plain, world.memo)
-    template = startup.template_key(find_deployment(manifests))
-    inp = with_budget(plain, engine, seconds)
-    if inp is not plain:
-        manifests = rendering.render_again(inp, world.memo)
-    if makes_room and template_hash(find_deployment(manifests)) == template_hash(deployment):
+    inp = _keep_inputs(world, engine, given, record)
+    manifests = rendering.render_again(inp, world.memo)
+    uid = world.spec.uid
+    if makes_room and resolved.template_of(find_deployment(manifests), uid) == resolved.template_of(deployment, uid):
         manifests = rendering.render_again(replace(inp, strategy=OLD_FIRST), world.memo)
     wanted = (ReadBy(config, active.version, own | {""}),) if inp.live else ()
     others = tuple(ReadBy(one.config, one.version, frozenset({one.pair}), reason_of(one.reason)) for one in leaving)
     return Desired(
         (*_payload(world, manifests), *_leaving_tables(world, leaving), *manifests),
         inp.container.startup_seconds,
-        template,
         (*wanted, *others),
     )
 
@@ -137,26 +134,24 @@ def _capabilities(world: World) -> Capabilities:
     return replace(world.capabilities, monitor_labels=tuple(sorted(labels.items())))
 
 
-def _keep_inputs(
-    world: World, engine: Engine, given: RenderInput, record: resolved.Resolved | None
-) -> tuple[RenderInput, int]:
-    """`given` with the size of weights and the helping image that running pods were made of, and the startup budget
-    of these in seconds, as long as nothing else changes: what was learned since, and a new release of the operator, are
-    no reason to replace them. Else with a budget by the measured starts."""
+def _keep_inputs(world: World, engine: Engine, given: RenderInput, record: resolved.Resolved | None) -> RenderInput:
+    """`given` with the size of weights, the helping image and the startup budget that running pods were made of, as
+    long as nothing else changes: what was learned since, and a new release of the operator, are no reason to replace
+    them. Else with a budget by the measured starts."""
     plain = given
     if record is not None:
         sized = with_size(given, engine, record.bytes)
-        before = with_helper(sized, record.job_image)
-        if _template_of(with_budget(before, engine, record.startup_seconds), world.memo) == record.template:
-            return before, record.startup_seconds
+        before = with_budget(with_helper(sized, record.job_image), engine, record.startup_seconds)
+        if _template_of(before, world.memo) == record.template:
+            return before
         same = text(world.deployment, "metadata", "annotations", names.ANNOTATION_MADE_OF) == given.made_of
         plain = sized if same else given
-    return plain, startup.budget(startup.starts(world.status), plain.spec.weights.bytes)
+    return with_budget(plain, engine, startup.budget(startup.starts(world.status), plain.spec.weights.bytes))
 
 
 def _template_of(inp: RenderInput, memo: Memo) -> str:
     """Hash of the pod template that is rendered from `inp`."""
-    return template_hash(find_deployment(rendering.render_again(inp, memo)))
+    return resolved.template_of(find_deployment(rendering.render_again(inp, memo)), inp.spec.uid)
 
 
 RECREATE: dict[str, Any] = {"type": "Recreate"}
@@ -169,8 +164,3 @@ OLD_FIRST: dict[str, Any] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurg
 def strategy_at_rest(spec: DeploymentSpec) -> dict[str, Any]:
     """The workload's `spec.strategy` while no new pod waits for a node."""
     return RECREATE if spec.rollout_strategy is RolloutStrategy.RECREATE else NEW_FIRST
-
-
-def template_hash(workload: Mapping[str, Any] | None) -> str:
-    """Hash of the pod template that a workload was rendered with; empty where it bears none."""
-    return text(workload, "metadata", "annotations", names.ANNOTATION_TEMPLATE)

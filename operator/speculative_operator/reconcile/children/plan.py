@@ -29,9 +29,7 @@ DELETED = frozenset({"ConfigMap", "PodDisruptionBudget", "HTTPRoute"})
 """Kinds that an edit makes needless; they are deleted then. The operator may delete no other but Jobs."""
 
 _AGAIN = "-again"
-_HASHES = (
-    names.ANNOTATION_MADE_OF, names.ANNOTATION_TEMPLATE, names.ANNOTATION_SIZED_FOR, names.ANNOTATION_RESOLVED,
-)  # fmt: skip
+_HASHES = (names.ANNOTATION_MADE_OF, names.ANNOTATION_RESOLVED)
 """Annotations that follow from fields: as the reason of a change they tell people less than the field itself."""
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.reading import mapping, text
+from speculative_operator.domain.reading import mapping, text, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import (
     DEFAULT_VERSIONS,
@@ -35,6 +35,7 @@ from speculative_operator.reconcile.observed.pods import Rollout, configs_of
 from speculative_operator.reconcile.pair.pinning import PairedSpec
 from speculative_operator.reconcile.table.active_table import ActiveTable
 from speculative_operator.reconcile.world import World
+from speculative_operator.render import resolved
 from speculative_operator.render.metadata import digest, pair_hash
 from speculative_operator.render.podspec import PAYLOAD_VOLUME
 
@@ -76,13 +77,10 @@ def waits(world: World, planned: Plan, rollout: Rollout, asked: str) -> bool:
 
 
 def asks_for_others(world: World, asked: str) -> bool:
-    """True where pods were made of something else than what is asked for (`made_of`)."""
-    return _annotation_of(world.deployment, names.ANNOTATION_MADE_OF) != asked
-
-
-def asks_anew(world: World) -> bool:
-    """True where the annotation `adopt` has another value than when pods were made."""
-    return _annotation_of(world.deployment, names.ANNOTATION_ADOPT) != world.spec.adopt
+    """True where pods were made of something else than what is asked for (`made_of`). Where nothing says what they were
+    made of, true once the spec is edited."""
+    borne = text(world.deployment, "metadata", "annotations", names.ANNOTATION_MADE_OF)
+    return borne != asked if borne else whole(world.status, "observedGeneration") != world.spec.generation
 
 
 def notice(world: World, planned: Plan) -> Notice:
@@ -111,17 +109,6 @@ def live_notice(spec: DeploymentSpec) -> Notice:
     return Notice(Reason.UPGRADE_WAITS, message)
 
 
-def worker_notice(spec: DeploymentSpec) -> Notice:
-    """The notice that pods that were made anew would run on another model runner, or could skip the speculator."""
-    message = (
-        f"new pods of {spec.engine.type} {spec.engine.version} would draft on vLLM's V2 model runner with the "
-        "plug-in's worker, which can skip the speculator at K 0; the running pods were created before that, and stay. "
-        f"A new value of the annotation {names.ANNOTATION_ADOPT} replaces them, and so does the next edit that changes "
-        "pods"
-    )
-    return Notice(Reason.UPGRADE_WAITS, message)
-
-
 def _hopeless(world: World, rollout: Rollout) -> bool:
     """True where no pod is there, or none was ever ready and the rollout is past its deadline.
 
@@ -141,12 +128,8 @@ def _hopeless(world: World, rollout: Rollout) -> bool:
 
 def _anew(world: World, action: ApplyChild) -> bool:
     """True where the pod template is rendered otherwise than that of the Deployment was."""
-    rendered = _annotation_of(action.manifest, names.ANNOTATION_TEMPLATE)
-    return rendered != _annotation_of(world.deployment, names.ANNOTATION_TEMPLATE)
-
-
-def _annotation_of(manifest: Mapping[str, Any] | None, annotation: str) -> str:
-    return text(manifest, "metadata", "annotations", annotation)
+    uid = world.spec.uid
+    return resolved.template_of(action.manifest, uid) != resolved.template_of(world.deployment, uid)
 
 
 def _applies(planned: Plan) -> list[ApplyChild]:

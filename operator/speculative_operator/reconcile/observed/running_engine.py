@@ -55,29 +55,18 @@ def fell_back(spec: DeploymentSpec, status: Mapping[str, Any]) -> bool:
     return spec.adopt != AS_IN_SPEC and at(block, "fallback") is True and is_about(block, spec)
 
 
-def engine_as_made(engine: Engine, spec: DeploymentSpec, deployment: Mapping[str, Any] | None) -> Engine | None:
-    """The adapter that makes pods like those that run, where new ones of the same spec could do other things.
-
-    None where new ones could not, there is no Deployment, or pods run without a speculator.
-    """
+def engine_of_pods(engine: Engine, spec: DeploymentSpec, deployment: Mapping[str, Any] | None) -> Engine:
+    """`engine`; without tables that pods re-read where pods that draft mount none, though new ones would."""
     table = parse_json(text(deployment, "metadata", "annotations", names.ANNOTATION_TABLE))
-    if deployment is None or at(table, "speculatorRemoved") is True or not spec.speculates:
-        return None
-    made = engine.as_made(_container_of(deployment)) if engine.as_made is not None else engine
-    if not rereads_table(deployment) and made.knobs(spec).actuator is Actuator.LIVE:
-        made = without_live_tables(made, "")
-    return made if made.knobs(spec) != engine.knobs(spec) else None
+    removed = at(table, "speculatorRemoved") is True
+    if removed or rereads_table(deployment) or engine.knobs(spec).actuator is not Actuator.LIVE:
+        return engine
+    return without_live_tables(engine, "")
 
 
 def rereads_table(deployment: Mapping[str, Any] | None) -> bool:
     """True where the running pods mount a table."""
     return TABLE_VOLUME in configs_of(mapping(deployment, "spec", "template"))
-
-
-def _container_of(deployment: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The container of the running pods that serves: the one whose arguments name a model."""
-    containers = list(mappings(deployment, "spec", "template", "spec", "containers"))
-    return next((one for one in containers if text(one, "name") == names.CONTAINER), next(iter(containers), {}))
 
 
 def without_live_tables(engine: Engine, version: str) -> Engine:
@@ -100,11 +89,7 @@ def without_live_tables(engine: Engine, version: str) -> Engine:
     def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
         return replace(engine.container(as_found(spec), table), image=engine.container(spec, table).image)
 
-    def as_made(container: Mapping[str, Any]) -> Engine:
-        made = engine if engine.as_made is None else engine.as_made(container)
-        return without_live_tables(made, version)
-
     return replace(
-        engine, notices=notices, knobs=lambda spec: engine.knobs(as_found(spec)), container=container, as_made=as_made,
+        engine, notices=notices, knobs=lambda spec: engine.knobs(as_found(spec)), container=container,
         from_reports=True,
     )  # fmt: skip

@@ -22,7 +22,6 @@ from speculative_operator.domain.reading import at, mapping, mappings, seconds_o
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.observed import formats
-from speculative_operator.render.metadata import digest
 from speculative_operator.render.podspec import STARTUP_PERIOD_SECONDS
 
 MARGIN = 3.0
@@ -95,9 +94,8 @@ def budget(known: Iterable[Start], size: int) -> int:
     return minutes * STEP_SECONDS
 
 
-def to_status(known: Iterable[Start], seconds: int, template: str) -> dict[str, Any]:
-    """`status.startup`; empty where nothing was measured. `seconds` is the budget that pods have, `template` the key of
-    their template."""
+def to_status(known: Iterable[Start], seconds: int) -> dict[str, Any]:
+    """`status.startup`; empty where nothing was measured. `seconds` is the budget that pods have."""
     measures = tuple(known)
     if not measures:
         return {}
@@ -106,7 +104,6 @@ def to_status(known: Iterable[Start], seconds: int, template: str) -> dict[str, 
         "loadSeconds": round(median(one.seconds for one in measures)),
         "rate": f"{formats.size(rate)}/s" if rate else "",
         "budgetSeconds": seconds,
-        "template": template,
         "starts": [
             {"pod": one.pod, "started": one.started, "seconds": one.seconds}
             | ({"bytes": one.bytes} if one.bytes else {})
@@ -127,11 +124,6 @@ def late_notice(pod: str, seconds: int) -> Notice:
         "download with spec.weights.cache"
     )
     return Notice(Reason.START_TIMED_OUT, message)
-
-
-def template_key(manifest: Mapping[str, Any]) -> str:
-    """Key of the pod template in `manifest`, the Deployment as rendered without measured starts."""
-    return digest(at(manifest, "spec", "template"), 12)
 
 
 def outlasted_budget(pod: Mapping[str, Any]) -> int:

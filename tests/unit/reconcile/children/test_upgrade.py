@@ -14,6 +14,7 @@ from tests.unit.reconcile.worlds import SPEC, Cluster, observed, template
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import ApplyChild
+from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.spec import (
     DEFAULT_VERSIONS,
     Cache,
@@ -28,6 +29,10 @@ from speculative_operator.domain.spec import (
     Workload,
 )  # fmt: skip
 from speculative_operator.domain.table import KTable
+from speculative_operator.engines.registry import engine_for
+from speculative_operator.reconcile import tick
+from speculative_operator.reconcile.table import deciding
+from speculative_operator.tuner import decide
 
 
 def settled(**change: Any) -> Cluster:
@@ -194,12 +199,42 @@ def test_where_no_pod_is_there_none_is_lost(release: Callable[[str], None]) -> N
     assert flags(cluster)[-1] == "--anew"
 
 
-def test_pods_of_a_release_that_did_not_say_are_made_anew(release: Callable[[str], None]) -> None:
+def test_pods_that_do_not_say_what_they_were_made_of_stay_until_an_edit(release: Callable[[str], None]) -> None:
     cluster = settled()
+    made = cluster.templates
     del cluster.children["Deployment", "demo"]["metadata"]["annotations"][names.ANNOTATION_MADE_OF]
     release("--anew")
+    for _ in range(3):
+        cluster.tick()
+    assert cluster.templates == made
+    assert warned(cluster)
+    cluster.edit(engine=EngineSettings(args=("--seed=1",)))
     cluster.tick()
     assert flags(cluster)[-1] == "--anew"
+
+
+def test_the_tuner_goes_by_what_pods_can_until_they_are_made_anew(
+    release: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another release prepares other K."""
+    cluster, engine, asked = settled(), engine_for(SPEC), []
+
+    def decided(memory: Any, seen: Any, policy: Policy, now: float) -> Any:
+        asked.append(policy.knobs.ks)
+        return decide(memory, seen, policy, now)
+
+    monkeypatch.setattr(deciding, "decide", decided)
+    other = replace(engine, knobs=lambda spec: replace(engine.knobs(spec), ks=(0, 1)))
+    monkeypatch.setattr(tick, "engine_for", lambda _: other)
+    release("--anew")
+    cluster.tick(observed(cluster))
+    assert asked == [engine.knobs(SPEC).ks]
+    cluster.edit(adopt="now")
+    cluster.tick()
+    cluster.roll()
+    cluster.settle()
+    cluster.tick(observed(cluster))
+    assert asked[-1] == (0, 1)
 
 
 @pytest.mark.parametrize("engine", list(EngineType))

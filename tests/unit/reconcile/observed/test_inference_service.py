@@ -137,7 +137,7 @@ def test_an_annotation_that_only_the_operator_reads_replaces_no_pod() -> None:
     """KServe copies annotations of the InferenceService to its pods, and none of the ServingRuntime's."""
     platform = serve()
     annotations = platform.children[SERVICE]["metadata"]["annotations"]
-    ours = {names.ANNOTATION_HASH, names.ANNOTATION_MADE_OF, names.ANNOTATION_TEMPLATE, names.ANNOTATION_TABLE}
+    ours = {names.ANNOTATION_HASH, names.ANNOTATION_MADE_OF, names.ANNOTATION_RESOLVED, names.ANNOTATION_TABLE}
     assert not ours & annotations.keys()
     assert ours - {names.ANNOTATION_TABLE} <= platform.children[RUNTIME]["metadata"]["annotations"].keys()
 
