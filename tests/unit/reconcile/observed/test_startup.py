@@ -86,7 +86,7 @@ def test_no_start_lasts_longer_than_its_own_probe_lets_it(seconds: float) -> Non
 
 def test_a_start_is_measured_once() -> None:
     first = collect_starts({}, [started("a", 100)], "p", 1)
-    told = {"startup": startup.to_status(first, 900, "t")}
+    told = {"startup": startup.to_status(first, 900)}
     assert starts(told) == first
     assert collect_starts(told, [started("a", 700)], "p", 1) == first, "it was unready for a while, later on"
     again = collect_starts(told, [started("a", 120, at=BEGIN + 3600)], "p", 1)
