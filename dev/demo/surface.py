@@ -17,8 +17,8 @@ from speculative_operator.api.convert import to_domain
 from speculative_operator.domain.decision import Policy
 from speculative_operator.engines.pairs import pair_facts
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile.deciding import policy_of
-from speculative_operator.tuner import Memory
+from speculative_operator.reconcile.table.deciding import policy_of
+from speculative_operator.tuner.persistence import from_status
 
 COLOURS = ("#5b6470", "#f3e3a3", "#b9d98c", "#6fbf8b", "#2f9e8f", "#1f6f8b", "#264b7d", "#2a2a66", "#1a1440")
 """By K from 0; the last one for all above."""
@@ -34,7 +34,7 @@ def learned(manifest: Mapping[str, Any], status: Mapping[str, Any]) -> Surface:
     """The surface as the tuner sees it, with the memory that `status` holds."""
     asked = policy(manifest)
     stored = status.get("memory")
-    return surface(asked, Memory.from_status(stored, asked) if stored else None)
+    return surface(asked, from_status(stored, asked) if stored else None)
 
 
 def points(sights: Sequence[Sight]) -> list[tuple[float, float, float, float]]:

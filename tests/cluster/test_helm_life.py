@@ -1,9 +1,5 @@
-"""The life of a release of the chart on a cluster whose pods run: an earlier chart installed, upgraded with changes of
-the CRD, rolled back, uninstalled, installed again. What serves never notices.
-
-`stored/` holds the chart as it was when objects were stored (tests/golden/stored). The operator's program is the same
-before and after; what its own releases leave behind is held by tests/golden.
-"""
+"""The life of a release of the chart on a cluster whose pods run: installed, upgraded, rolled back, uninstalled,
+installed again. What serves never notices."""
 
 from __future__ import annotations
 
@@ -12,7 +8,6 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,18 +15,14 @@ import yaml
 
 from demo import scene
 from devcluster import Cluster
-from speculative_operator.api.crd import NAME as CRD
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-STORED = Path(__file__).parent / "stored" / "speculative-operator-0.1.0.tgz"
 CHART = scene.ROOT / "charts" / "speculative-operator"
 RELEASE, NAMESPACE, MODELS = "speculative-operator", "speculative-system", "models"
 VALUES = ("--set", "image.repository=speculative-operator,pairs.check=false,tickSeconds=6,leaderElection=false")
 """Without election no start waits for a Lease to run out: that is of other tests."""
 SERVED = "qwen3-8b"
-AS_BEFORE = {"weights": {"check": "Off"}}
-"""As scene.UNREAD, in the words that the earlier definition accepts."""
 
 
 @pytest.fixture(scope="module")
@@ -75,12 +66,6 @@ def operator_runs(cluster: Cluster) -> None:
     cluster.kubectl("rollout", "status", "-n", NAMESPACE, scene.OPERATOR, "--timeout=240s")
 
 
-def columns(cluster: Cluster) -> set[str]:
-    """Of the CRD as the cluster has it."""
-    (version,) = shown(cluster, "crd", CRD)["spec"]["versions"]
-    return {one["name"] for one in version["additionalPrinterColumns"]}
-
-
 def reports_again(cluster: Cluster, replicas: int) -> None:
     """The operator acts on an edit, and the object is ready as it then is."""
     patch = json.dumps({"spec": {"replicas": replicas}})
@@ -97,27 +82,24 @@ def serve(cluster: Cluster) -> None:
     operator_runs(cluster)
     cluster.kubectl("create", "namespace", MODELS, check=False)
     example = yaml.safe_load(scene.EXAMPLE.read_text())
-    example["spec"] |= AS_BEFORE
-    example["spec"]["speculation"]["offPolicy"] = "Never"  # a policy that both definitions have
+    example["spec"] |= scene.UNREAD
     cluster.kubectl("apply", "-n", MODELS, "-f", "-", input=json.dumps(example))
     scene.wait_ready(cluster, SERVED, 180)
 
 
 def test_a_release_comes_and_goes_and_serving_does_not_notice(cluster: Cluster) -> None:
-    helm(cluster, "install", str(STORED), "--create-namespace", *VALUES)
+    helm(cluster, "install", str(CHART), "--create-namespace", *VALUES)
     serve(cluster)
-    before, old_columns = serving(cluster), columns(cluster)
+    before = serving(cluster)
 
     helm(cluster, "upgrade", str(CHART), "--reset-then-reuse-values", "--set", "logLevel=DEBUG")
     operator_runs(cluster)
-    assert columns(cluster) == {one["name"] for one in _current()["additionalPrinterColumns"]} != old_columns
     said = helm(cluster, "test", "--logs")
     assert "the operator reconciles" in said
     assert serving(cluster) == before
 
     helm(cluster, "rollback", "1")
     operator_runs(cluster)
-    assert columns(cluster) == old_columns
     assert serving(cluster) == before
 
     helm(cluster, "uninstall", "--wait")
@@ -136,11 +118,6 @@ def _answers(cluster: Cluster) -> bool:
     url = scene.service_url(cluster, SERVED)
     script = f"import urllib.request as r; r.urlopen({url!r} + '/health', timeout=30)"
     return cluster.inside(["python3", "-c", script]).wait(90) == 0
-
-
-def _current() -> dict[str, Any]:
-    (version,) = yaml.safe_load((CHART / "files" / "crd.yaml").read_text())["spec"]["versions"]
-    return dict(version)
 
 
 def test_what_uninstall_leaves_goes_by_the_commands_of_the_readme(cluster: Cluster) -> None:

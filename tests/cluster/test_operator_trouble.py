@@ -101,7 +101,7 @@ def test_pods_that_another_release_made_stay_until_the_new_rendering_is_asked_fo
         lab.deploy()
         lab.make_ready()
         until("Ready", lambda: lab.condition("Ready").get("status") == "True")
-    other = dict.fromkeys((names.ANNOTATION_HASH, names.ANNOTATION_TEMPLATE), "another release's")
+    other = dict.fromkeys((names.ANNOTATION_HASH, names.ANNOTATION_RESOLVED), "another release's")
     made = {"metadata": {"annotations": other},
             "spec": {"template": {"spec": {"terminationGracePeriodSeconds": 777}}}}  # fmt: skip
     lab.cluster.kubectl("patch", "deployment", "gemma", "-n", lab.namespace, "-p", json.dumps(made))

@@ -101,7 +101,6 @@ GOOD: dict[str, dict[str, Any]] = {
     },
     "no-further-options": {"speculator.options": {}},
     "off": {"speculation.mode": "Disabled"},
-    "off-as-before": {"speculation.mode": "Off", "weights.check": "Off"},
     "recommend": {"speculation.mode": "Recommend", "speculation.offPolicy": "Remove"},
     "ngram": {"speculator": {"method": "ngram"}},
     "suffix": {"speculator": {"method": "suffix"}},

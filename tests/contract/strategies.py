@@ -89,7 +89,7 @@ PICKED = _present(
 SPECULATORS = st.one_of(GIVEN, GIVEN, GIVEN, st.just({"auto": True}), PICKED)
 SPECULATION = _present(
     {
-        "mode": _mostly("Auto", "Static", "Static", "Static", "Disabled", "Off", wrong=("off",)),
+        "mode": _mostly("Auto", "Static", "Static", "Static", "Disabled", wrong=("off",)),
         "numSpeculativeTokens": _mostly(1, 4, 8, 9, wrong=(0, -1)),
         "maxSpeculativeTokens": _mostly(8, 8, 5, 10, wrong=(0, 65)),
         "schedule": schedules(),
@@ -138,7 +138,7 @@ RESTS = _present(
         "weights": _present(
             {
                 "secretName": WORDS,
-                "check": _mostly("Auto", "Disabled", "Off", wrong=("off",)),
+                "check": _mostly("Auto", "Disabled", wrong=("off",)),
                 "cache": _present(
                     {
                         "claimName": WORDS,

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 import yaml
 from tests.contract.server import Server
-from tests.golden.recording import STORED, spec_of
+from tests.unit.reconcile.objects import left, spec_of
 
 from devcluster import Cluster
 from speculative_operator.cli.main import main
 from speculative_operator.domain import names
-from speculative_operator.reconcile import notes
+from speculative_operator.reconcile.report import notes
 
 ROOT = Path(__file__).resolve().parents[2]
-STORED_OBJECT = json.loads((STORED / "0.1.0" / "proposal.json").read_text())
+STORED_OBJECT = left("proposal")
 
 
 @pytest.fixture(scope="module")
@@ -59,26 +59,20 @@ def test_it_is_listed_shown_and_explained(name: str, capsys: pytest.CaptureFixtu
     assert len(capsys.readouterr().out.splitlines()) == len(decided)
 
 
-def test_beliefs_come_from_the_notes_and_from_the_status_of_an_earlier_release(
+def test_beliefs_come_from_the_notes(
     name: str, server: Server, bare_cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The API server gives nothing of the status away that this release keeps elsewhere, and takes the ConfigMap."""
-
     def believed() -> int:
         assert main(["explain", name, "-o", "json"]) == 0
         return len(json.loads(capsys.readouterr().out)["beliefs"])
 
-    old = {**STORED_OBJECT["status"]}
-    old["speculation"] = {**old["speculation"], "concurrency": "6.0"}
-    server.write_status(name, old)
-    known = believed()
-    assert known > 0
+    status = STORED_OBJECT["status"]
+    server.write_status(name, {**status, "speculation": {**status["speculation"], "concurrency": "6.0"}})
+    assert believed() == 0
     spec = replace(spec_of(STORED_OBJECT["spec"]), namespace="default", uid=server.get(name)["metadata"]["uid"])
-    config = notes.manifest(spec, {"memory": old.pop("memory"), "pair": old["pair"]["hash"]})
+    config = notes.manifest(spec, STORED_OBJECT["notes"])
     bare_cluster.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(config))
-    server.custom.patch_namespaced_custom_object_status(*server.at, name, {"status": {"memory": None, **old}})
-    assert "memory" not in server.get(name)["status"]
-    assert believed() == known
+    assert believed() > 0
     bare_cluster.kubectl("delete", "configmap", f"{name}-notes", "-n", "default")
     assert believed() == 0
     server.write_status(name, STORED_OBJECT["status"])

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 from tests.contract.server import Server
-from tests.golden.recording import STORED
 from tests.unit.reconcile.health import HEALTH, healthy, refused
+from tests.unit.reconcile.objects import SPECS, left
 
 from devcluster import Cluster
 from speculative_operator.domain import names
@@ -58,7 +58,7 @@ def asked(server: Server, bare_cluster: Cluster) -> Iterator[Callable[[dict[str,
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
         "metadata": {"name": "health"}, "spec": {"policyName": "health", "validationActions": ["Deny"]},
     }  # fmt: skip
-    spec = json.loads((STORED / "0.1.0" / "tuned.json").read_text())["spec"]
+    spec = SPECS["tuned"]
     meta = {"name": "health", "namespace": "default", "labels": LABELS}
     server.create({"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "spec": spec}, keep=True)
     documents = "\n---\n".join(json.dumps(one) for one in (policy, binding))
@@ -94,7 +94,7 @@ def test_flux_shows_the_health_of_each_object(
 def write_status(server: Server) -> Iterator[Callable[[dict[str, Any]], str]]:
     """Writes an object with a long name and such a status; gives its name."""
     name = "llama-3-3-70b-instruct"
-    spec = json.loads((STORED / "0.1.0" / "tuned.json").read_text())["spec"]
+    spec = SPECS["tuned"]
     meta = {"name": name, "namespace": "default"}
     server.create({"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "spec": spec}, keep=True)
 
@@ -118,7 +118,7 @@ def test_kubectl_waits_for_ready(bare_cluster: Cluster, write_status: Callable[[
 def test_columns_fit_a_terminal(
     stored: str, bare_cluster: Cluster, write_status: Callable[[dict[str, Any]], str]
 ) -> None:
-    status = json.loads((STORED / "0.1.0" / f"{stored}.json").read_text())["status"]
+    status = left(stored)["status"]
     name = write_status({**status, "ready": "100/128", "weights": {"text": "61%, 3m left"}})
     for options, most in (((), 100), (("-o", "wide"), 140)):
         lines = bare_cluster.kubectl("get", "specdep", name, "-n", "default", *options).stdout.splitlines()

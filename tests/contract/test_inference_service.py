@@ -21,7 +21,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile.drift import first_difference
+from speculative_operator.reconcile.observed.drift import first_difference
 from speculative_operator.reconcile.tick import World, tick
 from speculative_operator.render import Capabilities
 from speculative_operator.render.inference_service import RUNTIME, SERVICE

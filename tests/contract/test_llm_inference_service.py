@@ -12,7 +12,7 @@ from tests.contract.conftest import ROOT
 from tests.golden.case import whole
 
 from devcluster import Cluster
-from speculative_operator.reconcile.drift import first_difference
+from speculative_operator.reconcile.observed.drift import first_difference
 from speculative_operator.render.llm_inference_service import KIND
 
 pytestmark = pytest.mark.cluster

@@ -10,7 +10,7 @@ from tests import definitions
 from tests.unit.api.test_olm import manifests, subscription
 
 from devcluster import Cluster
-from speculative_operator.reconcile.drift import first_difference
+from speculative_operator.reconcile.observed.drift import first_difference
 
 pytestmark = pytest.mark.cluster
 

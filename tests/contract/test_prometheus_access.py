@@ -1,7 +1,7 @@
 """The operator's client at a real Prometheus, behind what clusters put in front of theirs: it reads the pod, or says
 what is wrong and what to do.
 
-Each gap is the message of `MetricsAvailable` (reconcile/tuning.py). No test waits for anything but the first samples:
+Each gap is the message of `MetricsAvailable` (report/tuning.py). No test waits for anything but the first samples:
 what lags is asked for at a later time.
 """
 

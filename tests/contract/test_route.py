@@ -12,7 +12,7 @@ from tests.contract.conftest import ROOT
 from tests.golden.case import whole
 
 from devcluster import Cluster
-from speculative_operator.reconcile.drift import first_difference
+from speculative_operator.reconcile.observed.drift import first_difference
 
 pytestmark = pytest.mark.cluster
 

@@ -102,7 +102,6 @@ WHOLE: dict[str, Any] = {
         "loadSeconds": 214,
         "rate": "76.6MB/s",
         "budgetSeconds": 1800,
-        "template": "0f1e2d3c4b",
         "starts": [{"pod": "seen-5d6f-x", "started": MOMENT, "seconds": 214, "bytes": 16_400_000_000}],
     },
     "engine": {

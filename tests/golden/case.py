@@ -22,7 +22,7 @@ from speculative_operator.engines import pairs
 from speculative_operator.engines.base import Engine, EngineContainer
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import catalogue_of
-from speculative_operator.reconcile.desired import strategy_at_rest
+from speculative_operator.reconcile.children.desired import strategy_at_rest
 from speculative_operator.render import Capabilities, RenderInput, render
 from speculative_operator.render.targets import target_of
 

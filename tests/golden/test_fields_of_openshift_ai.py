@@ -92,7 +92,7 @@ spec:
   verifier: {{model: "pvc://models/granite-8b"}}
   speculator: {{method: eagle3, model: "pvc://models/granite-8b-eagle3"}}
   engine: {{version: 0.21.0, image: "{IMAGE}"}}
-  weights: {{check: "Off"}}
+  weights: {{check: Disabled}}
   rollout: {{strategy: Recreate}}
   template: {{metadata: {{labels: {{opendatahub.io/genai-asset: "true"}}}}}}
 """

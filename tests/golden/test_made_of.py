@@ -1,6 +1,6 @@
 """What pods were made of, by literal values: no release may replace the pods of every object by accident.
 
-A Deployment bears a hash of what was asked of its pods (`reconcile.upgrade.made_of`). A release that tells another hash
+A Deployment bears a hash of what was asked of its pods (`upgrade.made_of`). A release that tells another hash
 for the same request replaces the pods of every such object as soon as it starts. The literals are borne by
 Deployments that run, so there is no `--regenerate` for them: another one is a decision, told in CHANGELOG.md.
 """
@@ -18,35 +18,19 @@ from tests.golden.case import HERE, Case
 
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.table import Actuator, KTable
-from speculative_operator.reconcile import upgrade
-from speculative_operator.reconcile.active_table import ActiveTable
-from speculative_operator.reconcile.deciding import policy_of
-from speculative_operator.reconcile.pinning import unpinned
-from speculative_operator.reconcile.running_engine import engine_as_made
-from speculative_operator.reconcile.verdicts import tuner_facts
+from speculative_operator.reconcile.children import upgrade
+from speculative_operator.reconcile.pair.pinning import unpinned
+from speculative_operator.reconcile.pair.verdicts import tuner_facts
+from speculative_operator.reconcile.table.active_table import ActiveTable
+from speculative_operator.reconcile.table.deciding import policy_of
 from speculative_operator.render.metadata import digest, manifest_hash, pair_hash
 
 SOURCE = HERE / "made-of.yaml"
 PINNED: dict[str, Any] = yaml.safe_load(SOURCE.read_text())
 OBJECTS: dict[str, dict[str, Any]] = {one["name"]: one for one in PINNED["objects"]}
-RUNNER = {"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}
-READS: dict[str, Any] = {"volumes": [{"name": "table", "configMap": {"name": "demo-table"}}]}
-
-
-def running(**pod: Any) -> dict[str, Any]:
-    return {"spec": {"template": {"spec": pod}}}
-
-
-RUNNING: dict[str, dict[str, Any]] = {
-    "Table": running(containers=[{"name": "engine"}]),
-    "no worker": running(containers=[{"name": "engine"}], **READS),
-    "V1": running(containers=[{"name": "engine", "env": [RUNNER]}], **READS),
-}
-"""Deployments of pods that earlier releases made otherwise than this one would."""
 REMEDY = (
     "with this the next release replaces the pods of every object like it as soon as it starts. Have the hash told as "
-    "before: upgrade.FORMER_NAMES takes the former name of a field that is renamed. Where these pods must really be "
-    f"replaced: change {SOURCE.name} by hand and say so in CHANGELOG.md"
+    f"before. Where these pods must really be replaced: change {SOURCE.name} by hand and say so in CHANGELOG.md"
 )
 
 
@@ -55,8 +39,7 @@ def made_of(name: str) -> tuple[str, str]:
     one = OBJECTS[name]
     case = Case({"metadata": {"name": name}, "spec": one["spec"]}, one)
     assert case.engine.refusals(case.spec) == ()
-    older = engine_as_made(case.engine, case.spec, RUNNING[one["madeWith"]]) if "madeWith" in one else None
-    knobs = (older or case.engine).knobs(case.spec)
+    knobs = case.engine.knobs(case.spec)
     policy = policy_of(case.spec, knobs=knobs, facts=tuner_facts(case.spec, None))
     active = ActiveTable(None if knobs.actuator is Actuator.NONE else case.table, version=3)
     return upgrade.made_of(unpinned(resolve(case.spec)), policy, active), pair_hash(case.spec)
@@ -83,7 +66,7 @@ def leaves(kind: Any, path: str = "", told: tuple[str, ...] = ()) -> Iterator[tu
         if upgrade.is_not_of_pods(one) or below == "engine.version":  # what goes without saying changes with releases
             continue
         plain = one.default if one.default_factory is MISSING else one.default_factory()
-        hashed = (*told, upgrade.FORMER_NAMES.get(below, one.name))
+        hashed = (*told, one.name)
         yield ".".join(hashed), shown(plain)
         for part in get_args(hints[one.name]) or (hints[one.name],):
             if is_dataclass(part) and part is not KTable:

@@ -20,11 +20,10 @@ from tests.unit.reconcile.paired import (
     with_cache,
 )
 
-from speculative_operator.domain import names
 from speculative_operator.domain.jobs import Progress, Purpose
 from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import Cache, Scheme, Weights
-from speculative_operator.reconcile.pairing import LOOK_SECONDS, RENEW_SECONDS
+from speculative_operator.reconcile.pair.pairing import LOOK_SECONDS, RENEW_SECONDS
 from speculative_operator.weights.cache import GRACE_SECONDS
 
 GB = 10**9
@@ -39,17 +38,6 @@ STUCK: list[dict[str, Any]] = [
     },
     {"name": "engine", "ready": False, "restartCount": 4, "state": {"running": {}}},
 ]
-
-
-def of_the_release_before(cluster: Paired) -> None:
-    """Status and template as a release had them that put weights into the root of the claim."""
-    cluster.status["pair"].pop("cachedAt", None)
-    cluster.status["pair"]["cache"] = cluster.spec.weights.cache.place if cluster.spec.weights.cache else ""
-    deployment = cluster.children["Deployment", "demo"]
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    deployment["metadata"]["annotations"] |= {names.ANNOTATION_TEMPLATE: "another", names.ANNOTATION_HASH: "another"}
-    container["args"] = [word.replace(".speculative-cache/", "") for word in container["args"]]
-    cluster.memory, cluster.applied = None, {}
 
 
 def stick(cluster: Paired, status: dict[str, Any] | None) -> None:
@@ -136,36 +124,6 @@ def test_at_rest_nothing_is_looked_at_again() -> None:
         cluster.now += RENEW_SECONDS
         advance(cluster)
     assert cluster.made.count(Purpose.FETCH) == made.count(Purpose.FETCH)
-
-
-@pytest.mark.parametrize("lost", [False, True])
-def test_an_upgrade_never_replaces_pods_that_load_from_where_the_release_before_put_weights(lost: bool) -> None:
-    cluster = serving(spec=with_cache())
-    of_the_release_before(cluster)
-    if lost:
-        cluster.status, cluster.upgraded = {}, True
-    before, made, templates = cluster.deployment, cluster.made[:], cluster.templates
-    for outcome in advance(cluster)[: None if not lost else 0]:
-        assert [one for one in outcome.actions if "Job" in str(one)] == []
-    assert cluster.templates == templates
-    assert cluster.deployment["spec"]["template"] == before["spec"]["template"]
-    if not lost:
-        assert cluster.made == made, "what lies in the claim is not downloaded again"
-        assert state(cluster, "WeightsReady") == ("True", "WeightsCached")
-    else:
-        assert "UpgradeWaits" in [one["reason"] for one in cluster.status["warnings"]]
-
-
-def test_a_new_pair_after_an_upgrade_is_fetched_before_pods_mount_it() -> None:
-    cluster = serving(spec=with_cache())
-    of_the_release_before(cluster)
-    cluster.commits[VERIFIER] = "9" * 40
-    cluster.edit(verifier=replace(PAIRED.verifier, source=replace(PAIRED.verifier.source, revision="v2")))
-    before = cluster.made.count(Purpose.FETCH)
-    advance(cluster)
-    cluster.settle()
-    assert cluster.made.count(Purpose.FETCH) == before + 1
-    assert cluster.engine_args[0].startswith("/mnt/models/models/.speculative-cache/models/")
 
 
 def test_a_flip_of_collect_on_a_claim_replaces_no_pods() -> None:

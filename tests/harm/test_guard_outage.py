@@ -20,9 +20,10 @@ from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import Actuator, KTable
-from speculative_operator.tuner import Memory, decide
+from speculative_operator.tuner import decide
 from speculative_operator.tuner.allowed import lawful
 from speculative_operator.tuner.guards import BLIND_SECONDS
+from speculative_operator.tuner.persistence import from_status, to_status
 
 DOWN = Gap(Reason.PROMETHEUS_TIMEOUT, "no answer within 5 s")
 
@@ -94,9 +95,7 @@ def test_the_table_before_is_not_lost_when_pods_are_seen_again() -> None:
     table = loop.memory.table
     see_little(loop)
     be_blind(loop, 2 * BLIND_SECONDS)
-    loop.memory = Memory.from_status(
-        json.loads(json.dumps(loop.memory.to_status())), loop.policy
-    )  # a restart meanwhile
+    loop.memory = from_status(json.loads(json.dumps(to_status(loop.memory))), loop.policy)  # a restart meanwhile
     first, second = loop.play(20.0), loop.play(20.0)
     assert (first.reason, second.reason, second.changed) == (Reason.STARTING, Reason.METRICS_BACK, True)
     assert loop.memory.table == table

@@ -11,8 +11,8 @@ from tests.unit.reconcile.worlds import settled
 
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Speculation
-from speculative_operator.reconcile.engine_report import CERTAIN_SECONDS, acceptance
-from speculative_operator.reconcile.running_engine import AS_IN_SPEC
+from speculative_operator.reconcile.observed.running_engine import AS_IN_SPEC
+from speculative_operator.reconcile.report.engine_report import CERTAIN_SECONDS, acceptance
 
 FOREVER = 3 * CERTAIN_SECONDS
 
@@ -75,15 +75,3 @@ def test_what_a_pod_reports_never_becomes_a_command(version: str) -> None:
     for warning in cluster.status.get("warnings", []):
         command = warning["message"].partition("`kubectl")[2].partition("`")[0]
         assert command.endswith("adopt=engine-unknown")
-
-
-def test_pods_that_were_replaced_before_stay_as_they_are() -> None:
-    """By a release that did so on figures alone: what status says is taken over."""
-    cluster = settled(spec=MINE)
-    tell(cluster, CERTAIN_SECONDS + 10.0)
-    cluster.status["engine"]["fallback"] = True
-    cluster.tick()
-    cluster.roll()
-    cluster.settle()
-    assert cluster.status["engine"]["fallback"] is True
-    assert cluster.templates == 2

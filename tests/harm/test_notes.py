@@ -16,8 +16,8 @@ from tests.unit.reconcile.paired import CACHED, DRAFT, PAIRED, Paired, advance, 
 from tests.unit.reconcile.worlds import Cluster, observed, retuned, template
 
 from speculative_operator.domain.spec import Weights
-from speculative_operator.reconcile import notes
-from speculative_operator.reconcile.notes import take_in, take_out
+from speculative_operator.reconcile.report import notes
+from speculative_operator.reconcile.report.notes import take_in, take_out
 from speculative_operator.reconcile.world import Outcome
 
 JSON = st.recursive(
@@ -137,7 +137,7 @@ def test_whatever_bears_the_digest_is_read_without_harm(beside: dict[str, Any]) 
 @given(found=BESIDE, wanted=BESIDE, status=st.dictionaries(st.sampled_from(("pair", "nextPair", "memory")), JSON))
 def test_none_of_it_stops_a_reconcile(found: dict[str, Any], wanted: dict[str, Any], status: dict[str, Any]) -> None:
     for last in (0.0, 1e12):
-        assert notes.should_write(status, found, wanted, last, 1e9) in (True, False)
+        assert notes.should_write(found, wanted, last, 1e9) in (True, False)
     world = take_in(Cluster().world(status=status, notes=found))
     outcome = take_out(Outcome((), dict(world.status), (), None), world)
     assert "memory" not in outcome.status

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from tests.golden.case import INPUTS, whole
 from tests.unit.reconcile.paired import PAIRED, serving
+from tests.unit.reconcile.releases import with_template
 from tests.unit.reconcile.worlds import SPEC, Cluster, settled, template
 
 from speculative_operator.domain import names
 from speculative_operator.domain.resolved import ResolvedWeights
 from speculative_operator.domain.spec import EngineSettings
-from speculative_operator.reconcile.formats import quantity
+from speculative_operator.reconcile.observed.formats import quantity
 from speculative_operator.render.targets import target_of
 
 
@@ -98,13 +99,13 @@ def test_requests_that_somebody_changed_are_put_back() -> None:
     assert resources(cluster) == before
 
 
-def test_pods_of_the_release_before_are_not_replaced_for_their_requests() -> None:
+def test_pods_of_another_release_are_not_replaced_for_their_requests() -> None:
     cluster = settled(spec=SIZED, upgraded=True)
     made, deployment = cluster.templates, cluster.children["Deployment", "demo"]
     resources(cluster)["requests"] = dict(resources(cluster)["limits"])
     annotations = deployment["metadata"]["annotations"]
-    del annotations[names.ANNOTATION_SIZED_FOR]
-    annotations |= {names.ANNOTATION_TEMPLATE: "0" * 16, names.ANNOTATION_HASH: "0" * 16}
+    record = with_template(annotations[names.ANNOTATION_RESOLVED], "0" * 16, cluster.spec.uid)
+    annotations |= {names.ANNOTATION_RESOLVED: record, names.ANNOTATION_HASH: "0" * 16}
     outcome = cluster.settle()
     assert (outcome.actions, cluster.templates) == ((), made)
     (warning,) = cluster.status["warnings"]

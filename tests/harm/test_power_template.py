@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.test_inference_service import SERVED, Platform
+from tests.unit.reconcile.observed.test_inference_service import SERVED, Platform
 from tests.unit.reconcile.worlds import SPEC, Cluster, observed, settled, template
 
 from speculative_operator.domain.spec import Cache, EngineSettings, Weights

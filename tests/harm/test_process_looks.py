@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.unit.reconcile.paired import serving
 
-from speculative_operator.reconcile.pairing import LOOKS_PER_DAY, RECHECK_SECONDS
+from speculative_operator.reconcile.pair.pairing import LOOKS_PER_DAY, RECHECK_SECONDS
 from speculative_operator.reconcile.tick import tick
 from speculative_operator.reconcile.world import World
 

@@ -1,7 +1,6 @@
 """The harm: the record of what pods were made of is lost, spoiled or forged, and the operator replaces pods for it.
 
-A Deployment of the release before bears none. Whatever is no record counts as none: the operator infers as that release
-did, and writes the record anew.
+Whatever is no record counts as none: pods stay, and the operator writes the record anew.
 """
 
 from __future__ import annotations
@@ -10,21 +9,18 @@ import json
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Never
+from typing import Any
 
 import pytest
-from tests.golden.recording import SPECS, STORED, at_rest, restored
+from tests.unit.reconcile.objects import SPECS, at_rest
 from tests.unit.reconcile.paired import LOOKING, PAIRED, Paired, advance, serving
 from tests.unit.reconcile.worlds import Cluster, settled, template
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action
-from speculative_operator.reconcile import formerly
 from speculative_operator.render import resolved
 from speculative_operator.render.metadata import digest
 
-PATHS = sorted((STORED / "0.1.0").glob("*.json"))
 DEPLOYMENT = ("Deployment", "demo")
 
 
@@ -46,44 +42,11 @@ def restart(cluster: Cluster) -> None:
         advance(cluster)
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_objects_of_the_release_before_are_recorded_in_one_pass(path: Path) -> None:
-    """But for those whose pods this release would make otherwise: their Deployment is not written until it may."""
-    cluster = restored(path)
-    before = deepcopy(cluster.children[DEPLOYMENT])
-    conditions = {one["type"] for one in cluster.status["conditions"]}
-    cluster.tick()
-    messages = [one["message"] for one in cluster.status.get("warnings", ()) if one["reason"] == "UpgradeWaits"]
-    waits = any("would render the pods differently" in one for one in messages)
-    assert is_recorded(cluster) is not waits
-    after = deepcopy(cluster.children[DEPLOYMENT])
-    assert cluster.look().actions == ()
-    assert cluster.templates == 0
-    assert {one["type"] for one in cluster.status["conditions"]} == conditions
-    ours = (names.ANNOTATION_RESOLVED, names.ANNOTATION_HASH)
-    for one in (before, after):
-        for name in ours:
-            one["metadata"]["annotations"].pop(name, None)
-    assert after["metadata"]["annotations"] == before["metadata"]["annotations"]
-    for one in (before, after):
-        one["spec"].pop("strategy")  # how the next rollout goes replaces no pod
-    assert after["spec"] == before["spec"]
-    cluster.edit(adopt="now")
-    cluster.settle(12)
-    assert is_recorded(cluster)
-
-
-def never(*_: Any) -> Never:
-    raise AssertionError("nothing is inferred where it is recorded")
-
-
 @pytest.mark.parametrize("name", SPECS)
-def test_the_record_suffices(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_the_record_suffices(name: str) -> None:
     cluster = at_rest(name)
     pods, made = deepcopy(template(cluster.children[DEPLOYMENT])), cluster.templates
     assert is_recorded(cluster)
-    for guess in ("keep_inputs", "models_in"):
-        monkeypatch.setattr(formerly, guess, never)
     restart(cluster)
     cluster.settle(12)
     assert cluster.templates == made
@@ -163,7 +126,7 @@ def writes(name: str) -> list[int]:
 
 
 def test_who_strips_the_record_causes_the_writes_of_any_other_annotation() -> None:
-    assert writes(names.ANNOTATION_RESOLVED) == writes(names.ANNOTATION_TEMPLATE)
+    assert writes(names.ANNOTATION_RESOLVED) == writes(names.ANNOTATION_MADE_OF)
 
 
 def test_a_record_outlasts_what_the_api_server_made_of_the_template() -> None:

@@ -26,8 +26,9 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy, Speculation
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile import deciding, tick
-from speculative_operator.reconcile.running_engine import AS_IN_SPEC, without_live_tables
+from speculative_operator.reconcile import tick
+from speculative_operator.reconcile.observed.running_engine import AS_IN_SPEC, without_live_tables
+from speculative_operator.reconcile.table import deciding
 
 STALLED = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
 
@@ -41,7 +42,6 @@ def release_before() -> Iterator[None]:
     """The operator that changes K by rollouts."""
     with pytest.MonkeyPatch.context() as before:
         before.setattr(tick, "engine_for", lambda spec: without_live_tables(engine_for(spec), ""))
-        before.setattr(tick, "engine_as_made", lambda *_: None)
         yield
 
 
@@ -264,25 +264,6 @@ class TestAskedFor:
         cluster.edit(speculation=SCHEDULED)
         assert_live(cluster)
 
-    def test_a_default_that_is_written_out_after_an_adoption_of_before_does_not(self) -> None:
-        cluster = upgraded(adopt="of-last-year", verifier=without_size().spec.verifier)
-        before = cluster.templates
-        strip_adopt(cluster)
-        write_out_a_default(cluster)
-        for _ in range(5):
-            cluster.tick()
-        assert cluster.templates == before
-
-    def test_an_adoption_of_before_does_not(self) -> None:
-        cluster = upgraded(adopt="of-last-year")
-        before = cluster.templates
-        strip_adopt(cluster)
-        for _ in range(5):
-            cluster.tick()
-        assert cluster.templates == before
-        cluster.annotate(adopt="anew")
-        assert_live(cluster)
-
     def test_an_operator_that_is_killed_before_it_writes_status_goes_on(self) -> None:
         cluster = upgraded()
         cluster.annotate(adopt="live")
@@ -302,11 +283,6 @@ def upgraded(**change: Any) -> Cluster:
     cluster.upgraded = True
     cluster.forget()
     return cluster
-
-
-def strip_adopt(cluster: Cluster) -> None:
-    """As a release before made it, which did not bear the annotation."""
-    cluster.children["Deployment", "demo"]["metadata"]["annotations"].pop(names.ANNOTATION_ADOPT, None)
 
 
 def assert_live(cluster: Cluster) -> None:

@@ -20,9 +20,9 @@ from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DailyWindow, DeploymentSpec, OffPolicy, RolloutStrategy, Tuning
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile import deciding
-from speculative_operator.reconcile.desired import NEW_FIRST, OLD_FIRST
-from speculative_operator.reconcile.formats import timestamp
+from speculative_operator.reconcile.children.desired import NEW_FIRST, OLD_FIRST
+from speculative_operator.reconcile.observed.formats import timestamp
+from speculative_operator.reconcile.table import deciding
 
 SECONDS = 60.0
 """Length of a window: two hours are 120 of them."""

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.reconcile.worlds import FULL, SPEC, Cluster, settled, template
 
 from speculative_operator.domain.spec import EngineSettings, RolloutStrategy
-from speculative_operator.reconcile.desired import NEW_FIRST, OLD_FIRST
+from speculative_operator.reconcile.children.desired import NEW_FIRST, OLD_FIRST
 
 ONE = replace(SPEC, replicas=1)
 OTHER = EngineSettings(args=("--seed=1",))

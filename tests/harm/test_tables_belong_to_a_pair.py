@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.unit.reconcile.releases import with_template
 from tests.unit.reconcile.worlds import SPEC, Cluster, observed, plain, pod, settled, window
 
 from speculative_operator.api.status import Status
@@ -17,8 +18,8 @@ from speculative_operator.domain.actions import DeleteChild, PokePod
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.spec import Method, Mode, ModelSource, OffPolicy, Scheme, Speculation, Speculator
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile import tables
-from speculative_operator.reconcile.pods import read_pods
+from speculative_operator.reconcile.observed.pods import read_pods
+from speculative_operator.reconcile.table import tables
 from speculative_operator.reconcile.tick import Outcome
 from speculative_operator.render import payload, table_config
 from speculative_operator.render.podspec import table_name
@@ -204,7 +205,7 @@ def test_what_old_pods_mount_is_never_deleted_while_they_are_there() -> None:
 
 
 def former(cluster: Cluster) -> None:
-    """Objects as the release before made them: one table, whatever the pair, and another content of the plug-in."""
+    """Objects as another release made them: another name of the table, and another content of the plug-in."""
     template = cluster.children["Deployment", "demo"]["spec"]["template"]
     mounted = {one["name"]: one.get("configMap") for one in template["spec"]["volumes"]}
     table = cluster.children.pop(cluster.config("table"))
@@ -218,8 +219,9 @@ def former(cluster: Cluster) -> None:
         mounted[volume]["name"] = content["metadata"]["name"]
         cluster.children["ConfigMap", content["metadata"]["name"]] = content
     annotations = cluster.children["Deployment", "demo"]["metadata"]["annotations"]
-    annotations[names.ANNOTATION_TEMPLATE] = "0123456789abcdef"
-    annotations[names.ANNOTATION_HASH] = "of the release before"
+    record = with_template(annotations[names.ANNOTATION_RESOLVED], "0123456789abcdef", cluster.spec.uid)
+    annotations[names.ANNOTATION_RESOLVED] = record
+    annotations[names.ANNOTATION_HASH] = "of another release"
     cluster.applied, cluster.upgraded = {}, True
 
 
@@ -227,7 +229,7 @@ def configs(cluster: Cluster) -> set[str]:
     return {name for kind, name in cluster.children if kind == "ConfigMap"}
 
 
-def test_pods_of_the_release_before_are_neither_replaced_nor_cut_off_from_their_table() -> None:
+def test_pods_of_another_release_are_neither_replaced_nor_cut_off_from_their_table() -> None:
     cluster = settled()
     former(cluster)
     before = configs(cluster)
@@ -243,7 +245,7 @@ def test_pods_of_the_release_before_are_neither_replaced_nor_cut_off_from_their_
     assert poked == {str(cluster.table["version"])}
 
 
-def test_pods_of_the_release_before_keep_their_table_while_the_next_pair_comes_up() -> None:
+def test_pods_of_another_release_keep_their_table_while_the_next_pair_comes_up() -> None:
     cluster = settled()
     former(cluster)
     cluster.forget()
@@ -278,7 +280,7 @@ def test_pods_that_serve_on_keep_getting_tables_when_an_edit_is_taken_back() -> 
 
 
 def test_two_pairs_that_read_one_table_are_never_tuned_against_each_other() -> None:
-    """Pods of both pairs were made by a release before, which had one ConfigMap for all."""
+    """Pods of both labels mount one ConfigMap."""
     cluster = settled()
     former(cluster)
     cluster.forget()

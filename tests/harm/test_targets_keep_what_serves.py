@@ -11,9 +11,9 @@ from copy import deepcopy
 from dataclasses import replace
 
 import pytest
-from tests.unit.reconcile import test_leader_worker_set as group
-from tests.unit.reconcile import test_llm_inference_service as llm
-from tests.unit.reconcile.test_inference_service import SERVED, serve
+from tests.unit.reconcile.observed import test_leader_worker_set as group
+from tests.unit.reconcile.observed import test_llm_inference_service as llm
+from tests.unit.reconcile.observed.test_inference_service import SERVED, serve
 from tests.unit.reconcile.worlds import SPEC, Cluster
 
 from speculative_operator.domain.platform import InferenceServiceSettings

@@ -55,25 +55,11 @@ ONLY_IN = {
     "prometheus_api_client": {"shell"},
 }
 
-WINGS = {
-    "observed": {
-        "formats", "world", "pods", "surge", "series", "startup",
-        "kserve", "route", "targets", "running_engine", "drift",
-    },
-    "pair": {
-        "records", "pinning", "rendering", "formerly", "verdicts", "jobs", "arrival",
-        "stages", "choices", "pairing", "picked", "picking",
-    },
-    "table": {"tables", "active_table", "own_rollouts", "deciding"},
-    "children": {"desired", "plan", "upgrade", "privileges"},
-    "report": {
-        "view", "engine_report", "conditions", "figures", "tuning", "status", "events", "turn",
-        "notes",
-    },
-    "steps": {"tick", "__init__"},
-}  # fmt: skip
-"""Wings of `reconcile` in the order in which one object passes through them. A module imports its own wing and those
+WINGS = ("observed", "pair", "table", "children", "report")
+"""Folders of `reconcile` in the order in which one object passes through them. A module imports its own wing and those
 before: what a later wing has found reaches an earlier one only with the next reconcile, by status."""
+TOP = {"__init__", "world", "turn", "tick"}
+"""Modules beside them: what goes in and comes out, which all wings import, and the steps, which none does."""
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 LAB_MODULES = sorted(LABORATORY.rglob("*.py"))
@@ -119,6 +105,15 @@ def test_imports_point_one_way() -> None:
     assert {module: names for module, names in beyond.items() if names} == {}, "rooms that theirs must not import"
 
 
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    names = {".".join(module.relative_to(PACKAGE.parent).with_suffix("").parts): module for module in MODULES}
+    names = {name: module for name, module in names.items() if not name.endswith(".__init__")}
+    todo = {name: set(imported(module) & names.keys()) - {name} for name, module in names.items()}
+    while ready := {name for name, needs in todo.items() if not needs & todo.keys()}:
+        todo = {name: needs for name, needs in todo.items() if name not in ready}
+    assert {name: sorted(needs & todo.keys()) for name, needs in todo.items()} == {}
+
+
 def test_the_laboratory_imports_the_product_and_never_the_other_way() -> None:
     beyond = {
         str(module.relative_to(ROOT)): rooms(module) - LAB_MAY_IMPORT[own] - {f"lab.{own}", "lab.", "__version__"}
@@ -134,25 +129,28 @@ def test_the_product_holds_no_room_of_the_laboratory() -> None:
     assert {room(module) for module in MODULES} == {*MAY_IMPORT, "__init__"}
     assert {path.name for path in PACKAGE.parent.iterdir() if path.suffix != ".egg-info"} == {PACKAGE.name}
     naming = {str(module.relative_to(PACKAGE)) for module in MODULES if "speculative_lab" in module.read_text()}
-    assert naming == {"cli/main.py"}, "which finds two commands in it, where it is installed"
+    assert naming == {"cli/parsers.py"}, "which finds two commands in it, where it is installed"
+
+
+def inside_of(module: Path) -> str:
+    """The wing of a module of `reconcile`, or its name where it is in none."""
+    return module.relative_to(PACKAGE / "reconcile").parts[0].removesuffix(".py")
 
 
 def wings_of(module: Path) -> set[str]:
-    """Wings of `reconcile` that a module imports."""
+    """Wings of `reconcile`, and its other modules, that a module imports."""
     prefix = "speculative_operator.reconcile."
-    names = {name.removeprefix(prefix).split(".")[0] for name in imported(module) if name.startswith(prefix)}
-    return {wing for wing, modules in WINGS.items() if modules & names}
+    return {name.removeprefix(prefix).split(".")[0] for name in imported(module) if name.startswith(prefix)}
 
 
 def test_an_object_passes_through_reconcile_without_going_back() -> None:
-    own = {module.stem: module for module in MODULES if room(module) == "reconcile"}
-    assert sorted(own) == sorted(stem for modules in WINGS.values() for stem in modules), "each module is in one wing"
-    order = list(WINGS)
+    own = [module for module in MODULES if room(module) == "reconcile"]
+    assert {inside_of(module) for module in own} == {*WINGS, *TOP}
+    before = {wing: {*WINGS[: place + 1], "world"} for place, wing in enumerate(WINGS)} | {"world": set()}
     back = {
-        stem: sorted(later)
-        for place, modules in enumerate(WINGS.values())
-        for stem in modules
-        if (later := wings_of(own[stem]) & set(order[place + 1 :]))
+        str(module.relative_to(PACKAGE)): sorted(later)
+        for module in own
+        if inside_of(module) in before and (later := wings_of(module) - before[inside_of(module)])
     }
     assert back == {}, "modules that import a wing which one object reaches after theirs"
 
@@ -182,17 +180,17 @@ def _walk_of(name: str, passed: set[str]) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Call) and not ast.unparse(node.func).rpartition(".")[2][0].isupper():
             asked = node.func.value if isinstance(node.func, ast.Attribute) else node.func
             if isinstance(asked, ast.Name) and asked.id in origin:
-                place = next(place for place, modules in enumerate(WINGS.values()) if origin[asked.id] in modules)
-                yield place, f"{name}, line {node.lineno}: {ast.unparse(node.func)}"
+                yield WINGS.index(origin[asked.id]), f"{name}, line {node.lineno}: {ast.unparse(node.func)}"
 
 
 def _origins(steps: ast.Module) -> dict[str, str]:
-    """Name in `tick` -> the module of `reconcile` that it comes from."""
+    """Name in `tick` -> the wing of `reconcile` that it comes from; `report` for what `turn` makes of all of them."""
     origin: dict[str, str] = {}
     for node in ast.walk(steps):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("speculative_operator.reconcile"):
-            inside = (node.module or "").removeprefix("speculative_operator.reconcile").lstrip(".")
-            origin |= {alias.asname or alias.name: inside or alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("speculative_operator.reconcile."):
+            inside = (node.module or "").split(".")[2]
+            wing = {"turn": "report"}.get(inside, inside)
+            origin |= {alias.asname or alias.name: wing for alias in node.names if wing in WINGS}
     return origin
 
 

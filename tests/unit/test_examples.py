@@ -51,7 +51,7 @@ def test_names_are_unique_so_that_all_can_be_tried_beside_each_other() -> None:
 
 
 def test_every_kind_that_is_served_has_an_example() -> None:
-    assert {one.speculation.mode for one in EVERY} == set(Mode) - {Mode.OFF}
+    assert {one.speculation.mode for one in EVERY} == set(Mode)
     assert {one.engine.type for one in EVERY} == set(EngineType)
     methods = {one.speculator.method for one in EVERY if one.speculator is not None}
     assert methods == set(Method)

@@ -19,12 +19,12 @@ from devcluster.options import ClusterOptions
 from speculative_lab.sim import catalogue
 from speculative_operator.api.convert import SpecError, to_domain
 from speculative_operator.api.crd import schema
-from speculative_operator.cli import main as cli
+from speculative_operator.cli import parsers as cli
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.pairing.findings import Code
 from speculative_operator.pairing.verdict import Kind
-from speculative_operator.reconcile.events import events
+from speculative_operator.reconcile.report.events import events
 from speculative_operator.settings import PREFIX, Settings
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from tests.unit.cli.test_explain_situations import missing, no_full_window, pods_down, says
+from tests.unit.reconcile.pair.test_pair_weights import fetching
 from tests.unit.reconcile.paired import FOREIGN, PAIRED, Paired, advance, drawn
-from tests.unit.reconcile.test_pair_weights import fetching
-from tests.unit.reconcile.test_status import up, with_deployment
+from tests.unit.reconcile.report.test_status import up, with_deployment
 from tests.unit.reconcile.worlds import Cluster, observed, settled
 
 from speculative_operator.domain.jobs import Purpose

@@ -14,7 +14,7 @@ from demo import hub
 from realengine.e2e.steps import NAME, Play, ready
 from realengine.scene import DRAFTERS
 from speculative_operator.domain.names import CACHE_FOLDER
-from speculative_operator.reconcile.pinning import FOLDER
+from speculative_operator.reconcile.pair.pinning import FOLDER
 
 SIDES = ("verifier", "speculator")
 WEIGHTS = "model.safetensors"

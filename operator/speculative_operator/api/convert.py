@@ -195,7 +195,7 @@ def _speculation(given: wire.Speculation) -> spec.Speculation:
     return _as(
         spec.Speculation,
         given,
-        mode=spec.Mode.DISABLED if given.mode is spec.Mode.OFF else given.mode,
+        mode=given.mode,
         schedule=KTable.from_rows(given.schedule) if given.schedule else None,
         objective=spec.Objective(
             goal=objective.goal,
@@ -255,7 +255,7 @@ def _weights(given: Weights, repin: str) -> spec.Weights:
     return _as(
         spec.Weights,
         given,
-        check=spec.Check.DISABLED if given.check is spec.Check.OFF else given.check or spec.Check.AUTO,
+        check=given.check or spec.Check.AUTO,
         cache=_cache(given.cache) if given.cache else None,
         env=tuple(_plain(variable) for variable in given.env or ()),
         repin=repin[:_LONGEST_REPIN],
@@ -298,8 +298,6 @@ def _explain(problem: ErrorDetails) -> SpecError:
     remedy = _misspelt(problem["loc"]) if problem["type"] == "extra_forbidden" else _REMEDIES.get(problem["type"])
     text = remedy.format(**context) if remedy else problem["msg"]
     value = None if problem["type"] == "missing" else problem["input"]
-    if problem["type"] == "enum" and value is False and "'Off'" in text:
-        text = f"{text}; YAML reads Off without quotes as false: write Disabled"
     return SpecError(_path(problem["loc"]), value, text)
 
 

@@ -7,7 +7,7 @@ unit, figures for machines are whole numbers; nothing is a float.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -93,9 +93,6 @@ class Pair(Wire):
     """Time at which a Job last found or fetched both models there."""
     previous: Annotated[tuple[Line, ...], Field(max_length=4)] = ()
     """Folders of previous versions, which the cache keeps so that you can go back."""
-    facts: Annotated[str, Field(max_length=16384)] | None = None
-    """Left by an earlier release, read once and then removed: the operator keeps the facts about both models in its
-    notes."""
     failure: Failure | None = None
     """Why the last Job for this pair failed."""
 
@@ -180,8 +177,6 @@ class Startup(Wire):
     budget_seconds: Long | None = None
     """Budget of the startup probe in the pods' template. Measurements change it together with the next change of the
     template, never alone."""
-    template: Line | None = None
-    """Identifies that template. Only the operator uses it."""
     starts: Annotated[tuple[StartRecord, ...], Field(max_length=8)] = ()
     """The last starts, the latest first."""
 
@@ -382,7 +377,3 @@ class Status(Wire):
     """Tables of previous pairs whose pods still serve."""
     decisions: Annotated[tuple[DecisionRecord, ...], Field(max_length=DECISIONS_KEPT)] = ()
     """The last decisions, newest first."""
-    memory: (
-        Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})] | None
-    ) = None
-    """Left by an earlier release, read once and then removed: the operator keeps the tuner's memory in its notes."""

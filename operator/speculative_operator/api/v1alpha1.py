@@ -185,8 +185,8 @@ class Speculation(Wire):
 
     mode: Mode = Mode.AUTO
     """Auto: the operator measures, decides and acts. Recommend: the operator decides and shows the decision, but does
-    not act. Static: K is what this object says. Disabled: the engine serves without the speculator; "Off" is its older
-    name, read for one release more. Later releases may add modes."""
+    not act. Static: K is what this object says. Disabled: the engine serves without the speculator.
+    Later releases may add modes."""
     num_speculative_tokens: Annotated[int, scalars.whole(0, MOST_TOKENS)] | None = None
     """Draft tokens per request and step (K). Static: the K in use if schedule is empty. Auto and Recommend: the K to
     start with. Default: the operator chooses by method and hardware."""

@@ -124,8 +124,8 @@ class Weights(Wire):
     init containers that inspect or fetch weights get all."""
     check: Check | None = None
     """Auto: before pods are created, a Job reads configuration, tokenizer and tensor headers of both models, pins their
-    versions and compares them; a pair that cannot work gets no pods. Disabled (or "Off", its older name): nothing is
-    compared. The operator's own setting for all objects takes precedence. Default: Auto."""
+    versions and compares them; a pair that cannot work gets no pods. Disabled: nothing is compared. The operator's own
+    setting for all objects takes precedence. Default: Auto."""
     cache: Cache | None = None
     """Storage for weights between pods. After a change of a model, pods are replaced only once both models are there.
     Default: the engine downloads weights when a pod starts."""

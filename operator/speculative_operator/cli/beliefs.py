@@ -15,11 +15,11 @@ from speculative_operator.api.convert import SpecError, to_domain
 from speculative_operator.domain.decision import Interval
 from speculative_operator.domain.spec import Method, ModelSource, Scheme, Speculator
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile.deciding import policy_of
-from speculative_operator.reconcile.verdicts import tuner_facts
-from speculative_operator.tuner import Memory
+from speculative_operator.reconcile.pair.verdicts import tuner_facts
+from speculative_operator.reconcile.table.deciding import policy_of
 from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
+from speculative_operator.tuner.persistence import from_status
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def outlook_of(body: Any) -> Outlook | None:
     try:
         spec = _with_pick(to_domain(dict(body)), status.get("picked") or {})
         policy = policy_of(spec, knobs=engine_for(spec).knobs(spec), facts=tuner_facts(spec, None))
-        memory = Memory.from_status(stored, policy)
+        memory = from_status(stored, policy)
     except (SpecError, ValueError, KeyError, TypeError):
         return None
     cells = memory.cells

@@ -61,7 +61,7 @@ class Cluster:
     def object_with_notes(self, name: str) -> Object:
         """One SpeculativeDeployment with the operator's notes in its status; without notes where this user may not read
         them."""
-        from speculative_operator.reconcile import notes
+        from speculative_operator.reconcile.report import notes
 
         body = self.object(name)
         try:
@@ -181,8 +181,7 @@ def mode(body: Object) -> str:
     """Who chooses K: the mode of the spec, or Paused."""
     if (body["metadata"].get("annotations") or {}).get(names.ANNOTATION_PAUSED) == "true":
         return "Paused"
-    chosen = str((body["spec"].get("speculation") or {}).get("mode") or Mode.AUTO)
-    return Mode.DISABLED if chosen == Mode.OFF else chosen
+    return str((body["spec"].get("speculation") or {}).get("mode") or Mode.AUTO)
 
 
 def ready(body: Object) -> str:

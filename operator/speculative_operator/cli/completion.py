@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from speculative_operator.cli.commands import OK, CommandError
+from speculative_operator.cli.parsers import COMMANDS, command, parser
 
 EPILOG = """examples:
   source <(speculative completion bash)
@@ -55,8 +56,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def candidates(words: Sequence[str]) -> list[str]:
     """The words that can stand in place of the last of `words`, the arguments typed so far."""
-    from speculative_operator.cli.main import COMMANDS, command, parser
-
     *before, last = words or [""]
     name = next((word for word in before if word in COMMANDS), "")
     if not name:

@@ -2,76 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import os
 import sys
 from collections.abc import Sequence
-from types import ModuleType
-from typing import NoReturn
 
-from speculative_operator import __version__
-from speculative_operator.cli.commands import FAILED, INTERRUPTED, OK, USAGE, CommandError, UsageError
-
-COMMANDS = {
-    "get": "list the SpeculativeDeployments of a cluster",
-    "status": "show one: pair, pods, table, load, decisions, and what it waits for",
-    "explain": "explain one: why K is what it is, and what to do next",
-    "watch": "print decisions of the tuner as they come",
-    "doctor": "look for what keeps objects of the cluster from being tuned",
-    "pause": "have the operator change nothing of an object",
-    "resume": "have it go on",
-    "approve": "have the rollout made that the operator proposes",
-    "adopt": "have pods created as the installed release of the operator creates them",
-    "repin": "have branches and tags of an object's models resolved again",
-    "plan": "tell before anything is deployed whether speculation is worth it: memory, K, gain, cost",
-    "render": "print the manifests that the operator would create",
-    "simulate": "run policies over a trace and compare them with the best possible",
-    "cases": "compare the model of step times with published measurements",
-    "engines": "show what each engine can do with each method, and what it refuses",
-    "pairs": "list the publicly known speculators for a verifier, and pick one",
-    "check": "check by their files whether a speculator fits its verifier; with exit statuses for pipelines",
-    "completion": "print the completion of a shell",
-}
-"""Command -> what it does. Each is the module of that name beside this one, but for those of the laboratory."""
-ANNOTATES = frozenset(("pause", "resume", "approve", "adopt", "repin"))
-"""Commands of the module `annotate`."""
-LABORATORY = frozenset(("simulate", "cases"))
-"""Commands of the package `speculative_lab`, which the operator's image does not hold."""
-
-_EPILOG = """examples:
-  speculative get -A
-  speculative status qwen3-8b -n models --watch
-  speculative explain qwen3-8b -n models
-  speculative watch -A --since 1h
-  speculative doctor
-  speculative pause qwen3-8b -n models      (likewise resume, approve, adopt, repin)
-  speculative plan pair.yaml
-  speculative render pair.yaml
-  speculative simulate --trace code.csv --format azure --report report/
-  speculative cases cases.csv --json
-  speculative engines vLLM --method eagle3
-  speculative pairs Qwen/Qwen3-8B
-  speculative check hf://Qwen/Qwen3-8B hf://RedHatAI/Qwen3-8B-speculator.eagle3
-  source <(speculative completion bash)
-
-exit status: 0 all is well, 1 failed or found something, 2 wrong use of the command line, 130 interrupted
-`speculative COMMAND --help` explains a command; docs/cli.md shows the output of each."""
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser that writes errors in one line, as every command does."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(USAGE, f"error: {message}; see {self.prog} --help\n")
+from speculative_operator.cli.commands import INTERRUPTED, OK, USAGE, CommandError
+from speculative_operator.cli.completion import candidates
+from speculative_operator.cli.parsers import COMMANDS, command, parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["__complete"]:
-        from speculative_operator.cli.completion import candidates
-
         sys.stdout.writelines(f"{one}\n" for one in candidates(words[1:]))
         return OK
     name = next((word for word in words if not word.startswith("-")), "")
@@ -92,42 +35,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of the output has gone: whoever ends a pipe early has what he wanted.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
-
-
-def parser(name: str = "", module: ModuleType | None = None) -> argparse.ArgumentParser:
-    """The parser of all commands, with the arguments of `module`, which is the command called `name`."""
-    formatter = argparse.RawDescriptionHelpFormatter
-    root = _Parser(
-        prog="speculative",
-        formatter_class=formatter,
-        epilog=_EPILOG,
-        description="Speculative decoding on Kubernetes: look at a cluster; plan, render, check, simulate offline.",
-    )
-    root.add_argument("--version", action="version", version=f"speculative {__version__}")
-    commands = root.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for known, does in COMMANDS.items():
-        own = commands.add_parser(known, help=does, formatter_class=formatter)
-        own.set_defaults(command=known)
-        if known == name and module is not None:
-            own.description = (module.__doc__ or does).strip()
-            own.epilog = getattr(module, "EPILOG", None)
-            module.add_arguments(own)
-    return root
-
-
-def command(name: str) -> ModuleType:
-    """The module of the command called `name`. Raises CommandError where this installation lacks it."""
-    package = "speculative_lab" if name in LABORATORY else "speculative_operator"
-    path = f"{package}.cli.{'annotate' if name in ANNOTATES else name}"
-    try:
-        return importlib.import_module(path)
-    except ModuleNotFoundError as missing:
-        if missing.name == package:
-            remedy = "install it from a checkout with: pip install . './lab[sim]'"
-            raise UsageError(f"the command {name} needs the laboratory, which is not installed", remedy) from None
-        if missing.name == path:
-            raise CommandError(f"this installation has no command {name}", "update it", FAILED) from None
-        raise
 
 
 if __name__ == "__main__":

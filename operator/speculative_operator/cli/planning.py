@@ -19,8 +19,8 @@ from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.pairs import capacity, hindrance, with_entry
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import Catalogue
-from speculative_operator.reconcile.deciding import policy_of
-from speculative_operator.reconcile.verdicts import tuner_facts
+from speculative_operator.reconcile.pair.verdicts import tuner_facts
+from speculative_operator.reconcile.table.deciding import policy_of
 from speculative_operator.tuner.judge import initial_table
 from speculative_operator.tuner.outlook import Outlook, outlook
 from speculative_operator.tuner.traffic import Traffic

@@ -19,7 +19,7 @@ from speculative_operator.engines.base import Engine
 from speculative_operator.engines.pairs import choose, pair_facts, with_entry
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import Catalogue, load_packaged
-from speculative_operator.reconcile.deciding import policy_of
+from speculative_operator.reconcile.table.deciding import policy_of
 
 NAME = "deployment"
 """Name of an object without metadata."""

@@ -23,13 +23,8 @@ LABEL_VERSION = "app.kubernetes.io/version"
 
 ANNOTATION_HASH = f"{GROUP}/rendered-hash"
 """On every child: hash of the manifest as rendered, so that an unchanged child costs no call."""
-ANNOTATION_TEMPLATE = f"{GROUP}/template-hash"
-"""On the Deployment (the object): hash of the pod template as it was rendered, whatever the API server made of it."""
 ANNOTATION_MADE_OF = f"{GROUP}/made-of"
 """On the Deployment (the object, never the template): hash of what was asked of its pods, however they are made."""
-ANNOTATION_SIZED_FOR = f"{GROUP}/sized-for"
-"""On the Deployment (the object, never the template): bytes of weights that its pods' requests were reckoned for, so
-that a size that is learned later replaces no pod."""
 ANNOTATION_RESOLVED = f"{GROUP}/resolved"
 """On the Deployment (the object, never the template): what the operator found out and its pods were made of
 (`render.resolved`)."""

@@ -49,7 +49,6 @@ class Mode(StrEnum):
     RECOMMEND = "Recommend"
     STATIC = "Static"
     DISABLED = "Disabled"
-    OFF = "Off"  # in specs of release 0.1, read as Disabled for one release more (api/convert.py)
 
 
 class OffPolicy(StrEnum):
@@ -235,7 +234,6 @@ class Check(StrEnum):
 
     AUTO = "Auto"
     DISABLED = "Disabled"
-    OFF = "Off"  # in specs of release 0.1, read as Disabled for one release more (api/convert.py)
 
 
 class AccessMode(StrEnum):

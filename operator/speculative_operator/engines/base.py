@@ -125,9 +125,6 @@ class Engine:
     """The container that serves a spec by the active table. Raises ValueError for sources or accelerators of a spec
     that `refusals` refuses. With the Live actuator the result does not depend on the table; otherwise it does."""
     read: Read
-    as_made: Callable[[Mapping[str, Any]], Engine] | None = None
-    """The adapter that makes pods like one that runs, from that pod's container, whatever release of the operator made
-    it; None where every release makes pods alike."""
     from_reports: bool = False
     """True for an adapter that goes by what pods reported: their release, and that they re-read no table."""
     needed: tuple[str, ...] = ()

@@ -10,9 +10,7 @@ is the only unforgivable outcome: whatever cannot be rendered, understood or pro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from speculative_operator.domain.actions import Condition
@@ -23,32 +21,21 @@ from speculative_operator.domain.reading import at, mapping, mappings, text, who
 from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import OffPolicy
-from speculative_operator.domain.table import Actuator, KnobSpace
-from speculative_operator.engines.base import Engine, Notice
+from speculative_operator.domain.table import Actuator
+from speculative_operator.engines.base import Engine
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile import (
-    notes,
-    own_rollouts,
-    privileges,
-    route,
-    startup,
-    surge,
-    tables,
-    targets,
-    upgrade,
+from speculative_operator.reconcile.children import privileges, upgrade
+from speculative_operator.reconcile.children.desired import Desired, desired_children
+from speculative_operator.reconcile.children.plan import (
+    Plan,
+    follow_route,
+    keep_pods,
+    plan,
+    repairs_of_group,
+    rolls,
 )
-from speculative_operator.reconcile.active_table import ActiveTable, active_table
-from speculative_operator.reconcile.deciding import Serving, Verdict, consider, policy_of, proposal, restore_memory
-from speculative_operator.reconcile.desired import Desired, desired_children
-from speculative_operator.reconcile.events import events
-from speculative_operator.reconcile.figures import estimate_of
-from speculative_operator.reconcile.jobs import of_jobs
-from speculative_operator.reconcile.own_rollouts import permission_of
-from speculative_operator.reconcile.pairing import pairing_of
-from speculative_operator.reconcile.picking import pass_over_misfits, picking_of, settle
-from speculative_operator.reconcile.pinning import PairedSpec
-from speculative_operator.reconcile.plan import Plan, follow_route, keep_pods, plan, repairs_of_group, replaces, rolls
-from speculative_operator.reconcile.pods import (
+from speculative_operator.reconcile.observed import route, startup, surge, targets
+from speculative_operator.reconcile.observed.pods import (
     Rollout,
     configs_of,
     first_ended_by_probe,
@@ -56,13 +43,32 @@ from speculative_operator.reconcile.pods import (
     read_rollout,
     scaling_notices,
 )
-from speculative_operator.reconcile.running_engine import (
+from speculative_operator.reconcile.observed.running_engine import (
     engine_as_found,
-    engine_as_made,
-    rereads_table,
-    without_live_tables,
+    engine_of_pods,
+    fell_back,
 )
-from speculative_operator.reconcile.status import make_status
+from speculative_operator.reconcile.pair.jobs import of_jobs
+from speculative_operator.reconcile.pair.pairing import pairing_of
+from speculative_operator.reconcile.pair.picking import pass_over_misfits, picking_of, settle
+from speculative_operator.reconcile.pair.pinning import PairedSpec
+from speculative_operator.reconcile.pair.verdicts import tuner_facts
+from speculative_operator.reconcile.report import notes
+from speculative_operator.reconcile.report.events import events
+from speculative_operator.reconcile.report.figures import estimate_of
+from speculative_operator.reconcile.report.status import make_status
+from speculative_operator.reconcile.report.view import View
+from speculative_operator.reconcile.table import own_rollouts, tables
+from speculative_operator.reconcile.table.active_table import ActiveTable, active_table
+from speculative_operator.reconcile.table.deciding import (
+    Serving,
+    Verdict,
+    consider,
+    policy_of,
+    proposal,
+    restore_memory,
+)
+from speculative_operator.reconcile.table.own_rollouts import permission_of
 from speculative_operator.reconcile.turn import (
     Look,
     Turn,
@@ -74,10 +80,8 @@ from speculative_operator.reconcile.turn import (
     stay,
     without_unknown_method,
 )
-from speculative_operator.reconcile.verdicts import tuner_facts
-from speculative_operator.reconcile.view import View
 from speculative_operator.reconcile.world import Event, Outcome, World
-from speculative_operator.render import RenderError
+from speculative_operator.render import RenderError, resolved
 from speculative_operator.render.metadata import pair_hash
 from speculative_operator.render.podspec import TABLE_VOLUME
 from speculative_operator.tuner import Memory
@@ -175,41 +179,49 @@ def _hold(turn: Turn) -> Outcome | Turn:
 
 
 def _reconcile_choices(turn: Turn) -> Outcome:
-    """The outcome of the last choice, which the spec asks for; where that would replace pods, the outcome of the first
-    choice that replaces none, if there is one."""
-    choices = turn.pairing.choices
-    wanted, rolls_pods = _reconcile_choice(turn, choices[-1])
-    for choice in choices[:-1] if rolls_pods else ():
-        outcome, others = _reconcile_choice(turn, choice)
-        if not others:
-            return outcome
-    return wanted
+    """The outcome with the first choice that pods were made of, and with what they can do; else with the last choice,
+    which the spec asks for."""
+    for choice in turn.pairing.choices:
+        made = _as_made(turn, choice)
+        if made is not None:
+            return _reconcile_with(made, choice)
+    return _reconcile_with(turn, turn.pairing.choices[-1])
 
 
-def _reconcile_choice(turn: Turn, choice: PairedSpec) -> tuple[Outcome, bool]:
-    """The outcome with pods made of `choice`, and whether it would replace any."""
-    world = turn.world
-    older = engine_as_made(turn.engine, choice.by_name, world.deployment)
-    notice = upgrade.worker_notice if rereads_table(world.deployment) else upgrade.live_notice
-    if older is None or _asks_for_others(replace(turn, engine=older), choice):
-        return _reconcile_with(turn, choice)
-    return _reconcile_with(replace(turn, engine=older), choice, notice(choice.by_name))
-
-
-def _asks_for_others(turn: Turn, choice: PairedSpec) -> bool:
-    """True where a user asks for other pods than those that run. The tuner's rollouts, the way back from them and
-    repairs do not count: the check runs as if nothing was observed, with the active table."""
-    world, policy = turn.world, _policy(turn, choice)
-    asked = upgrade.made_of(choice, policy, active_table(world, choice.pinned, policy, turn.pairing.same))
+def _as_made(turn: Turn, choice: PairedSpec) -> Turn | None:
+    """`turn` with what running pods can do; None where there are none, or a user asks for others than pods of
+    `choice` as they were made."""
+    world, record = turn.world, resolved.read(turn.world.deployment, turn.world.spec.uid)
+    if world.deployment is None:
+        return None
+    engine = engine_of_pods(turn.engine, choice.by_name, world.deployment)
+    waiting = (upgrade.live_notice(choice.by_name),) if engine is not turn.engine else ()
+    live = engine.knobs(choice.by_name).actuator is Actuator.LIVE
+    known = record.knobs if record is not None and (record.knobs.actuator is Actuator.LIVE) is live else None
+    made = replace(turn, engine=engine, made=known, waiting=waiting)
+    policy = _policy(made, choice)
+    active = active_table(world, choice.pinned, policy, turn.pairing.same)
+    asked = _made_of(made, choice, policy, active)
     if not upgrade.asks_for_others(world, asked):
+        return made
+    # What a user writes may make no difference to pods, such as a default.
+    same = record is not None and record.adopt == world.spec.adopt
+    return made if same and _renders_alike(made, choice, active, asked) else None
+
+
+def _renders_alike(turn: Turn, choice: PairedSpec, active: ActiveTable, asked: str) -> bool:
+    """True where the pod template of `choice` is rendered as that of the Deployment was."""
+    world, own = turn.world, _labels(choice.pinned, active, turn.pairing.same)
+    try:
+        desired = desired_children(world, choice, turn.engine, active, asked, own)
+    except RenderError:
         return False
-    quiet = replace(turn, look=replace(turn.look, observation=None))
-    return upgrade.asks_anew(world) or _reconcile_with(quiet, choice)[1]
+    uid = world.spec.uid
+    return resolved.template_of(desired.workload, uid) == resolved.template_of(world.deployment, uid)
 
 
-def _reconcile_with(turn: Turn, choice: PairedSpec, *of_older: Notice) -> tuple[Outcome, bool]:
-    """One reconcile with pods that the engine of `turn` makes of `choice`, and whether it would replace any. With
-    `of_older` that engine is the one of pods that run, and the notice says what others could do."""
+def _reconcile_with(turn: Turn, choice: PairedSpec) -> Outcome:
+    """One reconcile with pods that the engine of `turn` makes of `choice`."""
     world, spec, engine, pairing = turn.world, choice.pinned, turn.engine, turn.pairing
     policy = _policy(turn, choice)
     active = active_table(world, spec, policy, pairing.same)
@@ -226,22 +238,19 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *of_older: Notice) -> tuple[
     made_of = _made_of(turn, choice, policy, verdict.active)
     try:
         makes_room = stuck is not None and not stuck.why_not
-        desired = desired_children(
-            world, spec, engine, verdict.active, made_of, own, leaving, makes_room=makes_room
-        )  # fmt: skip
+        desired = desired_children(world, choice, engine, verdict.active, made_of, own, leaving, makes_room=makes_room)
         planned = _plan(world, turn.look, engine, verdict, policy.knobs.actuator, desired)
     except RenderError as error:
         problems, pair = (render_problem(error), *world.problems), pair_view(pairing, choice)
-        return stay(replace(turn, memory=memory), problems, pair, pairing.actions), False
+        return stay(replace(turn, memory=memory), problems, pair, pairing.actions)
     starts = _startup_status(world, spec, desired, planned)
-    waiting = of_older
+    waiting = turn.waiting
     if pairing.frozen:
         planned = keep_pods(turn.world, planned, repairs=False)
     elif upgrade.waits(turn.world, planned, turn.look.rollout, made_of):
         waiting, planned = (upgrade.notice(turn.world, planned),), keep_pods(turn.world, planned, repairs=True)
     repairs = () if pairing.frozen else repairs_of_group(world, desired, planned.actions)
     actions = (*pairing.actions, *targets.of_objects(spec, planned.actions), *repairs)
-    others = turn.look.rollout.exists and replaces(world, (*planned.actions, *planned.held))
     late = first_ended_by_probe(turn.look.pods)
     notices = (
         *turn.notices, *engine.notices(choice.by_name), *pairing.notices, *waiting,
@@ -258,26 +267,11 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, *of_older: Notice) -> tuple[
     happened = events(world.status, status, actions)
     tried_anew = verdict.active.why is Reason.TRIES_CHANGED
     figures = estimate_of(view, view.observation) if view.observation is not None else None
-    return Outcome(actions, status, happened, verdict.memory, tried_anew, memories, figures), others
+    return Outcome(actions, status, happened, verdict.memory, tried_anew, memories, figures)
 
 
 def _made_of(turn: Turn, choice: PairedSpec, policy: Policy, active: ActiveTable) -> str:
-    """The hash of what pods are made of (`upgrade.made_of`); as an earlier release computed it, where the Deployment
-    bears that one."""
-    asked = upgrade.made_of(choice, policy, active)
-    knobs = _former_knobs(turn, choice, active)
-    former = (upgrade.made_of(choice, replace(policy, knobs=one), active) for one in knobs)
-    return next((one for one in chain((asked,), former) if not upgrade.asks_for_others(turn.world, one)), asked)
-
-
-def _former_knobs(turn: Turn, choice: PairedSpec, active: ActiveTable) -> Iterator[KnobSpace]:
-    """The knob spaces that pods may have had under an earlier release, though no user asked for another engine: that of
-    another default release, and for pods without a speculator the one without live tables."""
-    engine, of_pods = choice.by_name.engine, upgrade.release_of_pods(turn.world)
-    if not engine.version_named and of_pods not in ("", engine.version):
-        yield turn.engine.knobs(replace(choice.by_name, engine=replace(engine, version=of_pods)))
-    if active.removed:
-        yield without_live_tables(turn.engine, "").knobs(choice.by_name)
+    return upgrade.made_of(choice, policy, active, fallen=fell_back(turn.world.spec, turn.world.status))
 
 
 def _policy(turn: Turn, choice: PairedSpec) -> Policy:
@@ -285,7 +279,7 @@ def _policy(turn: Turn, choice: PairedSpec) -> Policy:
     pairing = turn.pairing
     policy = policy_of(
         choice.by_name,
-        knobs=turn.engine.knobs(choice.by_name),
+        knobs=turn.made or turn.engine.knobs(choice.by_name),
         facts=tuner_facts(choice.by_name, pairing.facts),
         start_seconds=startup.expected_seconds(startup.starts(turn.world.status), choice.by_name.weights.bytes),
     )
@@ -332,13 +326,11 @@ def _decide_for_leaving(
 
 
 def _startup_status(world: World, spec: ResolvedSpec, desired: Desired, planned: Plan) -> dict[str, Any]:
-    """`status.startup` with the measured starts; key and budget are those of the template that pods were made of."""
+    """`status.startup` with the measured starts and the budget of the template that pods were made of."""
     known = startup.collect_starts(world.status, world.pods, pair_hash(spec), spec.weights.bytes)
-    seconds, template = desired.startup_seconds, desired.template
-    if rolls(world, (*planned.actions, *planned.held)):
-        before = mapping(world.status, "startup")
-        seconds, template = whole(before, "budgetSeconds"), text(before, "template")
-    return startup.to_status(known, seconds, template)
+    rolling = rolls(world, (*planned.actions, *planned.held))
+    seconds = whole(world.status, "startup", "budgetSeconds") if rolling else desired.startup_seconds
+    return startup.to_status(known, seconds)
 
 
 def _plan(world: World, look: Look, engine: Engine, verdict: Verdict, actuator: Actuator, desired: Desired) -> Plan:

@@ -17,22 +17,22 @@ from speculative_operator.domain.reading import conditions_of, mapping, text, wh
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, DeploymentSpec, Scheme
-from speculative_operator.domain.table import Actuator
+from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.matrix.refusing import METHOD
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile.active_table import ActiveTable
-from speculative_operator.reconcile.choices import Pairing
-from speculative_operator.reconcile.conditions import stamp
-from speculative_operator.reconcile.events import events
-from speculative_operator.reconcile.picked import PickView
-from speculative_operator.reconcile.picking import Picking, pick_view
-from speculative_operator.reconcile.pinning import PairedSpec
-from speculative_operator.reconcile.pods import Pod, Rollout
-from speculative_operator.reconcile.records import to_status
-from speculative_operator.reconcile.status import make_status
-from speculative_operator.reconcile.tables import label_of
-from speculative_operator.reconcile.view import PairView, View
+from speculative_operator.reconcile.observed.pods import Pod, Rollout
+from speculative_operator.reconcile.pair.choices import Pairing
+from speculative_operator.reconcile.pair.picked import PickView
+from speculative_operator.reconcile.pair.picking import Picking, pick_view
+from speculative_operator.reconcile.pair.pinning import PairedSpec
+from speculative_operator.reconcile.pair.records import to_status
+from speculative_operator.reconcile.report.conditions import stamp
+from speculative_operator.reconcile.report.events import events
+from speculative_operator.reconcile.report.status import make_status
+from speculative_operator.reconcile.report.view import PairView, View
+from speculative_operator.reconcile.table.active_table import ActiveTable
+from speculative_operator.reconcile.table.tables import label_of
 from speculative_operator.reconcile.world import Event, Outcome, World
 from speculative_operator.render import RenderError
 from speculative_operator.render.metadata import pair_hash
@@ -65,6 +65,10 @@ class Turn:
     """The pairing of the object, once it is known."""
     notices: tuple[Notice, ...] = ()
     """Notices about the spec, before all others."""
+    made: KnobSpace | None = None
+    """What the tuner may choose for pods that run, where new ones could do something else; else None."""
+    waiting: tuple[Notice, ...] = ()
+    """What new pods could do by now, where those that run stay."""
 
 
 def pair_view(pairing: Pairing, choice: PairedSpec | None) -> PairView | None:

@@ -1,5 +1,5 @@
 """How a serving pod brings its weights itself, before its engine starts: into a folder of its node, or into an
-emptyDir of its own. Called by `values`; `reconcile.arrival` reads the state of the containers.
+emptyDir of its own. Called by `values`; `reconcile.pair.arrival` reads the state of the containers.
 
 The init container runs the program of the Jobs, with their environment. It names a version by commit or digest, so
 that every pod of a template loads the same version, whatever a branch has become since.

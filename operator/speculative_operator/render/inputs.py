@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from speculative_operator.domain.resolved import ResolvedSpec
-from speculative_operator.domain.table import KTable, Trial
+from speculative_operator.domain.table import Actuator, KnobSpace, KTable, Trial
 from speculative_operator.engines.base import EngineContainer
 
 
@@ -49,6 +49,10 @@ class Capabilities:
     """Variables (name, value) that every Job is given, by the operator's settings."""
 
 
+NO_KNOBS = KnobSpace(Actuator.NONE, (0,), 1)
+"""What the tuner may choose for pods without a speculator."""
+
+
 @dataclass(frozen=True, slots=True)
 class RenderInput:
     """All values from which the children of one object are made."""
@@ -73,7 +77,9 @@ class RenderInput:
     canary: str = ""
     """Service that gets the share of requests of `spec.route.canary`; empty: no Service."""
     made_of: str = ""
-    """Annotation of the Deployment: what was asked of pods, as `reconcile.upgrade` tells it from how they are made."""
+    """Annotation of the Deployment: what was asked of pods, as `upgrade` tells it from how they are made."""
+    knobs: KnobSpace = NO_KNOBS
+    """Tables that the tuner may choose for the pods, for the record beside that annotation."""
 
     @property
     def live(self) -> bool:

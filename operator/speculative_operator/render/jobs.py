@@ -1,4 +1,4 @@
-"""Jobs that read and fetch models, and the claim that they fetch into. Called by `reconcile.jobs`.
+"""Jobs that read and fetch models, and the claim that they fetch into. Called by `reconcile.pair.jobs`.
 
 A Job's pod bears none of the labels by which Deployment and Service find serving pods.
 """

@@ -13,7 +13,7 @@ from speculative_operator.render import podspec, resolved, values
 from speculative_operator.render.environment import RenderError, plain, render_manifest
 from speculative_operator.render.inputs import RenderInput
 from speculative_operator.render.merge import merge
-from speculative_operator.render.metadata import digest, with_hash
+from speculative_operator.render.metadata import with_hash
 from speculative_operator.render.targets import target_of
 
 Manifest = dict[str, Any]
@@ -82,11 +82,8 @@ def _deployment(inp: RenderInput) -> Manifest:
     target_of(inp.spec).check(template)
     metadata = manifest["metadata"]
     if inp.made_of:
-        borne = {
-            names.ANNOTATION_TEMPLATE: digest(template, 16),
-            names.ANNOTATION_RESOLVED: resolved.record(inp, template),
-        }
-        metadata = {**metadata, "annotations": {**metadata["annotations"], **borne}}
+        borne = {**metadata["annotations"], names.ANNOTATION_RESOLVED: resolved.record(inp, template)}
+        metadata = {**metadata, "annotations": borne}
     return with_hash({**manifest, "metadata": metadata, "spec": {**manifest["spec"], "template": template}})
 
 

@@ -99,6 +99,6 @@ def with_hash(manifest: Mapping[str, Any]) -> dict[str, Any]:
 def _pin(source: ModelSource | None) -> str:
     if source is None:
         return ""
-    # Where in a cache a version lies is no part of what it is: earlier releases kept them elsewhere.
+    # Where in a cache a version lies is no part of what it is.
     uri = source.uri.replace(f"/{names.CACHE_FOLDER}/", "/", 1)
     return f"{uri}@{source.revision}" + (f"#{source.content}" if source.content else "")

@@ -1,5 +1,5 @@
-"""The record on a workload of what its pods were made of, beside what its user asked for. Written by `manifests`, read
-by `reconcile`.
+"""The record on a workload of what its pods were made of and can do, beside what its user asked for. Written by
+`manifests`, read by `reconcile`.
 
 It is the annotation `resolved` of the workload, never of its pod template. What is not exactly as this release wrote it
 for this object counts as no record.
@@ -14,6 +14,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.reading import mapping, mappings, parse_json, text
 from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
+from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.render.inputs import RenderInput
 from speculative_operator.render.metadata import canonical, digest
 
@@ -35,7 +36,7 @@ class Resolved:
     """What the operator found out and the pods of a workload were made of."""
 
     template: str
-    """Hash of the pod template, as the annotation `template-hash` has it."""
+    """Hash of the pod template as it was rendered, whatever the API server made of it."""
     models: tuple[Model, ...]
     """Verifier and speculator, where pods load one."""
     startup_seconds: int
@@ -43,6 +44,10 @@ class Resolved:
     """Bytes of weights that requests were reckoned for; 0 where unknown."""
     job_image: str
     """The operator's image that helps the engine in the pods; empty where none does."""
+    adopt: str
+    """Value of the annotation `adopt` with which the pods were made."""
+    knobs: KnobSpace
+    """Tables that the tuner may choose for the pods."""
 
 
 def record(inp: RenderInput, template: Mapping[str, Any]) -> str:
@@ -55,6 +60,8 @@ def record(inp: RenderInput, template: Mapping[str, Any]) -> str:
         "startupSeconds": inp.container.startup_seconds,
         "bytes": spec.weights.bytes,
         "jobImage": inp.capabilities.job_image if helper_of(template) else "",
+        "adopt": spec.adopt,
+        "knobs": asdict(inp.knobs),
     }
     return seal(content, spec.uid)
 
@@ -77,9 +84,17 @@ def read(workload: Mapping[str, Any] | None, uid: str) -> Resolved | None:
             content["startupSeconds"],
             content["bytes"],
             content["jobImage"],
+            content["adopt"],
+            _read_knobs(content["knobs"]),
         )
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
+
+
+def template_of(workload: Mapping[str, Any] | None, uid: str) -> str:
+    """Hash of the pod template that a workload of the object `uid` was rendered with; empty where no record tells."""
+    found = read(workload, uid)
+    return found.template if found is not None else ""
 
 
 def helper_of(template: Mapping[str, Any]) -> str:
@@ -96,6 +111,11 @@ def _model(spec: DeploymentSpec, source: ModelSource) -> Model:
 
 def _read_model(data: Mapping[str, Any]) -> Model:
     return Model(_source(data["told"]), tuple((folder, _source(one)) for folder, one in data["brought"]))
+
+
+def _read_knobs(data: Mapping[str, Any]) -> KnobSpace:
+    lists = {name: tuple(data[name]) for name in ("ks", "capture_sizes")}
+    return KnobSpace(**{**data, **lists, "actuator": Actuator(data["actuator"])})
 
 
 def _source(data: Mapping[str, Any]) -> ModelSource:

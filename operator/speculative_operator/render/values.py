@@ -146,8 +146,6 @@ def _deployment_annotations(inp: RenderInput) -> dict[str, str]:
     An operator that is killed between changing it and writing status then finds it here instead of rolling back.
     """
     borne = {names.ANNOTATION_MADE_OF: inp.made_of} if inp.made_of else {}
-    borne |= {names.ANNOTATION_ADOPT: inp.spec.adopt} if inp.spec.adopt else {}
-    borne |= {names.ANNOTATION_SIZED_FOR: str(inp.spec.weights.bytes)} if inp.spec.weights.bytes else {}
     table, removed = inp.waiting or inp.table, inp.waiting is not None
     if table is None or inp.live:
         return borne

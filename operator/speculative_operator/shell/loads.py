@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from speculative_operator.reconcile.choices import folders
+from speculative_operator.reconcile.pair.choices import folders
 from speculative_operator.shell.bodies import Body
 from speculative_operator.shell.resources import DEPLOYMENT
 

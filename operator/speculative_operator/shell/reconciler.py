@@ -23,10 +23,10 @@ from speculative_operator.domain.reading import is_controlled_by
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile import notes
-from speculative_operator.reconcile.notes import Notes
-from speculative_operator.reconcile.series import Recent, measured, steady
-from speculative_operator.reconcile.status import cannot_wait, should_write
+from speculative_operator.reconcile.observed.series import Recent, measured, steady
+from speculative_operator.reconcile.report import notes
+from speculative_operator.reconcile.report.notes import Notes
+from speculative_operator.reconcile.report.status import cannot_wait, should_write
 from speculative_operator.reconcile.tick import invalid
 from speculative_operator.reconcile.world import Outcome, World
 from speculative_operator.settings import Settings
@@ -302,8 +302,8 @@ class Reconciler:
         """Write the notes, before the status that has the pins of their facts."""
         config = snapshot.children.get((CONFIG_MAP.kind, names.notes(spec.name)))
         foreign = config is not None and not is_controlled_by(config, spec.uid)
-        found, old = notes.read(config, spec.uid), snapshot.owner.get("status") or {}
-        if foreign or not notes.should_write(old, found, wanted, state.notes_at, now):
+        found = notes.read(config, spec.uid)
+        if foreign or not notes.should_write(found, wanted, state.notes_at, now):
             return
         self._sources.budget.take()
         uid = config["metadata"]["uid"] if config is not None else None

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import generate_latest
 
 from speculative_operator import __version__
-from speculative_operator.reconcile.series import FAMILIES, Sample
+from speculative_operator.reconcile.observed.series import FAMILIES, Sample
 from speculative_operator.shell.bodies import Key
 
 PREFIX = "speculative_operator"

@@ -1,19 +1,14 @@
-"""The tuner's memory of one object between two reconciles, and its form in status.
+"""The tuner's memory of one object between two reconciles. Called by decide() and by reconcile, which keeps it.
 
-Called by decide(), reconcile (which keeps it, and writes `to_status()` into the object) and, after a restart of the
-operator, `from_status`. A few hundred numbers at most, whatever was seen. Numbers travel as text: an API object that
-holds floats would differ from itself after a round trip.
+A few hundred numbers at most, whatever was seen. `persistence` writes it down and reads it back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.table import KTable, Trial
-from speculative_operator.tuner import persistence
 from speculative_operator.tuner.acceptance import AcceptanceEvidence
 from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.comparisons import Cell
@@ -96,16 +91,3 @@ class Memory:
             return self
         traffic = replace(self.traffic, load=load, history=history)
         return replace(self, table=table, previous=None, proposal=None, traffic=traffic)
-
-    def to_status(self) -> dict[str, Any]:
-        """The memory as a small JSON object of strings, whole numbers and rows; below 4 KiB."""
-        return persistence.to_status(self)
-
-    @classmethod
-    def from_status(cls, data: Mapping[str, Any], policy: Policy) -> Memory:
-        """Memory from the object that `to_status` wrote; one damaged part drops all evidence, but never the table.
-
-        Evidence survives, but the tuner decides nothing from it before it has seen a full window again.
-        """
-        table = persistence.table_of(data, policy)
-        return cls(table=table, since=0.0, **persistence.restore(data, policy)).fit_to(policy)

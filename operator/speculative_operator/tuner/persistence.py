@@ -1,7 +1,8 @@
-"""Writes the tuner's memory as a small JSON object and reads it back. Called by `Memory.to_status` and `from_status`.
+"""Writes the tuner's memory as a small JSON object and reads it back. Called by reconcile and by the command line.
 
-Of step costs it keeps the mean, the joint precision of the five factors and the marginal precision of each correction;
-the other correlations are learned again within minutes.
+Numbers travel as text: an API object that holds floats would differ from itself after a round trip. Of step costs it
+keeps the mean, the joint precision of the five factors and the marginal precision of each correction; the other
+correlations are learned again within minutes.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,14 +21,12 @@ from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.comparisons import Cell
 from speculative_operator.tuner.costs import FORM_LIMIT, THETA_LIMIT, CostEvidence
 from speculative_operator.tuner.judge import initial_table
+from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.pace import SAVED, Pace
 from speculative_operator.tuner.prior import K_SD, KNOT_SD, TERMS, Array, Basis, basis_of
 from speculative_operator.tuner.tail import Bounds
 from speculative_operator.tuner.targets import OutOfReach, Targets
 from speculative_operator.tuner.traffic import Traffic
-
-if TYPE_CHECKING:
-    from speculative_operator.tuner.memory import Memory
 
 FORMAT = 2
 _POSITIONS = 16
@@ -39,7 +38,8 @@ _LARGEST = 1e12
 
 
 def to_status(memory: Memory) -> dict[str, Any]:
-    """`memory` as a JSON object, without parts that a restart makes worthless, such as the windows seen."""
+    """`memory` as a JSON object of strings, whole numbers and rows, below 4 KiB, without parts that a restart makes
+    worthless, such as the windows seen."""
     evidence, traffic = memory.acceptance, memory.traffic
     times = (memory.changed_at, memory.drafted_at, memory.removed_at, memory.doomed_since)
     return {
@@ -63,7 +63,15 @@ def to_status(memory: Memory) -> dict[str, Any]:
     } | ({} if memory.before_outage is None else {"beforeOutage": memory.before_outage.rows()})
 
 
-def table_of(data: Mapping[str, Any], policy: Policy) -> KTable:
+def from_status(data: Mapping[str, Any], policy: Policy) -> Memory:
+    """The memory in the object that `to_status` wrote; one damaged part drops all evidence, but never the table.
+
+    Evidence survives, but the tuner decides nothing from it before it has seen a full window again.
+    """
+    return Memory(table=_table_of(data, policy), since=0.0, **_restore(data, policy)).fit_to(policy)
+
+
+def _table_of(data: Mapping[str, Any], policy: Policy) -> KTable:
     """The table in `data`, fitted to `policy`; the initial table where `data` holds no readable one."""
     try:
         return fit(KTable.from_rows(data["table"]), policy)
@@ -71,7 +79,7 @@ def table_of(data: Mapping[str, Any], policy: Policy) -> KTable:
         return initial_table(policy)
 
 
-def restore(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
+def _restore(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
     """Fields of `Memory` besides its table; only `removed` where any part of `data` cannot be read."""
     off = {"removed": isinstance(data, Mapping) and data.get("speculatorRemoved") is True}
     try:

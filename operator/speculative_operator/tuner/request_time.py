@@ -1,7 +1,7 @@
 """Tells where requests spend their time, how a K changes the whole time of a request, and how fast requests are served.
 
 Called by traffic (for each window) and outlook (which ranks K by the whole time); `Speed` is kept in the tuner's memory
-and compared by `reconcile.own_rollouts`, before a rollout and after. Blocks of steps tell how fast
+and compared by `reconcile.table.own_rollouts`, before a rollout and after. Blocks of steps tell how fast
 requests decode. Before that a request waits to be scheduled, and has its prompt computed: drafts do not help it there,
 and longer steps hurt it. A request that waits for a seat or for KV memory waits until other requests end.
 """

@@ -10,15 +10,12 @@ when pods without a speculator are clearly faster than any table, and when it pa
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import Actuator
+from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.outlook import Comparison, Outlook
-
-if TYPE_CHECKING:
-    from speculative_operator.tuner.memory import Memory
 
 RESTART_SECONDS = 150.0
 """Serving that a replica loses when its pod is replaced: drain, scheduling, image, weights, compilation, capture. What

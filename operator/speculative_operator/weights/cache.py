@@ -34,7 +34,7 @@ KIND = "weights"
 MANIFEST = ".speculative.json"
 KEY = re.compile(r"[0-9a-f]{16}")
 GRACE_SECONDS = 30 * 86400.0
-"""Sixty times what lies between two renewals of a mark by the operator (`reconcile.pairing`), so that an operator that
+"""Sixty times what lies between two renewals of a mark by the operator (`pairing`), so that an operator that
 is away for weeks costs no model that is served."""
 _GROWING = FOLDERS | {"progress"}
 _AWAY = re.compile(rf"(models|partial)-{KEY.pattern}-[0-9]+")

@@ -205,12 +205,6 @@ def test_one_checkpoint_may_be_verifier_and_speculator() -> None:
     assert spec.speculator.source.uri == spec.verifier.source.uri
 
 
-def test_off_is_disabled_as_objects_of_the_first_release_say_it() -> None:
-    body = specdep()
-    now, before = ({"speculation": {"mode": word}, "weights": {"check": word}} for word in ("Disabled", "Off"))
-    assert to_domain({**body, "spec": body["spec"] | before}) == to_domain({**body, "spec": body["spec"] | now})
-
-
 def test_no_accelerator_stays_none() -> None:
     assert to_domain(specdep({"accelerator.perReplica": 0})).accelerator.per_replica == 0
 

@@ -21,7 +21,7 @@ from speculative_operator.api.rules import ALL_RULES, RESERVED_FLAGS
 from speculative_operator.api.v1alpha1 import Spec
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.reconcile.plan import DELETED
+from speculative_operator.reconcile.children.plan import DELETED
 from speculative_operator.settings import PREFIX, Settings
 from speculative_operator.shell import resources
 

@@ -167,7 +167,7 @@ def test_what_cannot_be_read(capsys: pytest.CaptureFixture[str], words: tuple[st
     [
         ("spec: {verifier: [", "is not YAML"),
         ("spec: {}\n---\nspec: {}\n", "give one YAML or JSON document"),
-        ("spec: {verifier: {model: 'hf://a/b'}, speculation: {mode: Off}}", "write Disabled"),
+        ("spec: {verifier: {model: 'hf://a/b'}, speculation: {mode: Off}}", "'Disabled'"),
     ],
 )
 def test_a_file_that_is_no_object_is_wrong_use_and_no_bad_pair(

@@ -10,23 +10,25 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.golden.recording import STORED
+from tests.unit.reconcile.objects import SPECS, left
 
 from speculative_operator.cli import annotate, explain, get, main, status
 from speculative_operator.cli.cluster import Cluster
 from speculative_operator.cli.commands import CommandError, UnseenError
 from speculative_operator.domain import names
+from speculative_operator.reconcile.report.notes import put_in
 
 NOW = 1_800_001_600.0
-"""Unix seconds, 08:26:40 of the day of the stored objects."""
-NAMES = sorted(path.stem for path in (STORED / "0.1.0").glob("*.json"))
+"""Unix seconds, 08:26:40 of the day of the objects."""
+NAMES = sorted(SPECS)
 
 
 def stored(name: str, /, **meta: Any) -> dict[str, Any]:
-    """An object as a release has left it."""
-    found = json.loads((STORED / "0.1.0" / f"{name}.json").read_text())
+    """An object as the operator has left it, with its notes."""
+    found = left(name)
+    told = put_in(found["status"], found["notes"])
     return {
-        "metadata": {"name": "demo", "namespace": "models", **meta}, "spec": found["spec"], "status": found["status"],
+        "metadata": {"name": "demo", "namespace": "models", **meta}, "spec": found["spec"], "status": told,
     }  # fmt: skip
 
 
@@ -114,7 +116,7 @@ def test_every_stored_object_can_be_shown_and_explained(name: str) -> None:
 
 
 def test_ready_counts_as_status_does() -> None:
-    """Another writer may scale the Deployment; an earlier release left no text."""
+    """Another writer may scale the Deployment."""
     body = stored("tuned")
     assert get.row(body)[2] == "2/2"
     body["status"]["ready"] = "1/5"
@@ -245,7 +247,7 @@ class TestStatus:
             if clock[0] > NOW + 3 * status.WATCH_SECONDS:
                 raise KeyboardInterrupt
             if clock[0] > NOW + 2 * status.WATCH_SECONDS:
-                body["status"]["readyReplicas"] = 1
+                body["status"] |= {"readyReplicas": 1, "ready": "1/2"}
 
         monkeypatch.setattr(status, "Cluster", FakeCluster(body))
         monkeypatch.setattr("speculative_operator.cli.status.time.sleep", look)

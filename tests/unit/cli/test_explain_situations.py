@@ -18,7 +18,7 @@ from speculative_operator.api.crd import schema
 from speculative_operator.cli import diagnosis, explain
 from speculative_operator.cli.commands import CommandError
 from speculative_operator.cli.diagnosis import cause_of
-from speculative_operator.cli.main import COMMANDS
+from speculative_operator.cli.parsers import COMMANDS
 from speculative_operator.domain import names
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import Reason
@@ -39,7 +39,7 @@ def body_of(cluster: Cluster, **annotations: str) -> dict[str, Any]:
 def scripted(monkeypatch: pytest.MonkeyPatch, reason: Reason, message: str, **more: Any) -> Cluster:
     """A cluster whose tuner answers with `reason`."""
     tuner = Tuner()
-    monkeypatch.setattr("speculative_operator.reconcile.deciding.decide", tuner)
+    monkeypatch.setattr("speculative_operator.reconcile.table.deciding.decide", tuner)
     cluster = settled(spec=more.pop("spec", SPEC))
     tuner.wishes.append({"reason": reason, "message": message} | more)
     cluster.tick(observed(cluster))
@@ -81,7 +81,7 @@ def no_full_window(_: pytest.MonkeyPatch) -> Cluster:
 
 def drafter_dead(patch: pytest.MonkeyPatch) -> Cluster:
     tuner = Tuner()
-    patch.setattr("speculative_operator.reconcile.deciding.decide", tuner)
+    patch.setattr("speculative_operator.reconcile.table.deciding.decide", tuner)
     return removed(tuner)
 
 

@@ -13,7 +13,8 @@ import pytest
 from speculative_operator import __version__
 from speculative_operator.cli import commands, terminal
 from speculative_operator.cli.commands import UsageError
-from speculative_operator.cli.main import ANNOTATES, COMMANDS, LABORATORY, command, main
+from speculative_operator.cli.main import main
+from speculative_operator.cli.parsers import ANNOTATES, COMMANDS, LABORATORY, command
 
 ROOT = Path(__file__).resolve().parents[3]
 HEAVY = ("numba", "kopf", "kubernetes", "pydantic", "numpy", "requests", "plotly")

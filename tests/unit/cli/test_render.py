@@ -73,7 +73,7 @@ def test_what_the_operator_refuses_is_one_line(capsys: pytest.CaptureFixture[str
         ("a: b: c", "is not YAML"),
         ("a: 1\n---\nb: 2\n", "is not YAML"),
         ("{}", "spec is {}: it is empty"),
-        ("spec: {verifier: {model: 'hf://a/b'}, speculation: {mode: Off}}", "write Disabled"),
+        ("spec: {verifier: {model: 'hf://a/b'}, speculation: {mode: Off}}", "'Disabled'"),
     ],
 )
 def test_a_file_that_is_wrong_is_wrong_use(

@@ -10,7 +10,8 @@ import pytest
 from tests.unit.cli.test_cluster_commands import FakeCluster, stored
 
 from speculative_operator.cli import completion, watch
-from speculative_operator.cli.main import COMMANDS, main
+from speculative_operator.cli.main import main
+from speculative_operator.cli.parsers import COMMANDS
 
 
 class Clock:

@@ -12,6 +12,7 @@ from demo.scene import variants
 from demo.watch import Sight
 from speculative_operator.domain.observation import PodWindow
 from speculative_operator.tuner import Memory, initial_table
+from speculative_operator.tuner.persistence import to_status
 
 EXAMPLE = variants()[0].manifest
 WINDOW = PodWindow(
@@ -44,7 +45,7 @@ def test_the_surface_is_of_the_objects_own_knobs_and_memory() -> None:
     assert prior.concurrency[-1] == 256
     assert set(prior.ks.ravel().tolist()) <= set(asked.knobs.ks)
     assert prior.ks[-1, 0] > prior.ks[0, 0], "more drafts where more are accepted"
-    stored = Memory.fresh(initial_table(asked), 0.0).to_status()
+    stored = to_status(Memory.fresh(initial_table(asked), 0.0))
     again = surface.learned(EXAMPLE, {"memory": stored})
     assert again.believed == pytest.approx(prior.believed)
 

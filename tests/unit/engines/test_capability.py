@@ -9,7 +9,7 @@ from tests.unit.engines.building import spec
 
 from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPolicy
-from speculative_operator.domain.table import Actuator, KnobSpace, KTable
+from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.matrix import cell
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.engines.vllm.forms import Runner
@@ -213,40 +213,3 @@ def test_boot_schedule_holds_every_k_of_the_knob_space(
 )
 def test_versions(text: str, parsed: cell.Version | None) -> None:
     assert cell.parse_version(text) == parsed
-
-
-def running(subject: DeploymentSpec, **change: object) -> dict[str, object]:
-    """The container of a pod that runs, as its Deployment has it."""
-    made = engine_for(subject).container(resolve(subject), KTable.constant(1, 256))
-    return {"name": "engine", "args": list(made.args), "env": [dict(one) for one in made.env]} | change
-
-
-def as_made(subject: DeploymentSpec, container: dict[str, object]) -> KnobSpace:
-    make = engine_for(subject).as_made
-    assert make is not None
-    return make(container).knobs(subject)
-
-
-@pytest.mark.parametrize("policy", OffPolicy)
-@pytest.mark.parametrize("method", [Method.DRAFT_MODEL, Method.EAGLE3, Method.NGRAM, Method.SUFFIX])
-def test_pods_that_this_release_made_are_as_it_makes_them(method: Method, policy: OffPolicy) -> None:
-    subject = spec(method, off_policy=policy)
-    assert as_made(subject, running(subject)) == engine_for(subject).knobs(subject)
-
-
-def test_pods_of_the_v1_runner_keep_their_k_and_run_the_speculator_at_zero() -> None:
-    subject = spec(Method.DRAFT_MODEL, max_speculative_tokens=5)
-    knobs = as_made(subject, {"args": ["--scheduler-cls", "x"], "env": [V1]})
-    assert (knobs.ks, knobs.can_skip, knobs.passes_at_zero) == ((0, 1, 2, 3, 4, 5), False, 1.0)
-    told = {"name": "SPECULATIVE_OFF_STEPS", "value": "64"}
-    able = as_made(subject, {"args": ["--worker-extension-cls", "speculative_worker.Extension"], "env": [V1, told]})
-    assert (able.ks, able.can_skip, able.passes_at_zero) == (knobs.ks, True, 0.0), "their worker skips on V1, too"
-    asked = spec(Method.DRAFT_MODEL, max_speculative_tokens=5, env=(V2,))
-    assert as_made(asked, {"args": [], "env": [V1]}).ks == (0, 1, 3, 5), "what the user asks for comes first"
-
-
-@pytest.mark.parametrize("garbled", [{}, {"args": 3, "env": "x"}, {"args": [None, {}], "env": [None, 3, {"name": []}]}])
-def test_a_container_that_nobody_understands_is_one_without_the_worker(garbled: dict[str, object]) -> None:
-    subject = spec(Method.EAGLE3)
-    knobs = as_made(subject, garbled)
-    assert (knobs.can_skip, knobs.passes_at_zero) == (False, 1.0)

@@ -19,8 +19,8 @@ from speculative_operator.domain.table import KnobSpace, KTable
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.engines.vllm import graphs
 from speculative_operator.engines.vllm.plan import plan
-from speculative_operator.reconcile.deciding import policy_of
-from speculative_operator.reconcile.verdicts import tuner_facts
+from speculative_operator.reconcile.pair.verdicts import tuner_facts
+from speculative_operator.reconcile.table.deciding import policy_of
 from speculative_operator.tuner import initial_table
 
 CLASSES = {

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.reconcile.releases import install
 from tests.unit.reconcile.scripted import Tuner
 
-from speculative_operator.reconcile import deciding
+from speculative_operator.reconcile.table import deciding
 
 
 @pytest.fixture

@@ -9,11 +9,17 @@ import pytest
 from tests.unit.reconcile.worlds import template
 
 from speculative_operator.domain import names
-from speculative_operator.reconcile import rendering
-from speculative_operator.reconcile.rendering import render_again
-from speculative_operator.reconcile.tables import TRYING_FILE
+from speculative_operator.reconcile.children import rendering
+from speculative_operator.reconcile.children.rendering import render_again
+from speculative_operator.reconcile.table.tables import TRYING_FILE
 from speculative_operator.render import payload, resolved
 from speculative_operator.render.metadata import digest, with_hash
+
+
+def with_template(record: str, template: str, uid: str) -> str:
+    """The record of pods made with another template."""
+    content = {key: value for key, value in json.loads(record).items() if key not in ("format", "digest")}
+    return resolved.seal({**content, "template": template}, uid)
 
 
 def install(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
@@ -23,11 +29,8 @@ def install(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
             if one["kind"] == "Deployment":
                 template(one)["spec"]["containers"][0]["args"].append(flag)
                 annotations = one["metadata"]["annotations"]
-                annotations[names.ANNOTATION_TEMPLATE] = digest(template(one), 16)
-                content = json.loads(annotations[names.ANNOTATION_RESOLVED])
-                content = {key: value for key, value in content.items() if key not in ("format", "digest")}
-                content["template"] = annotations[names.ANNOTATION_TEMPLATE]
-                annotations[names.ANNOTATION_RESOLVED] = resolved.seal(content, inp.spec.uid)
+                record = with_template(annotations[names.ANNOTATION_RESOLVED], digest(template(one), 16), inp.spec.uid)
+                annotations[names.ANNOTATION_RESOLVED] = record
             if one["kind"] == "Service":
                 one["metadata"]["labels"]["release"] = flag.strip("-")
         return tuple(with_hash(one) for one in manifests)

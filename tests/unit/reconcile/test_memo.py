@@ -12,8 +12,8 @@ from tests.unit.render.test_manifests import INPUT, SPEC, TEXTS
 
 from speculative_operator.domain.memo import Memo, digest
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile import rendering
-from speculative_operator.reconcile.rendering import render_again
+from speculative_operator.reconcile.children import rendering
+from speculative_operator.reconcile.children.rendering import render_again
 from speculative_operator.render import Capabilities, RenderError, RenderInput, render
 
 OTHERS = [

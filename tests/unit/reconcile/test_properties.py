@@ -22,7 +22,7 @@ from speculative_operator.domain.spec import (
     Speculator,
 )
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile.status import should_write
+from speculative_operator.reconcile.report.status import should_write
 from speculative_operator.reconcile.tick import tick
 from speculative_operator.reconcile.turn import invalid
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from speculative_operator.domain import names
 from speculative_operator.domain.reading import at, items, mapping, mappings, text, whole
-from speculative_operator.reconcile.pods import first_trouble, has_other_scaler, read_pods, read_rollout
+from speculative_operator.reconcile.observed.pods import first_trouble, has_other_scaler, read_pods, read_rollout
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

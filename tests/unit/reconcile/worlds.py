@@ -26,9 +26,9 @@ from speculative_operator.domain.spec import (
     Speculator,
     Verifier,
 )
-from speculative_operator.reconcile import notes
-from speculative_operator.reconcile.formats import timestamp
-from speculative_operator.reconcile.pods import configs_of
+from speculative_operator.reconcile.observed.formats import timestamp
+from speculative_operator.reconcile.observed.pods import configs_of
+from speculative_operator.reconcile.report import notes
 from speculative_operator.reconcile.tick import Outcome, World, tick
 from speculative_operator.render import Capabilities
 from speculative_operator.render.payload import is_payload

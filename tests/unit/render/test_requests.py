@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.render.test_manifests import CONTAINER, INPUT, SPEC, deployment, engine
+from tests.unit.render.test_manifests import CONTAINER, INPUT, SPEC, engine
 
 from speculative_operator.domain import names
 from speculative_operator.domain.resolved import ResolvedWeights
 from speculative_operator.domain.spec import AcceleratorRequest, Scheme
-from speculative_operator.reconcile.formats import quantity
+from speculative_operator.reconcile.observed.formats import quantity
 from speculative_operator.render import RenderInput
 from speculative_operator.render.requests import requests
 
@@ -145,9 +145,3 @@ def test_odd_templates_are_the_mergers_to_refuse(odd: Any) -> None:
     for part in ("containers", "volumes"):
         assert requests(of(template={"spec": {part: odd}}))
     assert requests(of(template={"spec": odd}))
-
-
-def test_the_deployment_bears_what_its_pods_were_sized_for() -> None:
-    inp = of(1, 16 * GIB)
-    assert deployment(inp)["metadata"]["annotations"][names.ANNOTATION_SIZED_FOR] == str(16 * GIB)
-    assert names.ANNOTATION_SIZED_FOR not in deployment(of())["metadata"].get("annotations", {})

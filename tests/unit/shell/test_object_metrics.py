@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from speculative_operator.reconcile.series import Sample
+from speculative_operator.reconcile.observed.series import Sample
 from speculative_operator.shell.telemetry import ObjectMetrics
 
 STEADY: list[Sample] = [("object_k", (("requests", "1"),), 4.0), ("object_k", (("requests", "2"),), 3.0)]

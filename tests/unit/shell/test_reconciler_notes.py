@@ -9,8 +9,8 @@ from tests.unit.shell.fakeapi import FakeApi, FaultError
 from tests.unit.shell.scene import KEY
 from tests.unit.shell.test_reconciler import Rig
 
-from speculative_operator.reconcile import notes
-from speculative_operator.reconcile.notes import FIRST_SECONDS, NOTES_SECONDS
+from speculative_operator.reconcile.report import notes
+from speculative_operator.reconcile.report.notes import FIRST_SECONDS, NOTES_SECONDS
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.resources import CONFIG_MAP, OWNER
 from speculative_operator.shell.telemetry import Telemetry
@@ -99,12 +99,6 @@ async def test_another_table_is_noted_with_the_status_that_tells_it(rig: Rig, cl
     await look(rig, learned(0), "2", clock, 2 * FIRST_SECONDS)
     assert await look(rig, learned(0, table=1), "3", clock) == ["configmaps", "status"]
     assert kept(rig)["memory"]["table"] == [[1, 8, 1]]
-
-
-async def test_what_an_earlier_release_left_in_status_moves_at_once(rig: Rig, clock: Clock) -> None:
-    await rig.begin(status={"memory": learned(0)["memory"], "speculation": {"k": "1"}})
-    assert await look(rig, learned(0), "1", clock, 0.0) == ["configmaps", "status"]
-    assert (kept(rig), rig.status) == (learned(0), {"speculation": {"k": "1"}})
 
 
 async def test_notes_that_cannot_be_written_keep_no_status_back(rig: Rig, clock: Clock) -> None:

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
-from tests.unit.reconcile import test_series
+from tests.unit.reconcile.observed import test_series
 
 from speculative_operator.domain.reasons import ConditionType
-from speculative_operator.reconcile.series import FAMILIES, MOST_LOADS, Recent, measured, steady
+from speculative_operator.reconcile.observed.series import FAMILIES, MOST_LOADS, Recent, measured, steady
 from speculative_operator.shell.telemetry import PREFIX, Telemetry
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"

@@ -18,6 +18,7 @@ from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import Actuator, KnobSpace, KTable
 from speculative_operator.engines.vllm.adapter import ENGINE
 from speculative_operator.tuner import Memory, decide, initial_table
+from speculative_operator.tuner.persistence import to_status
 
 Looks = list[Observation]
 UNSURE = frozenset({Reason.STARTING, Reason.COLLECTING, Reason.IDLE})
@@ -340,4 +341,4 @@ def test_repeated_and_late_scrapes_move_nothing(extra: list[int], data: st.DataO
     assert disturbed.table == plain.table
     assert disturbed.memory is not None
     assert plain.memory is not None
-    assert disturbed.memory.to_status() == plain.memory.to_status()
+    assert to_status(disturbed.memory) == to_status(plain.memory)

@@ -28,6 +28,7 @@ from speculative_operator.tuner.costs import (
     prefill_overlap,
     step_terms,
 )
+from speculative_operator.tuner.persistence import from_status, to_status
 from speculative_operator.tuner.prior import TERMS, Array, Prior, basis_of, cost_prior
 
 PRIOR = cost_prior(FACTS, KNOBS)
@@ -288,9 +289,9 @@ class TestRestart:
 
     def through_status(self, change: Mapping[str, object] = {}) -> CostEvidence:  # never written to
         memory = replace(Memory.fresh(KTable.constant(3, 256), 0.0), costs=self.evidence())
-        stored = json.loads(json.dumps(memory.to_status() | dict(change)))
+        stored = json.loads(json.dumps(to_status(memory) | dict(change)))
         assert change or len(json.dumps(stored)) < 4096
-        return Memory.from_status(stored, self.asked).costs
+        return from_status(stored, self.asked).costs
 
     def test_predictions_survive(self) -> None:
         before, after = (posterior(known, PRIOR, KNOBS) for known in (self.evidence(), self.through_status()))

@@ -19,6 +19,7 @@ from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.guards import GUARD_SHARE, count_slow, proven
 from speculative_operator.tuner.outlook import QUANTILE, outlook
 from speculative_operator.tuner.pace import SAVED, Pace
+from speculative_operator.tuner.persistence import from_status, to_status
 from speculative_operator.tuner.report import measured_speed
 from speculative_operator.tuner.traffic import pool
 
@@ -154,13 +155,13 @@ def test_absurd_figures_teach_nothing() -> None:
 def test_the_first_window_is_only_watched() -> None:
     loop = warmed()
     loop.plant.conditional = tuple(0.5 * one for one in Plant().conditional)
-    loop.memory = Memory.from_status(loop.memory.to_status(), loop.policy)
+    loop.memory = from_status(to_status(loop.memory), loop.policy)
     assert_held(loop, Observation(loop.now + TICK, {"a": next_window(loop)}), Reason.STARTING)
 
 
 def test_the_first_window_decides_where_hardly_a_draft_was_accepted() -> None:
     loop = warmed()
-    loop.memory = Memory.from_status(loop.memory.to_status(), loop.policy)
+    loop.memory = from_status(to_status(loop.memory), loop.policy)
     window = next_window(loop)
     memory, decision = decide(loop.memory, Observation(loop.now, {"a": window}), loop.policy, loop.now)
     assert decision.valid

@@ -17,6 +17,7 @@ from speculative_operator.tuner import Memory, initial_table
 from speculative_operator.tuner.acceptance import AcceptanceEvidence
 from speculative_operator.tuner.comparisons import Cell
 from speculative_operator.tuner.outlook import outlook
+from speculative_operator.tuner.persistence import from_status, to_status
 
 
 @cache
@@ -39,7 +40,7 @@ def floats(value: Any) -> bool:
 
 
 def test_it_is_small_plain_json_without_floats() -> None:
-    stored = used().memory.to_status()
+    stored = to_status(used().memory)
     assert len(json.dumps(stored)) < 3072
     assert json.loads(json.dumps(stored)) == stored
     assert not floats(stored)
@@ -66,12 +67,12 @@ def test_the_largest_memory_stays_below_four_kibibytes() -> None:
         ),
         cells=tuple(Cell(n, 10, 11, *[-1.234567] * 11) for n in range(48)),
     )
-    assert len(json.dumps(noisy.to_status())) < 4096
+    assert len(json.dumps(to_status(noisy))) < 4096
 
 
 def test_beliefs_survive_a_round_trip() -> None:
     loop = used()
-    restored = Memory.from_status(json.loads(json.dumps(loop.memory.to_status())), loop.policy)
+    restored = from_status(json.loads(json.dumps(to_status(loop.memory))), loop.policy)
     assert restored.table == loop.memory.table
     assert restored.changed_at == pytest.approx(loop.memory.changed_at)
     assert restored.acceptance.reached == pytest.approx(loop.memory.acceptance.reached, rel=1e-3)
@@ -87,7 +88,7 @@ def test_beliefs_survive_a_round_trip() -> None:
 def test_after_a_restart_the_same_load_brings_no_change() -> None:
     loop = run(Plant())
     loop.play(*[1] * 5, *[20] * 5, *[120] * 10)
-    loop.memory = Memory.from_status(loop.memory.to_status(), loop.policy)
+    loop.memory = from_status(to_status(loop.memory), loop.policy)
     table = loop.memory.table
     loop.play(120, 120)
     assert loop.decisions[-2].reason is Reason.STARTING
@@ -98,7 +99,7 @@ def test_after_a_restart_the_same_load_brings_no_change() -> None:
 def test_the_dwell_survives_a_restart() -> None:
     loop = used()
     changed = replace(loop.memory, changed_at=loop.now)
-    assert Memory.from_status(changed.to_status(), loop.policy).changed_at == pytest.approx(loop.now, abs=1.0)
+    assert from_status(to_status(changed), loop.policy).changed_at == pytest.approx(loop.now, abs=1.0)
 
 
 @pytest.mark.parametrize(
@@ -126,33 +127,33 @@ def test_the_dwell_survives_a_restart() -> None:
 )
 def test_whatever_is_odd_leaves_a_fresh_memory_with_the_table(damage: dict[str, Any]) -> None:
     loop = used()
-    restored = Memory.from_status(loop.memory.to_status() | damage, loop.policy)
+    restored = from_status(to_status(loop.memory) | damage, loop.policy)
     assert same(restored, Memory.fresh(loop.memory.table, 0.0))
 
 
 @pytest.mark.parametrize("damage", [{}, {"mean": "x"}, {"format": 0}])
 def test_pods_without_speculator_stay_so_whatever_is_odd(damage: dict[str, Any]) -> None:
     loop = used()
-    stored = replace(loop.memory, removed=True).to_status() | damage
-    assert Memory.from_status(stored, loop.policy).removed
-    assert not Memory.from_status(stored | {"speculatorRemoved": "yes"}, loop.policy).removed
+    stored = to_status(replace(loop.memory, removed=True)) | damage
+    assert from_status(stored, loop.policy).removed
+    assert not from_status(stored | {"speculatorRemoved": "yes"}, loop.policy).removed
 
 
 @pytest.mark.parametrize("rows", [None, [], "x", [[1, 2]], [[2, 9, 1]], [["1", 256, 3]], [[1, 256, -1]], 5])
 def test_an_unreadable_table_is_the_start_table(rows: Any) -> None:
     loop = used()
-    restored = Memory.from_status(loop.memory.to_status() | {"table": rows}, loop.policy)
+    restored = from_status(to_status(loop.memory) | {"table": rows}, loop.policy)
     assert restored.table == initial_table(loop.policy)
 
 
 def test_nothing_stored_is_a_fresh_start() -> None:
     asked = policy()
-    assert Memory.from_status({}, asked).table == initial_table(asked)
+    assert from_status({}, asked).table == initial_table(asked)
 
 
 def test_evidence_of_another_engine_size_is_resized() -> None:
     loop = used()
     asked = policy(knobs=replace(KNOBS, max_batch=64))
-    restored = Memory.from_status(loop.memory.to_status(), asked)
+    restored = from_status(to_status(loop.memory), asked)
     assert restored.table.max_batch == 64
     assert restored.traffic.load == ()

@@ -23,6 +23,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy, Workload
 from speculative_operator.domain.table import Actuator, KnobSpace, KTable
 from speculative_operator.tuner import Memory, decide, initial_table
+from speculative_operator.tuner.persistence import from_status, to_status
 
 NOW = 1_700_000_000.0
 FEW = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -114,7 +115,7 @@ def test_no_observation_raises_or_leaves_the_knobs(asked: Policy, looks: list[di
             assert not decision.changed
         if not decision.changed and asked.mode is not Mode.RECOMMEND:
             assert memory.table == before
-        assert len(json.dumps(memory.to_status())) < 4096
+        assert len(json.dumps(to_status(memory))) < 4096
 
 
 @FEW
@@ -270,7 +271,7 @@ def test_thousands_of_windows_leave_a_small_memory() -> None:
         largest = max(largest, held_bytes(loop.memory)) if n % 25 == 0 else largest
         assert len(loop.memory.seen) <= 4
     assert max(largest, held_bytes(loop.memory)) <= 20_000
-    assert len(json.dumps(loop.memory.to_status())) < 4096
+    assert len(json.dumps(to_status(loop.memory))) < 4096
     assert all(math.isfinite(value) for value in loop.memory.costs.mean)
     assert np.linalg.eigvalsh(loop.memory.costs.precision).min() > -1e-6 * np.abs(loop.memory.costs.precision).max()
 
@@ -289,10 +290,10 @@ junk = st.recursive(
 def test_any_stored_memory_is_survived(data: st.DataObject, asked: Policy) -> None:
     loop = run(Plant())
     loop.play(20, 20, 20)
-    stored: dict[str, Any] = loop.memory.to_status()
+    stored: dict[str, Any] = to_status(loop.memory)
     for key in data.draw(st.lists(st.sampled_from(sorted(stored)), max_size=4)):
         stored[key] = data.draw(junk)
-    memory = Memory.from_status(stored, asked)
+    memory = from_status(stored, asked)
     assert legal(memory.table, asked)
     window = loop.plant.window(memory.table, 20, loop.now)
     for _ in range(3):

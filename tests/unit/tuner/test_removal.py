@@ -15,6 +15,7 @@ from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner import Memory, rollout
 from speculative_operator.tuner.outlook import Comparison, outlook
+from speculative_operator.tuner.persistence import from_status, to_status
 from speculative_operator.tuner.rollout import (
     FIRST_SECONDS,
     LASTING_SECONDS,
@@ -131,7 +132,7 @@ class TestWithout:
 
     def test_it_survives_a_restart_of_the_operator(self) -> None:
         loop = useless()
-        loop.memory = Memory.from_status(loop.memory.to_status(), loop.policy)
+        loop.memory = from_status(to_status(loop.memory), loop.policy)
         assert loop.memory.removed
         assert loop.play(30).removed
 

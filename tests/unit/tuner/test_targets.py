@@ -18,6 +18,7 @@ from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.tuner import Memory
 from speculative_operator.tuner.judge import incumbent_of
 from speculative_operator.tuner.outlook import Outlook, outlook
+from speculative_operator.tuner.persistence import from_status, to_status
 from speculative_operator.tuner.tail import Bounds
 from speculative_operator.tuner.targets import OutOfReach, Step, Targets, judge, limits, watch
 
@@ -174,12 +175,12 @@ def test_what_outlives_a_restart() -> None:
     asked = policy(objective=Objective(Goal.GOODPUT, 0.02))
     failed = OutOfReach(0, NOW, 20.0, Bounds(0.025), 2)
     held = missed(limit=KTable.constant(1, 256), limited_at=NOW, limited_load=20.0, spent=3.0, failed=failed)
-    kept = replace(Memory.fresh(FOUR, NOW), targets=held).to_status()
-    back = Memory.from_status(kept, asked).targets
+    kept = to_status(replace(Memory.fresh(FOUR, NOW), targets=held))
+    back = from_status(kept, asked).targets
     wanted = Targets(held.asked, limit=held.limit, limited_at=NOW, limited_load=20.0, spent=3.0, failed=replace(failed))
     assert back == wanted
     judging = replace(Memory.fresh(FOUR, NOW), targets=replace(held, step=Step(0, 1.0, 2.0, 0.1)))
-    assert Memory.from_status(judging.to_status(), asked).targets.limit is None, "what it was compared with is gone"
+    assert from_status(to_status(judging), asked).targets.limit is None, "what it was compared with is gone"
 
 
 counts = st.floats(allow_nan=True, allow_infinity=True)

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, TypeVar
-
-from speculative_operator.domain.reading import items, mappings, text
 from speculative_operator.domain.resolved import ResolvedSpec
-from speculative_operator.domain.spec import DeploymentSpec, OffPolicy, Target
+from speculative_operator.domain.spec import DeploymentSpec, Target
 from speculative_operator.domain.table import Actuator, KnobSpace, KTable
 from speculative_operator.engines import images
 from speculative_operator.engines.base import Engine, EngineContainer
@@ -16,9 +11,7 @@ from speculative_operator.engines.matrix.cell import Variant
 from speculative_operator.engines.shared.container import serving_container, startup_seconds
 from speculative_operator.engines.vllm import checks, reading
 from speculative_operator.engines.vllm.arguments import (
-    OFF_VARIABLE,
     SHUTDOWN_SECONDS,
-    WORKER_EXTENSION,
     arguments,
     environment,
     has_own_weights,
@@ -26,9 +19,8 @@ from speculative_operator.engines.vllm.arguments import (
 from speculative_operator.engines.vllm.capability import BLOCK_METHODS
 from speculative_operator.engines.vllm.forms import SHUTDOWN_TIMEOUT_SINCE, Runner
 from speculative_operator.engines.vllm.graphs import capture_sizes, raised_ceiling
-from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, Plan, can_skip, follows_k, plan, skips, user_runner
+from speculative_operator.engines.vllm.plan import Plan, can_skip, follows_k, plan, skips
 
-_Spec = TypeVar("_Spec", bound=DeploymentSpec)
 _START_SECONDS_RAISED = 120
 """Seconds added to the startup budget for graphs above the engine's own ceiling."""
 
@@ -77,33 +69,6 @@ def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
     )
 
 
-def as_made(running: Mapping[str, Any]) -> Engine:
-    """The adapter that makes pods like one with the container `running`.
-
-    Earlier releases of the operator chose the V1 model runner, and started no worker unless steps were to skip the
-    speculator: such pods have other K, and run the speculator at K = 0.
-    """
-    found = {text(one, "name"): text(one, "value") for one in mappings(running, "env")}
-    on_v1, worker = found.get(RUNNER_VARIABLE) == "0", WORKER_EXTENSION in items(running, "args")
-    told = worker and OFF_VARIABLE in found
-
-    def like(spec: _Spec) -> _Spec:
-        if on_v1 and user_runner(spec) is None:
-            env = (*spec.engine.env, {"name": RUNNER_VARIABLE, "value": "0"})
-            spec = replace(spec, engine=replace(spec.engine, env=env))
-        policy = spec.speculation.off_policy
-        policy = OffPolicy.KEEP_RUNNING if policy is OffPolicy.SKIP and not worker else policy
-        return replace(spec, speculation=replace(spec.speculation, off_policy=policy))
-
-    def its_knobs(spec: DeploymentSpec) -> KnobSpace:
-        space = knobs(like(spec))
-        skipping = told and spec.speculation.off_policy is OffPolicy.SKIP
-        at_zero = 0.0 if skipping else space.passes_at_zero
-        return replace(space, can_skip=told or (worker and space.can_skip), passes_at_zero=at_zero)
-
-    return replace(ENGINE, knobs=its_knobs, container=lambda spec, table: container(like(spec), table))
-
-
 def _startup_seconds(spec: DeploymentSpec, planned: Plan) -> int:
     """Startup budget in seconds: the common one, and more for raised graphs and a vendor's compiler."""
     more = _START_SECONDS_RAISED if raised_ceiling(spec, planned) is not None else 0
@@ -117,6 +82,5 @@ ENGINE = Engine(
     knobs,
     container,
     reading.read,
-    as_made,
     needed=reading.NEED.required,
 )

@@ -1,0 +1,166 @@
+"""The children as they should be: container, strategy and replicas put together for `render`. Called by `tick`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.memo import Memo
+from speculative_operator.domain.reading import mapping, text
+from speculative_operator.domain.reasons import Reason, reason_of
+from speculative_operator.domain.resolved import ResolvedSpec
+from speculative_operator.domain.spec import DeploymentSpec, RolloutStrategy
+from speculative_operator.engines.base import Engine
+from speculative_operator.reconcile.children import rendering
+from speculative_operator.reconcile.children.rendering import (
+    container_table,
+    find_deployment,
+    with_budget,
+    with_helper,
+    with_size,
+)
+from speculative_operator.reconcile.observed import route, startup
+from speculative_operator.reconcile.observed.pods import configs_of, has_other_scaler
+from speculative_operator.reconcile.pair.pinning import PairedSpec
+from speculative_operator.reconcile.table.active_table import ActiveTable
+from speculative_operator.reconcile.table.tables import Leaving, config_name
+from speculative_operator.reconcile.world import World
+from speculative_operator.render import Capabilities, RenderInput, payload, resolved, table_config
+from speculative_operator.render.podspec import PAYLOAD_VOLUME
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBy:
+    """The ConfigMap of a table, and the pods that read it."""
+
+    config: str
+    version: int
+    pairs: frozenset[str]
+    """Labels of the pods that read it."""
+    reason: Reason | None = None
+    """Why the table changed, where its reason is not that of the other children; else None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """Manifests in the order in which they are best applied."""
+
+    manifests: tuple[Mapping[str, Any], ...]
+    startup_seconds: int = 0
+    """Startup budget of the pods."""
+    tables: tuple[ReadBy, ...] = ()
+    """ConfigMaps of tables; the one for pods as the spec asks for them comes first."""
+
+    @property
+    def workload(self) -> Mapping[str, Any]:
+        """The manifest of the Deployment."""
+        return find_deployment(self.manifests)
+
+
+def desired_children(
+    world: World,
+    choice: PairedSpec,
+    engine: Engine,
+    active: ActiveTable,
+    made_of: str,
+    own: frozenset[str] = frozenset(),
+    leaving: tuple[Leaving, ...] = (),
+    *,
+    makes_room: bool = False,
+) -> Desired:
+    """Every child of the object, with pods of `choice` and the active table. `made_of` becomes an annotation of the
+    Deployment, `own` are the labels of its pods, `leaving` the tables of pods of former pairs. `makes_room`: an old pod
+    may end first, for the new one that waits for a node now and for no other. Raises RenderError."""
+    spec, knobs = choice.pinned.without_speculator() if active.removed else choice.pinned, engine.knobs(choice.by_name)
+    deployment = world.deployment
+    config = config_name(world, spec, own)
+    given = replace(
+        _input(world, engine, active, spec, deployment), made_of=made_of, table_config=config, knobs=knobs
+    )  # fmt: skip
+    record = resolved.read(deployment, world.spec.uid)
+    inp = _keep_inputs(world, engine, given, record)
+    manifests = rendering.render_again(inp, world.memo)
+    uid = world.spec.uid
+    if makes_room and resolved.template_of(find_deployment(manifests), uid) == resolved.template_of(deployment, uid):
+        manifests = rendering.render_again(replace(inp, strategy=OLD_FIRST), world.memo)
+    wanted = (ReadBy(config, active.version, own | {""}),) if inp.live else ()
+    others = tuple(ReadBy(one.config, one.version, frozenset({one.pair}), reason_of(one.reason)) for one in leaving)
+    return Desired(
+        (*_payload(world, manifests), *_leaving_tables(world, leaving), *manifests),
+        inp.container.startup_seconds,
+        (*wanted, *others),
+    )
+
+
+def _payload(world: World, manifests: tuple[Mapping[str, Any], ...]) -> Iterator[Mapping[str, Any]]:
+    """The ConfigMap of the plug-in, where it is missing and pods mount it, or will."""
+    templates = (mapping(one, "spec", "template") for one in (find_deployment(manifests), world.deployment))
+    mounted = {configs_of(one).get(PAYLOAD_VOLUME) for one in templates}
+    if payload.name() in mounted - set(world.payloads):
+        yield payload.payload_config(world.spec.namespace)
+
+
+def _leaving_tables(world: World, leaving: tuple[Leaving, ...]) -> Iterator[Mapping[str, Any]]:
+    for one in leaving:
+        yield table_config(world.spec, one.config, one.table, one.version)
+
+
+def _input(
+    world: World, engine: Engine, active: ActiveTable, spec: ResolvedSpec, deployment: Mapping[str, Any] | None
+) -> RenderInput:
+    owned = not has_other_scaler(deployment)
+    return RenderInput(
+        spec=spec,
+        container=engine.container(spec, container_table(spec, active.table)),
+        table=None if active.removed else active.table,
+        table_version=active.version,
+        capabilities=_capabilities(world),
+        strategy=strategy_at_rest(world.spec),
+        owns_replicas=owned,
+        waiting=active.table if active.removed else None,
+        trials=active.trials,
+        canary=route.canary(world),
+    )
+
+
+def _capabilities(world: World) -> Capabilities:
+    """What the cluster offers, with the labels that the object's PodMonitor bears already: a Prometheus may choose it
+    by them, though another one, which somebody installed since, asks for others."""
+    monitor = world.children.get(("PodMonitor", names.child(world.spec.name)), {})
+    borne = {key: value for key, value in mapping(monitor, "metadata", "labels").items() if "/" not in key}
+    labels = borne | dict(world.capabilities.monitor_labels)
+    return replace(world.capabilities, monitor_labels=tuple(sorted(labels.items())))
+
+
+def _keep_inputs(world: World, engine: Engine, given: RenderInput, record: resolved.Resolved | None) -> RenderInput:
+    """`given` with the size of weights, the helping image and the startup budget that running pods were made of, as
+    long as nothing else changes: what was learned since, and a new release of the operator, are no reason to replace
+    them. Else with a budget by the measured starts."""
+    plain = given
+    if record is not None:
+        sized = with_size(given, engine, record.bytes)
+        before = with_budget(with_helper(sized, record.job_image), engine, record.startup_seconds)
+        if _template_of(before, world.memo) == record.template:
+            return before
+        same = text(world.deployment, "metadata", "annotations", names.ANNOTATION_MADE_OF) == given.made_of
+        plain = sized if same else given
+    return with_budget(plain, engine, startup.budget(startup.starts(world.status), plain.spec.weights.bytes))
+
+
+def _template_of(inp: RenderInput, memo: Memo) -> str:
+    """Hash of the pod template that is rendered from `inp`."""
+    return resolved.template_of(find_deployment(rendering.render_again(inp, memo)), inp.spec.uid)
+
+
+RECREATE: dict[str, Any] = {"type": "Recreate"}
+NEW_FIRST: dict[str, Any] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+"""The strategy at rest: whoever replaces pods, a new one that finds no node waits and takes nothing away."""
+OLD_FIRST: dict[str, Any] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+"""The strategy while a new pod waits for the place of an old one (kserve#4618): one old pod ends for it."""
+
+
+def strategy_at_rest(spec: DeploymentSpec) -> dict[str, Any]:
+    """The workload's `spec.strategy` while no new pod waits for a node."""
+    return RECREATE if spec.rollout_strategy is RolloutStrategy.RECREATE else NEW_FIRST

@@ -1,0 +1,1 @@
+"""Which pair of verifier and speculator pods may be made of."""

@@ -1,0 +1,234 @@
+"""The specs that pods may be made of: as written, or at the versions that running pods have. Used by `pairing`, and by
+the shell's cache.
+
+Running pods keep their versions where no Job reads the models any more, and where the status has lost the versions. It
+holds them; where it does not, the record on the Deployment (`render.resolved`) names them, and the label of its
+template proves them: versions that make the same hash are those.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.actions import Action, Condition
+from speculative_operator.domain.jobs import Purpose
+from speculative_operator.domain.memo import digest
+from speculative_operator.domain.models import PairFacts
+from speculative_operator.domain.reading import mapping, text
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.resolved import ResolvedSpec
+from speculative_operator.domain.spec import MOUNTED, Cache, Check, ModelSource, Scheme
+from speculative_operator.engines.base import Notice
+from speculative_operator.reconcile.pair import jobs
+from speculative_operator.reconcile.pair.pinning import (
+    VERSION_FOLDER,
+    PairedSpec,
+    in_pods,
+    pin_models,
+    unpinned,
+    untagged,
+)
+from speculative_operator.reconcile.pair.records import Failure, Record, blank, read, wanted_of
+from speculative_operator.reconcile.pair.stages import Stages
+from speculative_operator.reconcile.world import World
+from speculative_operator.render import resolved
+from speculative_operator.render.metadata import pair_hash
+from speculative_operator.render.resolved import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """The specs that a reconcile may make pods of, and what the status says of the pair."""
+
+    choices: tuple[PairedSpec, ...]
+    """The last choice is the one that the spec asks for; an earlier one is used as long as it replaces no pod and the
+    last one would. Empty: no pods may be made, and the running ones are not known well enough to be rendered again."""
+    stages: Stages | None = None
+    """How far the pair has come; None where no Job reads or fetches its models."""
+    record: Record | None = None
+    """`status.pair`"""
+    coming: Record | None = None
+    """`status.nextPair`"""
+    conditions: tuple[Condition, ...] = ()
+    """Conditions of the pair, in place of those that say that nothing was checked."""
+    frozen: bool = False
+    """True while the pods' template must not change."""
+    actions: tuple[Action, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    same: frozenset[str] = frozenset()
+    """Hashes of the pair that the spec asks for: as written, and with its versions pinned."""
+    facts: PairFacts | None = None
+    """Facts from the models' files for the tuner; None where the pair was not compared."""
+
+
+def compares(world: World) -> bool:
+    """True where a Job reads both models and the operator compares them before it makes pods of them."""
+    able = world.capabilities
+    return able.check_pairs and bool(able.job_image) and world.spec.weights.check is Check.AUTO
+
+
+def unread_pairing(world: World, spec: ResolvedSpec) -> Pairing:
+    """The pairing where no Job reads models: pods are made of the spec as written. Running pods keep their versions
+    until they are replaced for another reason."""
+    actions = tuple(action for purpose in Purpose for action in jobs.leftover(world, purpose))
+    current, plain = trusted_record(world), unpinned(spec)
+    # Another value of `repin` asks for nothing here: no Job could look up a version.
+    wanted = replace(wanted_of(spec), repin=current.repin)
+    same = current.covers(wanted)
+    cache, pair = spec.weights.cache, running_pair(world)
+    known = current.known if same and current.cache == home_of(cache) else None
+    kept = pin_models(spec, known, current.cache) if known is not None else None
+    if kept is None or not is_of(kept, pair):
+        kept = from_template(world, spec, current)
+    if is_of(plain, pair) or (kept is None and not (pair and cache is not None and not current.hash)):
+        return Pairing((plain,), actions=actions)
+    if kept is None:
+        # The image of Jobs was taken away, and of which folders of the cache pods live is not known.
+        return Pairing((), actions=actions)
+    hashes = frozenset({pair_hash(spec), pair_hash(kept.pinned)})
+    return Pairing((kept, plain), record=current if same else blank(wanted, spec), actions=actions, same=hashes)
+
+
+def home_of(cache: Cache | None) -> str:
+    """The value of `Record.cache` for models in `cache`."""
+    return cache.home if cache is not None else ""
+
+
+def is_of(choice: PairedSpec, pair: str) -> bool:
+    """True where `pair` is the hash of `choice`, with its speculator or without."""
+    return pair in (pair_hash(choice.pinned), pair_hash(choice.pinned.without_speculator()))
+
+
+def from_template(world: World, spec: ResolvedSpec, current: Record, place: str = "") -> PairedSpec | None:
+    """The spec at the versions that the pods run, as their template names them, where the status has lost or never had
+    these versions. None where pods have other sources or revisions than the spec, or load from elsewhere than the cache
+    at `place` (empty: no cache)."""
+    found = running_spec(world, spec, place)
+    same = current.covers(replace(wanted_of(spec), repin=current.repin))
+    if found is None or ((current.asked or current.hash) and not same):
+        return None
+    return found if not current.hash or current.hash in (running_pair(world), pair_hash(found.pinned)) else None
+
+
+def record(world: World, name: str) -> Record:
+    """The record in `status.pair` or `status.nextPair` (`name`), parsed once and kept in the memo."""
+    block = mapping(world.status, name)
+    return world.memo.get(("record", digest(block)), lambda: read(block))
+
+
+def trusted_record(world: World) -> Record:
+    """The record in `status.pair`; without its hash where it names a version but its facts can no longer be read: then
+    nobody knows what pods were made of."""
+    current = record(world, "pair")
+    unknown = current.known is None and text(world.status, "pair", "verifierPin", "resolved")
+    return replace(current, hash="") if unknown else current
+
+
+def running_pair(world: World) -> str:
+    """Hash of the pair that the Deployment's template was made of; `?` where it bears none, empty without a
+    Deployment."""
+    if world.deployment is None:
+        return ""
+    return text(world.deployment, "spec", "template", "metadata", "labels", names.LABEL_PAIR) or "?"
+
+
+def folders(template: Mapping[str, Any]) -> frozenset[str]:
+    """Folders of caches that pods of `template`, or a pod itself, load models from: whatever status says, they need
+    them when their engine is started again."""
+    parts = [mapping(template, "metadata", "annotations"), mapping(template, "spec")]
+    return frozenset(found.rpartition("/")[2] for found in VERSION_FOLDER.findall(json.dumps(parts, default=str)))
+
+
+def running_spec(world: World, spec: ResolvedSpec, place: str = "") -> PairedSpec | None:
+    """`spec` at the versions that running pods were made of, from the cache at `place` (empty: none); None where
+    they are of another pair, or nothing tells."""
+    drawn = running_versions(world, spec, place)
+    if drawn is not None:
+        return PairedSpec(spec, drawn)
+    # Pods say nothing of a speculator that was taken away.
+    alone = (_with(spec, one, None) for one in _models(world, spec.verifier.source, place))
+    pair = running_pair(world)
+    return next((PairedSpec(spec, one) for one in alone if pair_hash(one.without_speculator()) == pair), None)
+
+
+def running_versions(world: World, spec: ResolvedSpec, place: str = "") -> ResolvedSpec | None:
+    """`spec` at the versions of verifier and speculator that running pods were made of; None
+    where they are of another pair, or nothing tells."""
+    pair = running_pair(world)
+    return next((one for one in _versions(world, spec, place) if pair_hash(one) == pair), None) if pair else None
+
+
+def _versions(world: World, spec: ResolvedSpec, place: str) -> Iterator[ResolvedSpec]:
+    speculator = spec.speculator if spec.speculates else None
+    for verifier in _models(world, spec.verifier.source, place):
+        if speculator is None or speculator.source is None:
+            yield _with(spec, verifier, None)
+            continue
+        for model in _models(world, speculator.source, place):
+            yield _with(spec, verifier, model)
+
+
+def _with(spec: ResolvedSpec, verifier: Model, speculator: Model | None) -> ResolvedSpec:
+    pinned, brought = replace(spec, verifier=replace(spec.verifier, source=verifier.told)), verifier.brought
+    if speculator is not None and spec.speculator is not None:
+        pinned = replace(pinned, speculator=replace(spec.speculator, source=speculator.told))
+        brought = tuple(dict((*brought, *speculator.brought)).items())
+    if spec.weights.cache is None or not brought:
+        return pinned
+    return replace(pinned, weights=replace(spec.weights, cache=replace(spec.weights.cache, brought=brought)))
+
+
+def _models(world: World, source: ModelSource, place: str) -> Iterator[Model]:
+    """The models that pods load and that may be a version of `source`, from the cache at `place` (empty: none)."""
+    found = resolved.read(world.deployment, world.spec.uid)
+    models = found.models if found is not None else ()
+    return (one for one in models if _is_version(one.told, source, place))
+
+
+def _is_version(told: ModelSource, source: ModelSource, place: str) -> bool:
+    """True where `told` may be `source` at some version, from the cache at `place`: the pair's hash proves which."""
+    if place and source.scheme not in MOUNTED:
+        return told.scheme is (Scheme.POD if in_pods(place) else Scheme.PVC) and told.location.startswith(f"{place}/")
+    return told.scheme is source.scheme and untagged(told) == untagged(source)
+
+
+def moves(source: ModelSource) -> bool:
+    """True for a source whose newest version may change, and can be asked for without reading the files."""
+    if source.scheme is Scheme.HF:
+        commit = len(source.revision) == 40 and all(digit in "0123456789abcdef" for digit in source.revision)
+        return not commit
+    return source.scheme is Scheme.S3 or (source.scheme is Scheme.OCI and "@sha256:" not in source.location)
+
+
+def moved_notices(record: Record) -> Iterator[Notice]:
+    """One notice for each source of the pair whose branch or tag has moved since it was resolved."""
+    known = record.known
+    for (uri, asked), newest, facts in zip(record.asked, record.newest, known.models if known else (), strict=False):
+        if newest:
+            message = (
+                f"{uri} at {asked or 'its default revision'} is now {newest[:19]}; pods keep {facts.pin.resolved[:19]} "
+                f"until you change revision in the spec or the annotation {names.ANNOTATION_REPIN}"
+            )
+            yield Notice(Reason.NEW_REVISION, message)
+
+
+def not_followed_notice(failure: Failure) -> Notice:
+    """The notice that newer versions were asked for and could not be read."""
+    message = (
+        f"the annotation {names.ANNOTATION_REPIN} asks for new versions, which the operator could not resolve; pods "
+        f"keep theirs, and the operator retries every few minutes: {failure.message}"
+    )
+    return Notice(Reason.VERSIONS_UNREAD, message)
+
+
+def not_known_notice(failure: Failure) -> Notice:
+    """The notice that only the pods' template still names their versions."""
+    message = (
+        "status has lost the versions that pods run; the operator keeps those of the pods' template and inspects the "
+        f"pair again: {failure.message}"
+    )
+    return Notice(Reason.VERSIONS_UNREAD, message)

@@ -1,0 +1,1 @@
+"""What is said of it all: status, conditions, events and the notes."""

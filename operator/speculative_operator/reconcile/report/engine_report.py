@@ -1,0 +1,145 @@
+"""What serving pods report of their engine, kept in `status.engine`, and which pods lack the active table.
+
+Called by `status` (the block, the warnings), `figures` and `tuning` (pods behind the table). What follows from the
+block is decided in `running_engine`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.observation import Observation
+from speculative_operator.domain.reading import at, mapping, seconds_of, text
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.domain.table import Actuator
+from speculative_operator.engines.base import Notice
+from speculative_operator.engines.matrix.cell import parse_version
+from speculative_operator.reconcile.observed.formats import timestamp
+from speculative_operator.reconcile.observed.running_engine import AS_IN_SPEC, engine_as_asked, is_about
+from speculative_operator.reconcile.report.view import View
+
+CERTAIN_SECONDS = 60.0
+"""Seconds for which all pods must have reported the same before pods are replaced for it: a restarting engine reports
+much."""
+_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]*")
+_KEPT = ("asked", "version", "live", "inert", "since", "fallback", "tableVersionInPods")
+
+
+def engine_status(view: View, old: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """`status.engine`: the release and the table that pods report; empty until a pod has reported its engine."""
+    before = mapping(old, "engine")
+    if not is_about(before, view.spec):
+        before = {}
+    block = {key: before[key] for key in _KEPT if key in before}
+    lowest = _lowest(view.of_pair)
+    if lowest is not None:
+        block["tableVersionInPods"] = lowest
+    told = _agreed_engine(view)
+    if told is not None and told != (text(block, "version"), at(block, "live")):
+        block |= {"version": told[0], "live": told[1], "since": timestamp(now)}
+    if told is not None and view.observation is not None:
+        block["inert"] = min(filter(None, (one.inert for one in view.observation.windows.values())), default="")
+    if at(block, "fallback") is True and view.spec.adopt == AS_IN_SPEC:
+        del block["fallback"]
+    elif _is_certain(view, block, now) and view.spec.adopt == acceptance(text(block, "version")):
+        block["fallback"] = True
+    block = {key: value for key, value in block.items() if value != ""}
+    return block | {"asked": engine_as_asked(view.spec)} if block else {}
+
+
+def acceptance(version: str) -> str:
+    """Value of the annotation `adopt` by which the user lets the operator treat pods as the release that they
+    report."""
+    return f"engine-{version}" if _VERSION.fullmatch(version) else "engine-unknown"
+
+
+def engine_notices(spec: DeploymentSpec, block: Mapping[str, Any]) -> tuple[Notice, ...]:
+    """Warnings about the engine that pods report, such as another release than the spec's."""
+    version, wanted = text(block, "version"), spec.engine.version
+    inert = at(block, "live") is False
+    lacks = f" (the plug-in says {text(block, 'inert')})" if text(block, "inert") else ""
+    how = f" and do not re-read their table{lacks}, so {_consequence(spec, block)}" if inert else ""
+    if version and not same_release(version, wanted):
+        message = (
+            f"pods report engine {version}, not spec.engine.version {wanted}{how}; set spec.engine.version: {version}, "
+            f"or spec.engine.image to an image of {wanted}"
+        )
+        return (Notice(Reason.ENGINE_VERSION_DIFFERS, message),)
+    if inert:
+        message = f"pods of engine {version or wanted} do not re-read their table{lacks}: {_consequence(spec, block)}"
+        return (Notice(Reason.PLUG_IN_INERT, message),)
+    return ()
+
+
+def _consequence(spec: DeploymentSpec, block: Mapping[str, Any]) -> str:
+    if at(block, "fallback") is True:
+        return "K changes by rollouts"
+    annotate = f"kubectl annotate specdep {spec.name} -n {spec.namespace} --overwrite {names.ANNOTATION_ADOPT}"
+    value = acceptance(text(block, "version"))
+    return (
+        f"K stays as it was at their start; `{annotate}={value}` replaces them by pods whose K changes by rollouts, "
+        f"and the value {AS_IN_SPEC} undoes that"
+    )
+
+
+def same_release(one: str, other: str) -> bool:
+    """True when both versions are builds of one release."""
+    releases = parse_version(one), parse_version(other)
+    return one == other if None in releases else releases[0] == releases[1]
+
+
+def table_since(view: View, old: Mapping[str, Any], now: float) -> float:
+    """Unix seconds at which the version of the active table became active; `now` where it is new."""
+    block = mapping(old, "speculation")
+    known = seconds_of(text(block, "tableSince"))
+    return known if known is not None and at(block, "tableVersion") == view.active.version else now
+
+
+def behind(view: View, old: Mapping[str, Any], now: float) -> str:
+    """A sentence about the first pod that serves without the active table; empty when no such pod is known.
+
+    Only pods that made steps for a minute after the table became active count: an idle engine reads no table.
+    """
+    active, observation = view.active, view.of_pair
+    if observation is None or view.actuator is not Actuator.LIVE or active.table is None or active.removed:
+        return ""
+    since = table_since(view, old, now)
+    for pod, window in sorted(observation.windows.items()):
+        if window.steps <= 0 or window.live is None or window.start < since or window.end - since < CERTAIN_SECONDS:
+            continue
+        if window.live is False:
+            return f"{pod} does not re-read its table, so table {active.version} is not active in it"
+        if (window.table_version or 0) < active.least_version:
+            has = f"table {window.table_version}" if window.table_version else "the table from its start"
+            return f"{pod} serves with {has} and has not activated table {active.version}"
+    return ""
+
+
+def _agreed_engine(view: View) -> tuple[str, bool] | None:
+    """Release that every ready pod reports, and whether they re-read their table; None while pods are replaced,
+    disagree or report nothing."""
+    ready = [pod.name for pod in view.pods if pod.ready]
+    if view.observation is None or not ready or view.problems or view.hold or not view.rollout.complete:
+        return None
+    windows = view.observation.windows
+    told = {(windows[pod].engine_version[:64], windows[pod].live) if pod in windows else ("", None) for pod in ready}
+    if len(told) != 1:
+        return None
+    version, live = told.pop()
+    return (version, live) if live is not None else None
+
+
+def _is_certain(view: View, block: Mapping[str, Any], now: float) -> bool:
+    """True when pods were made for live tables, and all have reported for long enough that they do not re-read them."""
+    since = seconds_of(text(block, "since"))
+    inert = view.actuator is Actuator.LIVE and at(block, "live") is False
+    return inert and since is not None and now - since >= CERTAIN_SECONDS
+
+
+def _lowest(observation: Observation | None) -> int | None:
+    versions = [] if observation is None else [one.table_version for one in observation.windows.values()]
+    return min((version for version in versions if version is not None), default=None)

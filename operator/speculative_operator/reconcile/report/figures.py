@@ -1,0 +1,254 @@
+"""`status.speculation`, the active table and the figures at the current load, and `status.decisions`, its last changes.
+Called by `status`.
+
+Unknown figures are left out. Without a new observation the old figures stay, unless no pod is ready. Only decisions
+that changed the table, or would have in mode Recommend, are recorded; windows that confirm the table are not, nor are
+other trials with the same table: they change nothing that stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from speculative_operator.domain.decision import Estimate, Interval, State
+from speculative_operator.domain.observation import Observation, PodWindow
+from speculative_operator.domain.reading import mapping, mappings, text
+from speculative_operator.domain.reasons import EXPLANATIONS, Reason
+from speculative_operator.domain.spec import DeploymentSpec, Mode
+from speculative_operator.domain.table import KTable, Trial
+from speculative_operator.reconcile.observed import formats
+from speculative_operator.reconcile.observed.formats import moment, timestamp
+from speculative_operator.reconcile.report.engine_report import table_since
+from speculative_operator.reconcile.report.view import View
+from speculative_operator.reconcile.table.active_table import NO_TABLE
+
+FIGURES = (
+    "k", "acceptanceRate", "acceptanceLength", "concurrency", "tpot", "tpotOff", "tokensPerSecond", "gain",
+    "gainRange", "gainPercent", "removalGain", "removalGainRange", "removalGainPercent", "proposedTable",
+    "proposedGain", "proposedGainRange", "costPer1kTokens", "reason", "message", "observedAt", "state",
+)  # fmt: skip
+"""Fields that move with the load: rate-limited by `status.should_write`."""
+LONGEST_TRIES = 1000
+
+
+def speculation_status(view: View, old: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """The block `status.speculation`, without unknown figures."""
+    before = mapping(old, "speculation")
+    table, speculator = view.active.table, view.spec.speculator
+    block: dict[str, Any] = {
+        "method": speculator.method.value if speculator and view.spec.speculates else None,
+        "actuator": view.actuator.value,
+        "table": table.rows() if table is not None else None,
+        "tableVersion": view.active.version or None,
+        "tableText": view.active.text if table is not None else None,
+        "tableSince": timestamp(table_since(view, old, now)) if table is not None else None,
+        "speculatorRemoved": view.active.removed or None,
+        "skips": view.skips or None,
+        "rowsVersion": view.active.rows_version or None,
+        "tries": _trials_text(view.active.trials),
+    }
+    moving = _moving(view, before)
+    return {key: value for key, value in (block | moving).items() if value not in (None, "")}
+
+
+def _trials_text(trials: tuple[Trial, ...]) -> str:
+    """The trials in few words: neighbouring loads with the same K become one trial, with the larger share."""
+    joined: list[Trial] = []
+    for one in trials:
+        last = joined[-1] if joined else None
+        if last is not None and (last.last + 1, last.ks) == (one.first, one.ks):
+            joined[-1] = replace(last, last=one.last, share=max(last.share, one.share))
+        else:
+            joined.append(one)
+    return ", ".join(map(str, joined))[:LONGEST_TRIES]
+
+
+def _moving(view: View, before: Mapping[str, Any]) -> dict[str, Any]:
+    if view.observation is None:
+        kept = {key: before[key] for key in FIGURES if key in before} if any(pod.ready for pod in view.pods) else {}
+        return {"state": _resting(view), "k": _k(view, None)} | kept | _table_figures(view)
+    estimate = estimate_of(view, view.observation)
+    return {
+        "state": _state(view),
+        "k": "" if _blind(view) and not _constant(view) else _k(view, estimate.concurrency),
+        "reason": view.decision.reason.value if view.decision is not None else "",
+        "message": view.decision.message[:1000] if view.decision is not None else "",
+        "observedAt": timestamp(view.observation.time),
+        "proposedTable": view.proposed.rows() if view.proposed is not None else None,
+        "gainPercent": formats.whole_percent(estimate.gain_percent),
+        "removalGainPercent": formats.whole_percent(estimate.removal_gain_percent),
+        **numbers(estimate),
+        "costPer1kTokens": formats.money(estimate.cost_per_thousand_tokens),
+    }
+
+
+def numbers(estimate: Estimate) -> dict[str, str]:
+    """The figures of an estimate as texts; an unknown figure is an empty string."""
+    return {
+        "acceptanceRate": formats.share(estimate.acceptance_rate),
+        "acceptanceLength": formats.number(estimate.acceptance_length, 2),
+        "concurrency": formats.number(estimate.concurrency),
+        "tpot": formats.milliseconds(estimate.tpot_seconds),
+        "tpotOff": formats.milliseconds(estimate.tpot_off_seconds),
+        "tokensPerSecond": formats.number(estimate.tokens_per_second, 0),
+        **_interval("gain", estimate.gain_percent),
+        **_interval("proposedGain", estimate.proposed_gain_percent),
+        **_interval("removalGain", estimate.removal_gain_percent),
+    }
+
+
+def _interval(name: str, percent: Interval | None) -> dict[str, str]:
+    """A gain, and the interval that it lies in, as texts."""
+    return {
+        name: formats.signed_percent(percent.mid if percent is not None else None),
+        f"{name}Range": formats.between(percent),
+    }
+
+
+def _table_figures(view: View) -> dict[str, Any]:
+    """Figures that follow from the table alone, where the spec has just changed it; else empty."""
+    if view.active.why in (None, Reason.TRIES_CHANGED) or view.active.table is None:
+        return {}
+    return {"k": _k(view, None), "state": _resting(view)}
+
+
+def _state(view: View) -> str:
+    """The state of speculation as the tuner has it; but whether pods have a speculator follows from what they are made
+    of."""
+    if view.decision is None or view.active.removed:
+        return _resting(view)
+    state = view.decision.state
+    return (State.HOLDING if state is State.REMOVED and view.active.table is not None else state).value
+
+
+def _resting(view: View) -> str:
+    """The state of speculation while there is no decision of the tuner."""
+    table = view.active.table
+    if table is None or view.active.removed:
+        return State.REMOVED.value
+    if view.spec.speculation.mode is Mode.STATIC:
+        return (State.ON if table.max_k > 0 else State.OFF).value
+    return State.HOLDING.value
+
+
+def _k(view: View, concurrency: float | None) -> str:
+    """K of the active table at the load `concurrency`; at one request while the load is unknown. `0` for removal,
+    empty without a table."""
+    table, load = view.active.table, formats.showable(concurrency)
+    if view.active.removed:
+        return "0"
+    return str(table.k_at(max(1.0, load or 1.0))) if table is not None else ""
+
+
+def _blind(view: View) -> bool:
+    return view.observation is None or view.observation.gap is not None or not view.observation.windows
+
+
+def _constant(view: View) -> bool:
+    table = view.active.table
+    return table is None or view.active.removed or len(table.ks) == 1
+
+
+def estimate_of(view: View, observation: Observation) -> Estimate:
+    """The tuner's figures, with the cost; where the tuner was not asked, the figures that the windows give by
+    themselves."""
+    asked = view.decision is not None and view.active.table is not None
+    estimate = view.decision.estimate if view.decision is not None and asked else _measure(observation)
+    return replace(estimate, cost_per_thousand_tokens=_cost(view.spec, estimate, view.rollout.ready))
+
+
+def _measure(observation: Observation) -> Estimate:
+    """The estimate from the windows alone, summed over pods, where no tuner runs."""
+    windows = list(observation.windows.values())
+    steps, requests = _sum(windows, "steps"), _sum(windows, "decode_request_steps")
+    generated, first = _sum(windows, "generated_tokens"), _sum(windows, "first_tokens")
+    decoded = generated - first
+    if not (steps > 0 and requests > 0 and decoded > 0):
+        return Estimate()
+    rate = sum(window.generated_tokens / window.seconds for window in windows if window.seconds > 0)
+    return Estimate(
+        concurrency=(requests + first) / steps,
+        tpot_seconds=_sum(windows, "step_seconds") / decoded,
+        tokens_per_second=rate,
+    )
+
+
+def _sum(windows: list[PodWindow], name: str) -> float:
+    return float(sum(getattr(window, name) for window in windows))
+
+
+def _cost(spec: DeploymentSpec, estimate: Estimate, ready: int) -> float | None:
+    """Cost of a thousand output tokens: the tuner's; else accelerators in use x hourly cost / tokens an hour x 1000."""
+    if estimate.cost_per_thousand_tokens is not None:
+        return estimate.cost_per_thousand_tokens
+    hourly, rate = spec.accelerator.hourly_cost, formats.showable(estimate.tokens_per_second)
+    if hourly is None or not rate or rate <= 0:
+        return None
+    return hourly * spec.accelerator.per_replica * ready / (rate * 3600.0) * 1000.0
+
+
+DECISIONS_KEPT = 10
+
+
+def decisions(view: View, old: Mapping[str, Any], now: float) -> list[dict[str, Any]]:
+    """The history with the change of this reconcile, if there was one. Only the newest entry has figures: those of ten
+    entries would make the status longer than anybody reads."""
+    before = [dict(entry) for entry in mappings(old, "decisions")]
+    entry = _entry(view, before, now)
+    if entry is None:
+        return before[:DECISIONS_KEPT]
+    return [entry, *({key: one[key] for key in one if key != "numbers"} for one in before[: DECISIONS_KEPT - 1])]
+
+
+def newest(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The last recorded change, or an empty map."""
+    return next(mappings(status, "decisions"), {})
+
+
+def _entry(view: View, before: list[dict[str, Any]], now: float) -> dict[str, Any] | None:
+    active, decision = view.active, view.decision
+    if view.changed and decision is not None:
+        tables = (_table_text(active.before), active.text)
+        return _record(now, *tables, decision.reason, decision.message) | _version(view) | _numbers(view)
+    if active.why not in (None, Reason.TRIES_CHANGED) and not active.removed:
+        tables = (_table_text(active.before), active.text)
+        return _record(now, *tables, active.why, EXPLANATIONS[active.why]) | _version(view)
+    if _newly_proposed(view, before) and decision is not None:
+        return _record(now, str(active.table), str(view.proposed), decision.reason, decision.message) | _numbers(view)
+    return None
+
+
+def _table_text(table: KTable | None) -> str:
+    return NO_TABLE if table is None else str(table)
+
+
+def _newly_proposed(view: View, before: list[dict[str, Any]]) -> bool:
+    if view.spec.speculation.mode is not Mode.RECOMMEND or view.proposed is None:
+        return False
+    last = before[0] if before else {}
+    return text(last, "reason") != Reason.RECOMMENDED.value or text(last, "to") != str(view.proposed)
+
+
+def _record(now: float, before: str, after: str, reason: Reason, message: str) -> dict[str, Any]:
+    return {
+        "time": moment(now),
+        "from": before[:4096],
+        "to": after[:4096],
+        "reason": reason.value,
+        "message": message[:1000],
+    }
+
+
+def _version(view: View) -> dict[str, Any]:
+    return {"tableVersion": view.active.version} if view.active.table is not None else {}
+
+
+def _numbers(view: View) -> dict[str, Any]:
+    if view.decision is None:
+        return {}
+    estimate = view.decision.estimate
+    every = numbers(estimate) | {"k": formats.number(estimate.k)}
+    found = {key: value for key, value in every.items() if value}
+    return {"numbers": found} if found else {}

@@ -1,0 +1,75 @@
+"""The findings of one reconcile, for the modules that report them: `conditions`, `tuning`, `figures`, `events`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from speculative_operator.domain.actions import Condition
+from speculative_operator.domain.decision import Decision
+from speculative_operator.domain.observation import Observation
+from speculative_operator.domain.resolved import ResolvedSpec
+from speculative_operator.domain.table import Actuator, KTable
+from speculative_operator.engines.base import Notice
+from speculative_operator.reconcile.observed.pods import Pod, Rollout
+from speculative_operator.reconcile.pair.picked import PickView
+from speculative_operator.reconcile.table.active_table import ActiveTable
+from speculative_operator.reconcile.table.tables import Leaving
+from speculative_operator.tuner.quorum import Sight
+
+
+@dataclass(frozen=True, slots=True)
+class PairView:
+    """What the status says of the pair, where it is checked or recorded."""
+
+    conditions: tuple[Condition, ...]
+    """Conditions in place of those that say that nothing was checked."""
+    hold: Condition | None
+    """Why pods are not made of the pair that the spec asks for; None when they are."""
+    blocks: Mapping[str, Any] = field(default_factory=dict)
+    """Parts of the status: `pair`, `nextPair`, `weights`; one that is empty is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Everything that status and events may speak of."""
+
+    spec: ResolvedSpec
+    rollout: Rollout
+    pods: tuple[Pod, ...]
+    active: ActiveTable
+    actuator: Actuator
+    skips: bool = False
+    """True where pods skip the speculator while K stays 0."""
+    problems: tuple[Condition, ...] = ()
+    """What keeps the object from being as asked, the worst first."""
+    observation: Observation | None = None
+    sight: Sight | None = None
+    """The part of `observation` that the tuner believes."""
+    of_pair: Observation | None = None
+    """The part of `observation` about pods that the active table is for."""
+    leaving: tuple[Leaving, ...] = ()
+    """Tables of pods of former pairs that serve on."""
+    decision: Decision | None = None
+    changed: bool = False
+    """True when this reconcile carries out the decision."""
+    proposed: KTable | None = None
+    own_rollouts: Mapping[str, Any] = field(default_factory=dict)
+    """`status.rollout`: the proposal that waits for approval, and the last rollout, which may be undone."""
+    notices: tuple[Notice, ...] = ()
+    """Warnings for the status."""
+    kept: bool = False
+    """True when pods still run an earlier spec: what the status says of pair and speculation stays as it is."""
+    startup: Mapping[str, Any] = field(default_factory=dict)
+    """`status.startup`: what was measured of starts."""
+    pairing: PairView | None = None
+    """What the status says of the pair; None where it is not checked, or not in this reconcile."""
+
+    pick: PickView | None = None
+    """What the status says of the pick; None where the spec names its speculator itself."""
+
+    @property
+    def hold(self) -> Condition | None:
+        """Why pods stay as they are although nothing is wrong with the manifests."""
+        return self.pairing.hold if self.pairing is not None else None

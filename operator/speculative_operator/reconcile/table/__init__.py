@@ -1,0 +1,1 @@
+"""Which table is active, and what the tuner decides about it."""

@@ -1,0 +1,179 @@
+"""The active table, its version, and whether pods run a speculator at all: told by the status, by the cluster where
+that is ahead, else by the prior.
+
+Called by `tick`. A change is applied before the status is written, so an operator that is killed between the two finds
+the newer one in the cluster. It believes only what itself has rendered: a hand-edited table is put back, not adopted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from speculative_operator.domain import names
+from speculative_operator.domain.decision import Policy
+from speculative_operator.domain.reading import at, items, mapping, parse_json, text, whole
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.resolved import ResolvedSpec
+from speculative_operator.domain.spec import Mode, OffPolicy
+from speculative_operator.domain.table import Actuator, KTable, Trial
+from speculative_operator.reconcile.observed.pods import read_pods
+from speculative_operator.reconcile.table import tables
+from speculative_operator.reconcile.world import World
+from speculative_operator.render.metadata import pair_hash
+from speculative_operator.render.values import table_digest
+from speculative_operator.tuner import initial_table
+from speculative_operator.tuner.allowed import fit, fit_trials
+
+NO_TABLE = "none"
+"""Stands in place of a table where pods run without speculation."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveTable:
+    """The active table, which pods run or are about to run.
+
+    Its version grows by one with every change, over restarts too: with a new table, with the speculator's removal and
+    with its return.
+    """
+
+    table: KTable | None
+    """None without speculation. While `removed`, the table that waits for the pods' return."""
+    version: int
+    before: KTable | None = None
+    """The table that it replaces in this reconcile; None where pods ran without a speculator."""
+    why: Reason | None = None
+    """The reason, when the spec has changed the table in this reconcile, or when only its trials changed; else None."""
+    fresh: bool = False
+    """True when the evidence gathered so far belongs to another pair."""
+    removed: bool = False
+    """True when the tuner has pods run without a speculator."""
+    trials: tuple[Trial, ...] = ()
+    """The trials that pods may run while the table is active."""
+    rows_version: int = 0
+    """Version that brought the table, where later versions have changed only the trials; else 0."""
+
+    @property
+    def text(self) -> str:
+        """The table that pods run, for people."""
+        return NO_TABLE if self.table is None or self.removed else str(self.table)
+
+    @property
+    def least_version(self) -> int:
+        """The oldest version with this table: pods with an older one run another table."""
+        return self.rows_version or self.version
+
+    def with_trials(self, trials: tuple[Trial, ...]) -> ActiveTable:
+        """The next version: the same table, with other trials."""
+        return replace(
+            self, version=self.version + 1, rows_version=self.least_version, trials=trials, before=self.table,
+            why=Reason.TRIES_CHANGED,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """The last change that reached the cluster."""
+
+    table: KTable | None
+    version: int
+    removed: bool = False
+    trials: tuple[Trial, ...] = ()
+    rows_version: int = 0
+
+
+def active_table(world: World, spec: ResolvedSpec, policy: Policy, same: Collection[str] = ()) -> ActiveTable:
+    """The table of the last reconcile, made to fit the spec as it is now.
+
+    A new pair, and a table that the engine can no longer express, start from the prior again; in mode Static the spec
+    says the table. Everything else keeps the table, cut or stretched to the new sizes and with each K lowered to one
+    that may occur: never to more drafts than before. Pods stay without a speculator only while the spec leaves that to
+    the tuner, for the pair that it was found for. While the object is paused nothing changes, whatever the spec says.
+    `same`: other hashes that stand for this pair, such as before its versions were pinned.
+    """
+    own = {tables.label_of(spec), *same}
+    last = _last(world, spec, policy, own)
+    table, version = last.table, last.version
+    if spec.paused:
+        return ActiveTable(table, version, removed=last.removed)
+    old_pair = text(world.status, "pair", "hash")
+    fresh = bool(old_pair) and old_pair != pair_hash(spec) and old_pair not in same
+    before = None if last.removed else table
+    if not spec.speculates or policy.knobs.actuator is Actuator.NONE:
+        return ActiveTable(
+            None, version, before=before, why=Reason.DISABLED if table is not None else None, fresh=fresh
+        )
+    removed = last.removed and not fresh and may_remove(policy)
+    left = tables.last_of(world, own) if not removed and policy.knobs.actuator is Actuator.LIVE else None
+    if left is not None:
+        # Pods of this pair were leaving until now, and read a table of their own: they go on with that one.
+        table, version = left.table, max(version, left.version)
+    wanted = _wanted_table(table, policy, fresh and left is None)
+    if left is None and (wanted, removed) == (table, last.removed):
+        found = ActiveTable(
+            table, version, fresh=fresh, removed=removed, trials=last.trials, rows_version=last.rows_version
+        )  # fmt: skip
+        trials = fit_trials(last.trials, wanted, policy) if not fresh else ()
+        return found if trials == last.trials else found.with_trials(trials)
+    why = None if table is None and version == 0 else Reason.SPEC_CHANGED
+    return ActiveTable(wanted, version + 1, before=before, why=why, fresh=fresh, removed=removed)
+
+
+def may_remove(policy: Policy) -> bool:
+    """True when the spec leaves it to the tuner to remove the speculator from the pods."""
+    return policy.mode is Mode.AUTO and policy.off_policy is OffPolicy.REMOVE
+
+
+def _wanted_table(table: KTable | None, policy: Policy, fresh: bool) -> KTable:
+    if table is None or fresh or policy.mode is Mode.STATIC:
+        return initial_table(policy)
+    fitted = fit(table, policy)
+    if policy.knobs.actuator is Actuator.RESTART and len(fitted.ks) > 1:
+        return initial_table(policy)
+    return fitted
+
+
+def _last(world: World, spec: ResolvedSpec, policy: Policy, own: Collection[str]) -> _Change:
+    """The last change that reached the cluster. Its table is None where none was active."""
+    table = tables.table_of(items(world.status, "speculation", "table"))
+    version = max(0, whole(world.status, "speculation", "tableVersion"))
+    version = version if version < tables.LARGEST_VERSION else 0
+    removed = table is not None and at(world.status, "speculation", "speculatorRemoved") is True
+    rows_version = whole(world.status, "speculation", "rowsVersion")
+    last = _Change(table, version, removed, rows_version=rows_version if 0 < rows_version < version else 0)
+    last = _from_config(world, spec, last, own)
+    return _from_deployment(world, last.version, policy) or last
+
+
+def _from_config(world: World, spec: ResolvedSpec, last: _Change, own: Collection[str]) -> _Change:
+    """`last`, or the table in the ConfigMap that pods of this pair read, if it is newer and exactly as it was rendered;
+    with its trials. Where pods are of another pair, their ConfigMap says nothing of the table of this one."""
+    template = mapping(world.deployment, "spec", "template")
+    label = text(template, "metadata", "labels", names.LABEL_PAIR)
+    if world.deployment is not None and label not in own:
+        # Without a drafter, and without a pod left that has one: then it can only be there for their return.
+        off = label == tables.label_of(spec.without_speculator())
+        if not off or any(pod.pair in own and not pod.terminating for pod in read_pods(world.pods)):
+            return last
+    config = tables.config_name(world, spec, own)
+    claim = tables.claim_in(world, config, last.version)
+    if claim is None:
+        trials = tables.trials_in(world, config, last.version, last.table) if last.table and not last.removed else ()
+        return replace(last, trials=trials)
+    same = claim.table == last.table and not last.removed
+    rows_version = (last.rows_version or last.version) if same else 0
+    return _Change(claim.table, claim.version, trials=claim.trials, rows_version=rows_version)
+
+
+def _from_deployment(world: World, known: int, policy: Policy) -> _Change | None:
+    """The change that the Deployment says its pod template was rendered for, if it is newer than version `known`, bears
+    the digest that we gave it, and is one that a template holds: a table that pods re-read stands elsewhere."""
+    data = parse_json(text(world.deployment, "metadata", "annotations", names.ANNOTATION_TABLE))
+    claim = tables.claim_of(data, known)
+    removed = at(data, "speculatorRemoved") is True
+    if claim is None or (policy.knobs.actuator is Actuator.LIVE and not removed):
+        return None
+    ours = table_digest(world.spec.uid, claim.table, claim.version, removed=removed)
+    if text(data, "digest") != ours:
+        return None
+    return _Change(claim.table, claim.version, removed)

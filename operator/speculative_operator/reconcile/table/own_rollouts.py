@@ -1,0 +1,318 @@
+"""Rollouts that no user asked for: another K where that takes one, the speculator's removal and its return.
+
+Called by `deciding` (whether a rollout may happen, waits or goes back) and `tick`. The tuner weighs speed against
+speed; serving capacity is not its to spend. So in such a rollout new pods serve before old ones end, and one whose new
+pod finds no node goes back, except where the spec allows more. It goes back too where it stalls, or where its pods turn
+out slower, and none is made again for a day. Else it is a proposal, kept in `status.rollout`, that a user may accept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.decision import Decision, Policy, State
+from speculative_operator.domain.reading import at, items, mapping, seconds_of, text, whole
+from speculative_operator.domain.reasons import Reason, reason_of
+from speculative_operator.domain.spec import DeploymentSpec, Mode, RolloutStrategy, Tuning
+from speculative_operator.domain.table import Actuator, KTable
+from speculative_operator.engines.base import Notice
+from speculative_operator.reconcile.observed import formats, surge
+from speculative_operator.reconcile.observed.formats import timestamp
+from speculative_operator.reconcile.observed.pods import Rollout
+from speculative_operator.reconcile.table.active_table import ActiveTable, may_remove
+from speculative_operator.reconcile.table.tables import table_of
+from speculative_operator.reconcile.world import World
+from speculative_operator.render.metadata import digest
+from speculative_operator.tuner import Memory
+from speculative_operator.tuner.allowed import fit
+from speculative_operator.tuner.request_time import ENOUGH, Speed
+
+HELD_SECONDS = 24 * 3600.0
+"""Seconds for which no such rollout is made after one that was undone."""
+STEADY_SECONDS = 3600.0
+"""Seconds for which a proposal stays, whatever else the tuner would propose meanwhile: a user may be about to accept
+it."""
+STALE_SECONDS = 12 * 3600.0
+"""Seconds after which a proposal is made again, or withdrawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A rollout that waits for a user's approval."""
+
+    table: KTable
+    removed: bool
+    version: int
+    """Version of the active table for which it was proposed. With another version the proposal of a table is void; that
+    of the speculator's removal or return is not: it takes the table that is active then."""
+    reason: Reason
+    message: str
+    time: float
+
+    @property
+    def accept(self) -> str:
+        """Value of the annotation `accept` that approves this rollout and no other."""
+        return digest([self.table.rows(), self.removed, self.version], 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """The last such rollout, or the way back from it, while its table is active, with the table to go back to."""
+
+    version: int
+    generation: int
+    time: float
+    table: KTable
+    removed: bool
+    speed: Speed = field(default_factory=Speed)
+    """Speed of the pods before the rollout."""
+    keeps_capacity: bool = False
+    """True where no user accepted it: then no old pod ends before a new one serves, except where the spec allows that
+    at the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRollouts:
+    """`status.rollout`."""
+
+    proposal: Proposal | None = None
+    last: Last | None = None
+    held_until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """Whether a rollout that no user asked for may be made now."""
+
+    hindrance: str = ""
+    """Why no rollout may be made without a user's approval; empty where one may."""
+    known: OwnRollouts = field(default_factory=OwnRollouts)
+    accept: str = ""
+    generation: int = 0
+    interrupts: bool = False
+    """True where the spec allows such a rollout to interrupt serving now."""
+
+    @property
+    def accepts(self) -> bool:
+        """True where a user accepts the proposal that waits."""
+        return self.known.proposal is not None and self.accept == self.known.proposal.accept
+
+
+def permission_of(world: World, rollout: Rollout, policy: Policy, active: ActiveTable, now: float) -> Permission:
+    """The permission for an object now, by its spec, its status and its pods."""
+    spec = world.spec
+    known = _standing(read(world.status), rollout, policy, active, spec.generation, now)
+    window = spec.rollout_window
+    interrupts = spec.rollout_tuning is Tuning.INTERRUPT and (window is None or window.holds(now))
+    hindrance = _hindrance(known, now) or ("" if interrupts or rollout.wanted == 0 else _cost(world))
+    return Permission(hindrance, known, spec.accept, spec.generation, interrupts)
+
+
+def _hindrance(known: OwnRollouts, now: float) -> str:
+    if known.held_until is not None and now < known.held_until <= now + HELD_SECONDS:
+        return f"the last rollout was undone: the tuner starts no other before {timestamp(known.held_until)}"
+    return ""
+
+
+def _cost(world: World) -> str:
+    """What a rollout would take from pods that serve, of this object or of others; empty where it takes nothing."""
+    if world.spec.rollout_strategy is RolloutStrategy.RECREATE:
+        return "rollout.strategy Recreate stops pods before others serve"
+    for pod in world.pods:
+        if whole(pod, "spec", "priority") > 0 and text(pod, "spec", "preemptionPolicy") != "Never":
+            return "by their priority, new pods may displace pods of others"
+    return ""
+
+
+def judge_wait(world: World, rollout: Rollout, memory: Memory | None, permission: Permission) -> Rollout:
+    """`rollout`, where a new pod finds no node, with the judgement whether an old one may end for it."""
+    if rollout.stuck is None:
+        return rollout
+    only, unasked = rollout.wanted < 2, _is_unasked(world, memory)
+    return replace(
+        rollout,
+        stuck=surge.judge(world.spec, rollout.stuck, unasked=unasked, interrupts=permission.interrupts, only=only),
+    )
+
+
+def _is_unasked(world: World, memory: Memory | None) -> bool:
+    """True where the rollout under way is one that no user asked for. Once pods were measured after that, what replaces
+    them is something else."""
+    last = read(world.status).last
+    over = memory is not None and memory.speed.windows >= ENOUGH
+    return last is not None and last.generation == world.spec.generation and last.keeps_capacity and not over
+
+
+def takes_rollout(decision: Decision, policy: Policy, active: ActiveTable) -> bool:
+    """True where pods are replaced for `decision`."""
+    return policy.knobs.actuator is not Actuator.LIVE or decision.removed != active.removed
+
+
+def _standing(
+    known: OwnRollouts, rollout: Rollout, policy: Policy, active: ActiveTable, generation: int, now: float
+) -> OwnRollouts:
+    """`known` without the proposal, the last rollout and the pause that no longer hold, as after another edit or
+    table. A table that changes during a rollout makes it no other rollout."""
+    proposal, last = known.proposal, known.last
+    if proposal is not None and (
+        policy.mode is not Mode.AUTO
+        or (proposal.version != active.version and proposal.removed == active.removed)
+        or fit(proposal.table, policy) != proposal.table
+        or (proposal.removed and not may_remove(policy))
+        or not 0 <= now - proposal.time < 2 * STALE_SECONDS
+    ):
+        proposal = None
+    if last is not None and (
+        policy.mode is not Mode.AUTO
+        or last.generation != generation
+        or (last.version != active.version and rollout.complete)
+        or fit(last.table, policy) != last.table
+    ):
+        last = None
+    held = known.held_until if known.held_until is not None and now < known.held_until else None
+    return OwnRollouts(proposal, last, held)
+
+
+def find_order(memory: Memory, permission: Permission, active: ActiveTable, rollout: Rollout) -> Decision | None:
+    """The decision that is carried out whatever the tuner says: the way back from a rollout that failed, or an accepted
+    proposal; None without one."""
+    last, proposal = permission.known.last, permission.known.proposal
+    if last is not None and (last.table, last.removed) == (active.table, active.removed):
+        last = None  # the way back is under way already
+    if last is not None and rollout.stalled:
+        return _back(last, f"the rollout of table {last.version} stalled: {rollout.stalled}")
+    if last is not None and rollout.stuck is not None and rollout.stuck.goes_back:
+        return _back(last, f"no node has room for {rollout.stuck.pod}, a new pod for table {last.version}")
+    if last is not None and rollout.complete and memory.speed.slower_than(last.speed) and not permission.hindrance:
+        rates = f"{memory.speed.rate:.1f} tokens/s per request, before the rollout {last.speed.rate:.1f}"
+        return _back(last, f"pods with table {last.version} are slower: {rates}")
+    if proposal is None or not permission.accepts or not (rollout.exists and rollout.complete):
+        return None
+    # Without speculator or with it again: the table is then the one that follows the load meanwhile, or that waits.
+    table = proposal.table if proposal.removed == active.removed else active.table or proposal.table
+    return _decision(table, proposal.removed, proposal.reason, f"accepted: {proposal.message}")
+
+
+def note_rollout(
+    permission: Permission, decision: Decision, speed: Speed, before: ActiveTable, now: float
+) -> OwnRollouts:
+    """The state of own rollouts once the one for `decision` has begun; `before` is the table that was active until
+    then."""
+    version, generation = before.version + 1, permission.generation
+    if decision.reason is Reason.ROLLOUT_UNDONE:
+        back = Last(version, generation, now, decision.table, decision.removed, keeps_capacity=True)
+        return OwnRollouts(last=back, held_until=now + HELD_SECONDS)
+    if before.table is None:
+        return OwnRollouts()
+    last = Last(version, generation, now, before.table, before.removed, speed, not permission.accepts)
+    return OwnRollouts(last=last, held_until=permission.known.held_until)
+
+
+def propose(known: OwnRollouts, decision: Decision, active: ActiveTable, hindrance: str, now: float) -> OwnRollouts:
+    """`known` with a proposal of `decision`; an earlier proposal stays for a while."""
+    message = f"{decision.message}. Not done: {hindrance}"[:1000]
+    new = Proposal(decision.table, decision.removed, active.version, decision.reason, message, now)
+    old = known.proposal
+    if old is not None:
+        flips = old.removed == new.removed != active.removed
+        same = flips or (old.table, old.removed) == (new.table, new.removed)
+        if now - old.time < (STALE_SECONDS if same else STEADY_SECONDS):
+            return known
+    return replace(known, proposal=new)
+
+
+def hold_back(decision: Decision, active: ActiveTable, hindrance: str) -> Decision:
+    """The tuner's decision where it wants a rollout that is not made: the active table stays."""
+    table = active.table or decision.table
+    message = f"{decision.message}. Not done: {hindrance}"
+    kept = _decision(table, active.removed, Reason.ROLLOUT_NEEDS_APPROVAL, message)
+    return replace(kept, changed=False, estimate=decision.estimate)
+
+
+def notices(spec: DeploymentSpec, known: OwnRollouts) -> tuple[Notice, ...]:
+    """One notice of the proposal that waits for approval, with the command that accepts it; none without a proposal."""
+    proposal = known.proposal
+    if proposal is None:
+        return ()
+    target = "pods without the speculator" if proposal.removed else f"table {proposal.table}"
+    message = (
+        f"proposed: {target}: {proposal.message}. To have exactly this rollout made now: kubectl annotate --overwrite "
+        f"-n {spec.namespace} specdep {spec.name} {names.ANNOTATION_ACCEPT}={proposal.accept}. To allow such rollouts "
+        "also where pods stop serving meanwhile: spec.rollout.tuning: Interrupt, with spec.rollout.window for the hours"
+    )
+    return (Notice(Reason.ROLLOUT_NEEDS_APPROVAL, message),)
+
+
+def _back(last: Last, why: str) -> Decision:
+    return _decision(last.table, last.removed, Reason.ROLLOUT_UNDONE, f"{why}; the previous pods are restored")
+
+
+def _decision(table: KTable, removed: bool, reason: Reason, message: str) -> Decision:
+    state = State.REMOVED if removed else State.ON if table.max_k > 0 else State.OFF
+    return Decision(state, table, reason, message, valid=True, changed=True, removed=removed)
+
+
+def read(status: Mapping[str, Any]) -> OwnRollouts:
+    """The own rollouts that `status.rollout` names; garbled parts count as absent."""
+    block = mapping(status, "rollout")
+    return OwnRollouts(_proposal(block), _last(block), seconds_of(text(block, "heldUntil")))
+
+
+def to_status(known: OwnRollouts) -> dict[str, Any]:
+    """`status.rollout`; empty where there is nothing to say."""
+    block: dict[str, Any] = {}
+    if known.proposal is not None:
+        one = known.proposal
+        block["proposal"] = {
+            "accept": one.accept, "table": one.table.rows(), "speculatorRemoved": one.removed,
+            "tableVersion": one.version, "reason": one.reason.value, "message": one.message,
+            "time": timestamp(one.time),
+        }  # fmt: skip
+    if known.last is not None:
+        last, speed = known.last, known.last.speed
+        block["last"] = {
+            "tableVersion": last.version, "generation": last.generation, "time": timestamp(last.time),
+            "table": last.table.rows(), "speculatorRemoved": last.removed, "keepsCapacity": last.keeps_capacity,
+        }  # fmt: skip
+        if speed.windows >= ENOUGH:
+            figures = {"rate": formats.number(speed.rate, 3), "requests": formats.number(speed.requests, 3)}
+            block["last"] |= figures
+    if known.held_until is not None:
+        block["heldUntil"] = timestamp(known.held_until)
+    return block
+
+
+def _proposal(block: Mapping[str, Any]) -> Proposal | None:
+    one = mapping(block, "proposal")
+    table, time = table_of(items(one, "table")), seconds_of(text(one, "time"))
+    reason = reason_of(text(one, "reason"))
+    if table is None or time is None or reason is None:
+        return None
+    found = Proposal(
+        table, at(one, "speculatorRemoved") is True, whole(one, "tableVersion"), reason, text(one, "message"), time
+    )
+    return found if found.accept == text(one, "accept") else None
+
+
+def _last(block: Mapping[str, Any]) -> Last | None:
+    one = mapping(block, "last")
+    table, time = table_of(items(one, "table")), seconds_of(text(one, "time"))
+    if table is None or time is None:
+        return None
+    rate, requests = (_figure(text(one, name)) for name in ("rate", "requests"))
+    speed = Speed(ENOUGH, rate, requests) if rate > 0 and requests > 0 else Speed()
+    return Last(
+        whole(one, "tableVersion"), whole(one, "generation"), time, table, at(one, "speculatorRemoved") is True, speed,
+        at(one, "keepsCapacity") is True,
+    )  # fmt: skip
+
+
+def _figure(figure: str) -> float:
+    try:
+        return float(figure) if math.isfinite(float(figure)) else 0.0
+    except ValueError:
+        return 0.0

@@ -1,0 +1,232 @@
+"""Which ConfigMap holds the table of which pods, and which table pods of a former pair read while they serve on.
+
+A table belongs to a pair: while a new one comes up, and for as long as its rollout lasts or stalls, pods of the old one
+read their own table, which is watched by their own figures. Used by `active_table`, `desired` and `tick`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.decision import Decision, Policy
+from speculative_operator.domain.models import PairFacts
+from speculative_operator.domain.observation import Observation
+from speculative_operator.domain.reading import items, mapping, mappings, parse_json, text, whole
+from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
+from speculative_operator.domain.table import Actuator, KnobSpace, KTable, TableError, Trial
+from speculative_operator.reconcile.observed.pods import Pod, configs_of
+from speculative_operator.reconcile.world import World
+from speculative_operator.render import table_config
+from speculative_operator.render.metadata import pair_hash
+from speculative_operator.render.podspec import PAYLOAD_VOLUME, TABLE_VOLUME, table_name
+
+MAX_BATCH = 65_536
+"""Most requests that a table may cover; larger tables are not read: no engine schedules as many requests."""
+LARGEST_VERSION = 2**31
+LONGEST_JUMP = 64
+"""Versions by which the cluster may be ahead of status: an operator that is killed loses one or two."""
+MOST_LEAVING = 4
+"""Former pairs whose pods are watched: with more edits than that under way the oldest keep their tables."""
+TRYING_FILE = "speculative_blocks.py"
+"""File of the plug-in that carries out trials: a plug-in that has it knows the key of the table file that names
+them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A table in the cluster that we have rendered."""
+
+    table: KTable
+    version: int
+    trials: tuple[Trial, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """The table of pods of a former pair."""
+
+    pair: str
+    """Label of its pods."""
+    config: str
+    """Name of the ConfigMap that they read."""
+    table: KTable
+    version: int
+    ks: tuple[int, ...]
+    """K that are known to have been prepared at their start."""
+    reason: str = ""
+    """Why it was changed last, since its pods leave; empty where it was not."""
+
+    def to_status(self) -> dict[str, Any]:
+        """An entry of `status.leaving`."""
+        block: dict[str, Any] = {
+            "pair": self.pair,
+            "configMap": self.config,
+            "table": self.table.rows(),
+            "tableVersion": self.version,
+            "preparedK": list(self.ks),
+            "reason": self.reason,
+        }
+        return {key: value for key, value in block.items() if value not in (None, "")}
+
+
+def label_of(spec: DeploymentSpec) -> str:
+    """Label of the pair that pods made of `spec` bear; a template of the user's may set another."""
+    return text(spec.template, "metadata", "labels", names.LABEL_PAIR) or pair_hash(spec)
+
+
+def config_name(world: World, spec: DeploymentSpec, own: Collection[str]) -> str:
+    """Name of the ConfigMap with the table of `spec`, for pods whose label is one of `own`: the one that the running
+    template mounts, where it is of this pair, for its versions may have been pinned since."""
+    return _config_of(world, own) or table_name(spec)
+
+
+def _config_of(world: World, own: Collection[str]) -> str:
+    """Name of the ConfigMap that the running template mounts, where it is of the pairs `own`; else the one that pods of
+    these pairs mount which serve on after an edit was taken back. Empty where none mounts a table."""
+    template = mapping(world.deployment, "spec", "template")
+    if _label(template) in own:
+        return configs_of(template).get(TABLE_VOLUME, "")
+    serving = (one for one in world.pods if _label(one) in own and not text(one, "metadata", "deletionTimestamp"))
+    return next((name for one in serving if (name := configs_of(one).get(TABLE_VOLUME))), "")
+
+
+def claim_in(world: World, config: str, known: int) -> Claim | None:
+    """The table in a ConfigMap of ours, if it is newer than version `known` and exactly as it was rendered."""
+    found = world.children.get(("ConfigMap", config))
+    if not isinstance(found, Mapping):
+        return None
+    data = parse_json(text(found, "data", names.TABLE_KEY))
+    claim = claim_of(data, known)
+    if claim is None:
+        return None
+    rendered = table_config(world.spec, config, claim.table, claim.version, trials=claim.trials)
+    annotation = text(found, "metadata", "annotations", names.ANNOTATION_HASH)
+    same = annotation == rendered["metadata"]["annotations"][names.ANNOTATION_HASH]
+    return claim if same and mapping(found, "data") == rendered["data"] else None
+
+
+def claim_of(data: Any, known: int) -> Claim | None:
+    """The table that `data` names, if its version can follow on version `known` (0: none is known)."""
+    version, table = whole(data, "version"), table_of(items(data, "rows"))
+    most = min(known + LONGEST_JUMP, LARGEST_VERSION) if known else LARGEST_VERSION
+    if table is None or not known < version <= most:
+        return None
+    return Claim(table, version, _trials_of(items(data, "try", "rows")))
+
+
+def trials_in(world: World, config: str, version: int, table: KTable) -> tuple[Trial, ...]:
+    """The trials that the ConfigMap names for this very table; none where it is not as we have rendered it."""
+    claim = claim_in(world, config, version - 1) if version > 1 else None
+    return claim.trials if claim is not None and (claim.version, claim.table) == (version, table) else ()
+
+
+def _trials_of(rows: Any) -> tuple[Trial, ...]:
+    """The trials in rows that others may have written; invalid rows are left out."""
+    found = (one for one in rows if isinstance(one, list) and len(one) == 4 and isinstance(one[2], list))
+    return tuple(
+        Trial(first, last, tuple(ks), float(share))
+        for first, last, ks, share in found
+        if all(type(one) is int for one in (first, last, *ks)) and type(share) in (int, float)
+    )
+
+
+def table_of(rows: Any) -> KTable | None:
+    """The table of rows that others may have written; None where they are invalid."""
+    try:
+        table = KTable.from_rows(rows)
+    except (TableError, TypeError):
+        return None
+    return table if table.max_batch <= MAX_BATCH else None
+
+
+def read_leaving(world: World, pods: Iterable[Pod], own: Collection[str]) -> tuple[Leaving, ...]:
+    """The tables of pods that serve, or are about to, and belong to none of the pairs `own`. Pods that read
+    the table of `own` under another label have none to themselves: two tuners would take turns at it."""
+    shared = _config_of(world, own)
+    labels = sorted({pod.pair for pod in pods if not pod.terminating} - {"", *own})
+    known = {one.pair: one for one in _known_leaving(world)}
+    found = (_leaving(world, label, known.get(label)) for label in labels)
+    return tuple(one for one in found if one is not None and (not shared or one.config != shared))[:MOST_LEAVING]
+
+
+def last_of(world: World, own: Collection[str]) -> Leaving | None:
+    """The table of a pair that was leaving and is wanted again; None without one."""
+    return next((one for one in _known_leaving(world) if one.pair in own), None)
+
+
+def _known_leaving(world: World) -> Iterable[Leaving]:
+    for entry in mappings(world.status, "leaving"):
+        table, version = table_of(items(entry, "table")), whole(entry, "tableVersion")
+        if table is None or not 0 < version <= LARGEST_VERSION:
+            continue
+        ks = tuple(sorted({k for k in items(entry, "preparedK") if type(k) is int and k >= 0} | table.ks | {0}))
+        config, why = text(entry, "configMap"), text(entry, "reason")
+        yield Leaving(text(entry, "pair"), config, table, version, ks, why)
+
+
+def _leaving(world: World, label: str, known: Leaving | None) -> Leaving | None:
+    config = known.config if known is not None else _config_read_by(world, label)
+    claim = claim_in(world, config, known.version if known is not None else 0)
+    if claim is None:
+        return known
+    if claim.trials:
+        claim = replace(claim, version=claim.version + 1)  # the same table, and nothing is tried any more
+    ks = tuple(sorted({0, *claim.table.ks, *(known.ks if known is not None else ())}))
+    why = known.reason if known is not None else ""
+    return Leaving(label, config, claim.table, claim.version, ks, why)
+
+
+def _config_read_by(world: World, label: str) -> str:
+    """Name of the ConfigMap that pods of a pair read: the one that they or the running template mount, else the name
+    that we give it."""
+    bearers = (*world.pods, mapping(world.deployment, "spec", "template"))
+    told = (configs_of(one).get(TABLE_VOLUME) for one in bearers if _label(one) == label)
+    return next((one for one in told if one), names.child(world.spec.name, f"table-{label}"))
+
+
+def _label(pod: Mapping[str, Any]) -> str:
+    return text(pod, "metadata", "labels", names.LABEL_PAIR)
+
+
+def of_pods(observation: Observation | None, pods: Iterable[Pod], pairs: Collection[str]) -> Observation | None:
+    """The observation without pods that are known to be of other pairs than `pairs`; None where no pod is left."""
+    if observation is None or observation.gap is not None:
+        return observation
+    wanted = {pod.name for pod in pods if pod.pair in pairs}
+    others = {pod.name for pod in pods} - wanted
+    seen = {name: one for name, one in observation.pods.items() if name not in others}
+    return replace(observation, pods=seen) if seen or not observation.pods else None
+
+
+def policy_for(leaving: Leaving, policy: Policy) -> Policy:
+    """The tuner's policy for pods of a former pair: it may use any K that they have prepared, at once, and nothing
+    else. Of their models and costs it knows only what the pods show."""
+    knobs = KnobSpace(Actuator.LIVE, leaving.ks, leaving.table.max_batch)
+    free = replace(policy, schedule=None, start_k=None, off_policy=OffPolicy.KEEP_RUNNING, trials=False)
+    return replace(free, knobs=knobs, facts=PairFacts())
+
+
+def takes_trials(world: World) -> bool:
+    """True where every pod that reads a table takes a file that names trials. The plug-in of another release, which
+    pods keep over an upgrade, refuses keys that it does not know, and with them every later table."""
+    template = mapping(world.deployment, "spec", "template")
+    serving = (pod for pod in world.pods if not text(pod, "metadata", "deletionTimestamp"))
+    payloads = {
+        configs_of(one).get(PAYLOAD_VOLUME, "") for one in (template, *serving) if TABLE_VOLUME in configs_of(one)
+    }
+    return bool(payloads) and all(TRYING_FILE in world.payloads.get(name, ()) for name in payloads)
+
+
+def tunes_tables(policy: Policy) -> bool:
+    """True where the spec leaves tables to the tuner."""
+    return policy.mode is Mode.AUTO
+
+
+def with_decision(leaving: Leaving, table: KTable, version: int, decision: Decision | None) -> Leaving:
+    """`leaving` with the table that the tuner has decided for."""
+    if decision is None or version == leaving.version:
+        return leaving
+    return replace(leaving, table=table, version=version, reason=decision.reason.value)
