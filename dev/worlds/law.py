@@ -20,7 +20,7 @@ from speculative_operator.domain.observation import BlockTotals, Comparison, Gap
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import BLOCK_STEPS, KTable, Trial
 from speculative_operator.payload.speculative_off import Latch
-from speculative_operator.tuner import Memory, decide, initial_table
+from speculative_operator.tuner import Memory, decide, initial_table, initial_trials
 from speculative_operator.tuner.allowed import fit_trials
 from worlds import layout as at
 from worlds.comparing import lost_request_seconds
@@ -101,12 +101,12 @@ def run(world: World, policy: Policy, form: str, watch: Callable[[Pod, int], Non
     """The whole world under the tuner; with the plug-in, `watch` is told of each step of each pod."""
     policy = replace(policy, trials=form == PLUG_IN)
     table = initial_table(policy)
-    memory = Memory(table=table, since=EPOCH)
-    pods = [_pod(world, number, table, form) for number in range(len(world.replicas))]
+    trials = initial_trials(policy)
+    memory = Memory(table=table, since=EPOCH, trials=trials)
+    pods = [_pod(world, number, Order(1, table, trials, 0.0), form) for number in range(len(world.replicas))]
     for pod in pods:
         pod.watch = watch
     version, writes, changes, spent = 1, 0, 0, []
-    trials: tuple[Trial, ...] = ()
     log: list[tuple[float, KTable, Decision]] = []
     half: list[Comparison] = []
     every: list[tuple[float, Decision]] = []
@@ -145,10 +145,10 @@ def run(world: World, policy: Policy, form: str, watch: Callable[[Pod, int], Non
     return Run(found, log, (lost - early) / max(late, 1.0), every, [pod.state for pod in pods])
 
 
-def _pod(world: World, number: int, table: KTable, form: str) -> Pod:
+def _pod(world: World, number: int, first: Order, form: str) -> Pod:
     state = fresh(world.replicas[number], world.top_k, world.seconds)
-    pod = Pod(f"pod-{number}", world.replicas[number], state, dense(table), scrape(state, EPOCH))
-    _start(pod, Order(1, table, (), 0.0), form)
+    pod = Pod(f"pod-{number}", world.replicas[number], state, dense(first.table), scrape(state, EPOCH))
+    _start(pod, first, form)
     return pod
 
 

@@ -21,7 +21,7 @@ from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import Catalogue
 from speculative_operator.reconcile.pair.verdicts import tuner_facts
 from speculative_operator.reconcile.table.deciding import policy_of
-from speculative_operator.tuner.judge import initial_table
+from speculative_operator.tuner.judge import initial_table, table_by_prior, tries_first
 from speculative_operator.tuner.outlook import Outlook, outlook
 from speculative_operator.tuner.traffic import Traffic
 
@@ -128,7 +128,7 @@ def plan_of(
         plan.verdict, plan.end = f"{'no candidate' if room.tokens else 'not known'}: {plan.end}", ""
         plan.advice += [] if room.tokens else [_BYTES_REMEDY]
         return plan
-    table = initial_table(policy)
+    table = table_by_prior(policy) if tries_first(policy) else initial_table(policy)
     plan.table = ", ".join(f"{first}-{last} requests: K {k}" for first, last, k in table.rows())
     view = outlook(policy, traffic=traffic)
     plan.rows = [_row(view, table.k_at(one), one) for one in _loads(most)]

@@ -5,7 +5,7 @@ randomness. docs/tuning.md says what it does, docs/tuning-mathematics.md how.
 """
 
 from speculative_operator.tuner.decide import decide
-from speculative_operator.tuner.judge import initial_table
+from speculative_operator.tuner.judge import initial_table, initial_trials
 from speculative_operator.tuner.memory import Memory
 
-__all__ = ["Memory", "decide", "initial_table"]
+__all__ = ["Memory", "decide", "initial_table", "initial_trials"]

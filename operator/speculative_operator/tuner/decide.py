@@ -34,7 +34,7 @@ from speculative_operator.tuner.answers import (
     without,
 )
 from speculative_operator.tuner.guards import count_slow, guard, proven, to_fall_back, watch_sight
-from speculative_operator.tuner.judge import CONFIDENCE, Proposal, incumbent_of, initial_table, propose
+from speculative_operator.tuner.judge import CONFIDENCE, Proposal, incumbent_of, initial_table, propose, tries_first
 from speculative_operator.tuner.learning import MIN_STEPS, fresh_share, learn
 from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.outlook import Outlook, outlook
@@ -61,6 +61,9 @@ MIN_EFFECTIVE_DRAFTS = 20.0
 FAILING = 0.15
 """Tokens that a step gains by its drafts below which the first window decides: K = 0 loses little if that was chance.
 """
+FAILING_FACTOR = 3.0
+"""Times as many drafts are needed before the first K above 0 where fewer than FAILING of those tried were accepted: the
+prior alone must not decide against what was seen."""
 PATIENCE = 12
 """Windows after which few drafts have to do: a speculator that hardly ever drafts never gathers enough drafts."""
 FREED_MARGIN = 0.003
@@ -242,12 +245,26 @@ def _waiting(memory: Memory, view: Outlook, look: Look) -> tuple[Reason, str] | 
         return Reason.STARTING, "the first window was seen; a decision needs one more"
     if look.steps < MIN_STEPS:
         return Reason.COLLECTING, f"{look.steps:.0f} steps in the window; {MIN_STEPS:.0f} are needed"
-    known = memory.acceptance.reached[0] if memory.acceptance.reached else 0.0
-    drafting = memory.table.k_at(look.scheduled) > 0 and look.drafts > 0
-    if drafting and memory.windows < PATIENCE and known < MIN_EFFECTIVE_DRAFTS:
-        needed = MIN_EFFECTIVE_DRAFTS * DEFLATION
+    known, least = _known(memory), MIN_EFFECTIVE_DRAFTS
+    drafting = memory.table.k_at(look.scheduled) > 0 and look.drafts > 0 and memory.windows < PATIENCE
+    trying = view.compares and _tries_first(memory, view.policy, look)
+    if trying and known > 0.0 and memory.acceptance.accepted[0] < FAILING * known:
+        least *= FAILING_FACTOR
+    if (drafting or trying) and known < least:
+        needed = least * DEFLATION
         return Reason.COLLECTING, f"{known * DEFLATION:,.0f} drafts remembered; {needed:,.0f} are needed"
     return None
+
+
+def _known(memory: Memory) -> float:
+    """Effective drafts remembered."""
+    return memory.acceptance.reached[0] if memory.acceptance.reached else 0.0
+
+
+def _tries_first(memory: Memory, policy: Policy, look: Look) -> bool:
+    """True where pods still have the table that an object begins with, and try drafts at the present batch size."""
+    begins = tries_first(policy) and memory.changed_at is None and memory.table == initial_table(policy)
+    return begins and any(row.first <= round(look.scheduled) <= row.last for row in memory.trials)
 
 
 def _awaiting(memory: Memory, late: tuple[str, ...], now: float) -> tuple[Reason, str] | None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.spec import Mode
-from speculative_operator.domain.table import Actuator, KTable
+from speculative_operator.domain.table import Actuator, KTable, Trial
 from speculative_operator.tuner import rollout
 from speculative_operator.tuner.allowed import candidates, fit
 from speculative_operator.tuner.grid import best_path, choices, edges, nearest, overlay
@@ -47,6 +47,9 @@ FAR_WEIGHT = 0.05
 """Weight of a gain at a load of the last minutes that is not present now, and at a load never measured."""
 SEEN_SHARE = 0.02
 """Share of the remembered time from which a grid point counts as measured."""
+FIRST_SHARE = 0.3
+"""Share of the first steps that try drafts, where an object begins at K = 0: about 15 s tell then whether drafts are
+accepted. Where they are not, that costs a tenth of what drafting costs."""
 FAVOUR = 0.02
 """Log speed by which another K must beat the start K by the prior."""
 DEFAULT_K = 3
@@ -187,20 +190,37 @@ def least_bad(view: Outlook, table: KTable, scheduled: float, measured: float, m
 
 
 def initial_table(policy: Policy) -> KTable:
-    """The spec's own schedule; else the start K, lowered where the prior says that fewer drafts are clearly faster.
+    """The spec's own schedule; K = 0 where drafts are tried first; else what the prior proposes.
 
-    The start K at every load where one K must serve all loads, and in mode Static; also where hardware or models are
-    unknown, as far as the captured graphs reach.
+    The start K at every batch size where one K must serve all, and in mode Static.
     """
     knobs = policy.knobs
     if policy.mode is Mode.DISABLED or knobs.actuator is Actuator.NONE:
         return fit(KTable.constant(0, knobs.max_batch), policy)
     if policy.schedule is not None:
         return fit(policy.schedule, policy)
-    start = _start_k(policy)
-    known = cost_prior(policy.facts, knobs).from_models
     if policy.mode is Mode.STATIC or knobs.actuator is Actuator.RESTART:
-        return KTable.constant(start, knobs.max_batch)
+        return KTable.constant(_start_k(policy), knobs.max_batch)
+    return KTable.constant(0, knobs.max_batch) if tries_first(policy) else table_by_prior(policy)
+
+
+def tries_first(policy: Policy) -> bool:
+    """True where an object begins as a pod without a speculator does, and tries drafts: pods skip the speculator at
+    K = 0, and can try another K for a share of their steps."""
+    return policy.mode is Mode.AUTO and policy.schedule is None and policy.trials and policy.skips
+
+
+def initial_trials(policy: Policy) -> tuple[Trial, ...]:
+    """What pods try beside the initial table: the K of the prior, at the batch sizes where it proposes any."""
+    rows = table_by_prior(policy) if tries_first(policy) else ()
+    return tuple(Trial(row.first, row.last, (row.k,), FIRST_SHARE) for row in rows if row.k)
+
+
+def table_by_prior(policy: Policy) -> KTable:
+    """The start K, lowered where the prior says that fewer drafts are clearly faster; where hardware or models are
+    unknown, as far as the captured graphs reach."""
+    start = _start_k(policy)
+    known = cost_prior(policy.facts, policy.knobs).from_models
     return _cautious(policy, start) if known else _within_graphs(policy, start)
 
 

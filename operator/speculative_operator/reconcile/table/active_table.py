@@ -22,7 +22,7 @@ from speculative_operator.reconcile.table import tables
 from speculative_operator.reconcile.world import World
 from speculative_operator.render.metadata import pair_hash
 from speculative_operator.render.values import table_digest
-from speculative_operator.tuner import initial_table
+from speculative_operator.tuner import initial_table, initial_trials
 from speculative_operator.tuner.allowed import fit, fit_trials
 
 NO_TABLE = "none"
@@ -113,10 +113,12 @@ def active_table(world: World, spec: ResolvedSpec, policy: Policy, same: Collect
         found = ActiveTable(
             table, version, fresh=fresh, removed=removed, trials=last.trials, rows_version=last.rows_version
         )  # fmt: skip
-        trials = fit_trials(last.trials, wanted, policy) if not fresh else ()
+        trials = fit_trials(initial_trials(policy) if fresh else last.trials, wanted, policy)
         return found if trials == last.trials else found.with_trials(trials)
     why = None if table is None and version == 0 else Reason.SPEC_CHANGED
-    return ActiveTable(wanted, version + 1, before=before, why=why, fresh=fresh, removed=removed)
+    begins = left is None and (table is None or fresh) and not removed
+    trials = fit_trials(initial_trials(policy), wanted, policy) if begins else ()
+    return ActiveTable(wanted, version + 1, before=before, why=why, fresh=fresh, removed=removed, trials=trials)
 
 
 def may_remove(policy: Policy) -> bool:
