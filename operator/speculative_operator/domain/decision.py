@@ -35,7 +35,7 @@ class Policy:
     pod_hourly_cost: float | None = None
     """Hourly price of all accelerators of one pod, in the user's currency; None when no price was given."""
     trials: bool = True
-    """False while some pod would refuse a table file that names trials."""
+    """False for pods of a former pair: nobody compares what they measure."""
     start_seconds: float | None = None
     """Measured seconds from the start of an engine's container until its pod is ready. None: not known."""
 

@@ -285,7 +285,7 @@ def _policy(turn: Turn, choice: PairedSpec) -> Policy:
     )
     if pairing.frozen and policy.off_policy is OffPolicy.REMOVE:
         policy = replace(policy, off_policy=OffPolicy.KEEP_RUNNING)
-    return replace(policy, trials=tables.takes_trials(turn.world))
+    return policy
 
 
 def _rereads_table(turn: Turn) -> bool:

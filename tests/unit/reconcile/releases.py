@@ -11,8 +11,7 @@ from tests.unit.reconcile.worlds import template
 from speculative_operator.domain import names
 from speculative_operator.reconcile.children import rendering
 from speculative_operator.reconcile.children.rendering import render_again
-from speculative_operator.reconcile.table.tables import TRYING_FILE
-from speculative_operator.render import payload, resolved
+from speculative_operator.render import resolved
 from speculative_operator.render.metadata import digest, with_hash
 
 
@@ -36,11 +35,3 @@ def install(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
         return tuple(with_hash(one) for one in manifests)
 
     monkeypatch.setattr(rendering, "render_again", rendered)
-
-
-def give_payload(monkeypatch: pytest.MonkeyPatch, *, trials: bool) -> None:
-    """A release whose payload knows trials, or does not."""
-    files = {name: text for name, text in payload.files().items() if name != TRYING_FILE}
-    given = {**files, TRYING_FILE: "# carries out tries"} if trials else files
-    monkeypatch.setattr(payload, "files", lambda: given)
-    monkeypatch.setattr(payload, "name", lambda: payload.name_of(given))

@@ -21,7 +21,7 @@ from speculative_operator.reconcile.observed.pods import Pod, configs_of
 from speculative_operator.reconcile.world import World
 from speculative_operator.render import table_config
 from speculative_operator.render.metadata import pair_hash
-from speculative_operator.render.podspec import PAYLOAD_VOLUME, TABLE_VOLUME, table_name
+from speculative_operator.render.podspec import TABLE_VOLUME, table_name
 
 MAX_BATCH = 65_536
 """Most requests that a table may cover; larger tables are not read: no engine schedules as many requests."""
@@ -30,9 +30,6 @@ LONGEST_JUMP = 64
 """Versions by which the cluster may be ahead of status: an operator that is killed loses one or two."""
 MOST_LEAVING = 4
 """Former pairs whose pods are watched: with more edits than that under way the oldest keep their tables."""
-TRYING_FILE = "speculative_blocks.py"
-"""File of the plug-in that carries out trials: a plug-in that has it knows the key of the table file that names
-them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,17 +204,6 @@ def policy_for(leaving: Leaving, policy: Policy) -> Policy:
     knobs = KnobSpace(Actuator.LIVE, leaving.ks, leaving.table.max_batch)
     free = replace(policy, schedule=None, start_k=None, off_policy=OffPolicy.KEEP_RUNNING, trials=False)
     return replace(free, knobs=knobs, facts=PairFacts())
-
-
-def takes_trials(world: World) -> bool:
-    """True where every pod that reads a table takes a file that names trials. The plug-in of another release, which
-    pods keep over an upgrade, refuses keys that it does not know, and with them every later table."""
-    template = mapping(world.deployment, "spec", "template")
-    serving = (pod for pod in world.pods if not text(pod, "metadata", "deletionTimestamp"))
-    payloads = {
-        configs_of(one).get(PAYLOAD_VOLUME, "") for one in (template, *serving) if TABLE_VOLUME in configs_of(one)
-    }
-    return bool(payloads) and all(TRYING_FILE in world.payloads.get(name, ()) for name in payloads)
 
 
 def tunes_tables(policy: Policy) -> bool:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.reconcile.releases import give_payload
 from tests.unit.reconcile.scripted import REMOVABLE, Tuner, active_table
 from tests.unit.reconcile.worlds import Cluster, applies, observed, settled
 
@@ -26,11 +25,6 @@ from speculative_operator.tuner.allowed import MOST_SHARE, fit_trials
 BASE = KTable.constant(3, 256)
 TRIALS = (Trial(5, 6, (1, 7), 0.05), Trial(8, 8, (1,), 0.02))
 WRITTEN = {"steps": 8, "rows": [[5, 6, [1, 7], 0.05], [8, 8, [1], 0.02]]}
-
-
-@pytest.fixture(autouse=True)
-def knowing(monkeypatch: pytest.MonkeyPatch) -> None:
-    give_payload(monkeypatch, trials=True)
 
 
 def trying(tuner: Tuner, trials: tuple[Trial, ...] = TRIALS, **change: Any) -> Cluster:
