@@ -155,8 +155,8 @@ def test_an_object_passes_through_reconcile_without_going_back() -> None:
     assert back == {}, "modules that import a wing which one object reaches after theirs"
 
 
-ASIDE = {"_refuse", "_pause", "_hold", "_asks_for_others"}
-"""Steps that end the tick or find nothing for the next one, and the rehearsal of a whole reconcile."""
+ASIDE = {"_refuse", "_pause", "_hold", "_as_made"}
+"""Steps that end the tick or find nothing for the next one, and what tells whether pods stay as they were made."""
 
 
 def test_the_steps_of_a_tick_return_to_no_wing_they_have_left() -> None:
