@@ -17,7 +17,6 @@ import pytest
 import yaml
 
 from devcluster.options import ClusterOptions
-from speculative_lab.sim import catalogue
 from speculative_operator.api.convert import to_domain
 from speculative_operator.api.crd import schema
 from speculative_operator.cli import main as cli
@@ -332,10 +331,6 @@ def test_codes_of_findings_are_all_listed() -> None:
 
 def test_kinds_of_pairs_are_all_listed() -> None:
     assert sorted(first_column("pairs.md", "Kinds")) == sorted(Kind)
-
-
-def test_scenarios_are_all_listed() -> None:
-    assert first_column("rivals.md", "Scenarios") == [scenario.name for scenario in catalogue.ALL]
 
 
 def test_commands_are_all_described() -> None:

@@ -29,7 +29,7 @@ COMMANDS = {
     "render": "print the manifests that the operator would create",
     "tune": "decide K from scrapes on stdin, without Kubernetes (JSON lines)",
     "replay": "show what the tuner would have decided over the history of a Prometheus server",
-    "simulate": "run policies over a trace and compare them with the best possible",
+    "simulate": "run policies over a trace and compare them with the best table in hindsight",
     "cases": "compare the model of step times with published measurements",
     "engines": "show what each engine can do with each method, and what it refuses",
     "pairs": "list the publicly known speculators for a verifier, and pick one",
@@ -53,7 +53,7 @@ _EPILOG = """examples:
   speculative plan pair.yaml
   speculative render pair.yaml
   speculative tune < scrapes.jsonl
-  speculative simulate --trace code.csv --format azure --report report/
+  speculative simulate --trace code.csv --format azure --policy ours
   speculative replay --prometheus http://localhost:9090 --namespace llm --spec pair.yaml --start 2h
   speculative cases cases.csv --json
   speculative engines vLLM --method eagle3
