@@ -9,10 +9,9 @@ from __future__ import annotations
 import importlib
 import math
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -101,17 +100,6 @@ def _without_prefill(policy: Any, costs: Any, drafts: Any, traffic: Traffic, *re
     return outlook(policy, costs, drafts, replace(traffic, prompt_ratio=0.0), *rest, **named)
 
 
-def _speed(view: Outlook) -> Array:
-    on = view._on
-    return np.asarray(np.log(view.lengths())[None, :] - view.costs.log_seconds(*on))
-
-
-def _property(function: Callable[[Outlook], Array], name: str) -> cached_property[Array]:
-    made = cached_property(function)
-    made.__set_name__(Outlook, name)
-    return made
-
-
 def _mistaken(facts: PairFacts, knobs: KnobSpace) -> StepCosts | None:
     """A roofline that takes tokens and drafts to cost a third of what it should say."""
     found = roofline(facts, knobs)
@@ -145,7 +133,6 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("no_k_correction", "no correction v_K of single K", {"prior.K_SD": TINY}),
     Variant("no_local_form", "no correction u(n) by size", {"prior.KNOT_SD": TINY}),
     Variant("no_huber", "outliers count whole", {"costs.OUTLIER": math.inf}),
-    Variant("no_blur", "windows in which load moved count whole", {"learning.RAMP": 0.0}),
     Variant("all_prompts_meet", "every prompt is thought to delay somebody", {"costs.prefill_overlap": _all}),
     Variant("no_fill", "windows with lumps of prompts count whole", {"learning.FILL": 0.0}),
     Variant(
@@ -165,13 +152,9 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("no_least_minute", "20,000 drafts forget, be it in seconds", {"acceptance.FORGET_SECONDS": 1e-9}),
     # What is chosen.
     Variant("no_prefill", "candidates priced without prompts", {"decide.outlook": _without_prefill}),
-    Variant(
-        "no_capture_limit", "K beyond the captured graphs allowed",
-        {"outlook.Outlook.speed": _property(_speed, "speed")},
-    ),
     Variant("no_margin", "a change need bring nothing", {"decide.MARGIN": 0.0, "decide.MEASURED_MARGIN": 0.0}),
     Variant("wide_margin", "a change must bring 2 %", {"decide.MARGIN": 0.02, "decide.MEASURED_MARGIN": 0.02}),
-    Variant("no_confidence", "the mean decides alone", {"judge.propose.__defaults__": (0.0,)}),
+    Variant("no_confidence", "the mean decides alone", {"decide.CONFIDENCE": 0.0, "judge.MEASURED_FIRST": 0.0}),
     Variant("free_rise", "K may rise with load for nothing", {"judge.RISE": 0.0}),
     Variant("far_loads_count", "a gain at any load counts whole", {"judge.PAST_WEIGHT": 1.0, "judge.FAR_WEIGHT": 1.0}),
     # When it is done.
@@ -181,11 +164,10 @@ VARIANTS: tuple[Variant, ...] = (
     # What is tried.
     Variant("no_tries", "no K is ever tried", {"decide.may_try": _never}),
     Variant("tries_cost_nothing", "as much is tried whatever it costs", {"trials.MOST_COST": 1.0}),
-    # Safety and removal.
+    # Safety.
     Variant("no_guard", "no cut after two slow windows", {"guards.GUARD_WINDOWS": 10**9}),
     Variant("misled", "prior: tokens and drafts cost 0.3 of the truth", _MISTAKEN),
     Variant("misled_no_guard", "the same, no guard", {**_MISTAKEN, "guards.GUARD_WINDOWS": 10**9}, against="misled"),
-    Variant("no_removal", "the speculator is never unloaded", {"rollout.to_remove": _never}),
 )  # fmt: skip
 
 BY_NAME = {variant.name: variant for variant in VARIANTS}

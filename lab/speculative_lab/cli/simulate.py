@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
         if missing.name != "numba":
             raise
         raise CommandError("the simulation needs numba", "install it with: pip install . './lab[sim]'") from None
-    given = _given(options)
+    given = described(options)
     try:
         world = world_of(given)
     except ValueError:
@@ -212,8 +212,8 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError(f"--seed is {options.seed}", "write 0 or more")
 
 
-def _given(options: argparse.Namespace) -> Given:
-    """Deployment and load that the options describe. Raises CommandError."""
+def described(options: argparse.Namespace) -> Given:
+    """Deployment and load that the options describe; called by `run` and by dev/bench. Raises CommandError."""
     from speculative_lab.plant.given import Given
     from speculative_operator.physics.acceptance import prior_survival
 

@@ -88,6 +88,46 @@ class Run:
     """Of the replicas at the end."""
 
 
+class Tuner:
+    """What the operator does of an object: it looks at the pods, decides, and sends tables."""
+
+    def __init__(self, policy: Policy, form: str, clock: Callable[[], float] = lambda: 0.0) -> None:
+        """`clock` times decisions, in seconds."""
+        self.policy = replace(policy, trials=form == PLUG_IN and policy.trials)
+        self.form, self._clock = form, clock
+        self.table = initial_table(self.policy)
+        self.memory = Memory(table=self.table, since=EPOCH)
+        self.trials: tuple[Trial, ...] = ()
+        self.version, self.writes, self.changes = 1, 0, 0
+        self.log: list[tuple[float, KTable, Decision]] = []
+        self.every: list[tuple[float, Decision]] = []
+        self.spent: list[float] = []
+
+    @property
+    def order(self) -> Order:
+        """The newest table."""
+        return Order(self.version, self.table, self.trials, 0.0)
+
+    def look(self, pods: list[Pod], delays: tuple[float, ...], moment: float, newcomers: frozenset[str]) -> Decision:
+        """One decision, and what follows from it for the pods."""
+        windows = _windows(pods, moment, self.form)
+        seen = Observation(EPOCH + moment, windows, None, self.version, newcomers)
+        began = self._clock()
+        self.memory, decision = decide(self.memory, seen, self.policy, EPOCH + moment)
+        self.spent.append(self._clock() - began)
+        self.every.append((moment, decision))
+        plugged = self.form == PLUG_IN
+        decided = fit_trials(decision.trials, decision.table, self.policy) if plugged else ()
+        if decision.table != self.table or decided != self.trials:
+            self.writes += 1
+            self.changes += decision.table != self.table
+            self.version += 1
+            self.table, self.trials = decision.table, decided
+            self.log.append((moment, self.table, decision))
+            _send(pods, delays, self.order, moment)
+        return decision
+
+
 def run(
     world: World,
     policy: Policy,
@@ -95,60 +135,41 @@ def run(
     watch: Callable[[Pod, int], None] | None = None,
     clock: Callable[[], float] = lambda: 0.0,
 ) -> Run:
-    """The whole world under the tuner; with the plug-in, `watch` is told of each step of each pod.
-
-    `clock` times decisions, in seconds.
-    """
-    policy = replace(policy, trials=form == PLUG_IN)
-    table = initial_table(policy)
-    memory = Memory(table=table, since=EPOCH)
-    pods = [_pod(world, number, table, form) for number in range(len(world.replicas))]
+    """The whole world under the tuner; with the plug-in, `watch` is told of each step of each pod."""
+    tuner = Tuner(replace(policy, trials=True), form, clock)
+    pods = [pod_of(f"pod-{n}", replica, world, tuner.order, form) for n, replica in enumerate(world.replicas)]
     for pod in pods:
         pod.watch = watch
-    version, writes, changes, spent = 1, 0, 0, []
-    trials: tuple[Trial, ...] = ()
-    log: list[tuple[float, KTable, Decision]] = []
     half: list[Comparison] = []
-    every: list[tuple[float, Decision]] = []
     moment = 0.0
     while moment + TICK <= world.seconds:
         moment += TICK
         for pod in pods:
-            _serve(pod, moment)
-        seen = Observation(EPOCH + moment, _windows(pods, moment, form), None, version, _newcomers(pods, moment))
-        began = clock()
-        memory, decision = decide(memory, seen, policy, EPOCH + moment)
-        spent.append(clock() - began)
-        every.append((moment, decision))
-        decided = fit_trials(decision.trials, decision.table, policy) if form == PLUG_IN else ()
-        if decision.table != table or decided != trials:
-            writes += 1
-            changes += decision.table != table
-            version += 1
-            table, trials = decision.table, decided
-            log.append((moment, table, decision))
-            _send(pods, world, Order(version, table, trials, 0.0), moment)
+            serve(pod, moment)
+        tuner.look(pods, world.delays, moment, _newcomers(pods, moment))
         if moment <= world.seconds / 2 < moment + TICK:
             half = _all_comparisons(pods)
     found = replace(
         outcome(world, [pod.state for pod in pods]),
-        writes=writes,
-        changes=changes,
-        table=tuple((b.first, b.last, b.k) for b in table),
-        decide_ms=1000 * float(np.quantile(spent, 0.5)),
+        writes=tuner.writes,
+        changes=tuner.changes,
+        table=tuple((b.first, b.last, b.k) for b in tuner.table),
+        decide_ms=1000 * float(np.quantile(tuner.spent, 0.5)),
     )
     ended = _all_comparisons(pods)
     residence = found.minutes[:, at.M_RESIDENCE]
     lost, early = lost_request_seconds(ended), lost_request_seconds(half)
     late = float(residence[len(residence) // 2 :].sum())
     found = replace(found, cost=lost / max(float(residence.sum()), 1.0))
-    return Run(found, log, (lost - early) / max(late, 1.0), every, [pod.state for pod in pods])
+    return Run(found, tuner.log, (lost - early) / max(late, 1.0), tuner.every, [pod.state for pod in pods])
 
 
-def _pod(world: World, number: int, table: KTable, form: str) -> Pod:
-    state = fresh(world.replicas[number], world.top_k, world.seconds)
-    pod = Pod(f"pod-{number}", world.replicas[number], state, dense(table), scrape(state, EPOCH))
-    _start(pod, Order(1, table, (), 0.0), form)
+def pod_of(name: str, replica: Replica, world: World, order: Order, form: str, moment: float = 0.0) -> Pod:
+    """A pod that starts to serve at that moment."""
+    state = fresh(replica, world.top_k, world.seconds)
+    state.now[[at.NOW, at.BEGAN]] = moment
+    pod = Pod(name, replica, state, dense(order.table), scrape(state, EPOCH + moment))
+    _start(pod, order, form)
     return pod
 
 
@@ -167,13 +188,13 @@ def _activate(pod: Pod, order: Order) -> None:
         pod.blocks.put_in_force([tuple(row) for row in order.table.rows()], rows or None, BLOCK_STEPS)
 
 
-def _send(pods: list[Pod], world: World, order: Order, moment: float) -> None:
+def _send(pods: list[Pod], delays: tuple[float, ...], order: Order, moment: float) -> None:
     for number, pod in enumerate(pods):
-        delay = world.delays[(order.version + 5 * number) % len(world.delays)]
+        delay = delays[(order.version + 5 * number) % len(delays)]
         pod.orders.append(replace(order, arrives=moment + delay))
 
 
-def _serve(pod: Pod, moment: float) -> None:
+def serve(pod: Pod, moment: float) -> None:
     """Serve until `moment`; tables come into force as they arrive."""
     for order in [o for o in pod.orders if o.arrives <= moment]:
         _serve_on(pod, order.arrives)

@@ -1,4 +1,4 @@
-"""Turns scrapes of all pods into decisions, for `speculative tune`, `replay`, the simulator and tests.
+"""Turns scrapes of all pods into decisions, for `speculative tune`, `replay` and tests.
 
 The reading, the hold on gaps and the decision are those of the operator (`engine.read`, `tuner.decide`); only the
 Prometheus server between pods and operator is replaced by a short memory of scrapes.

@@ -26,7 +26,7 @@ def options(*words: str) -> argparse.Namespace:
 
 
 def given(*words: str) -> Given:
-    return simulate._given(options(*words))
+    return simulate.described(options(*words))
 
 
 @pytest.fixture(scope="module")
