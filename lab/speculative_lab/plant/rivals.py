@@ -7,6 +7,7 @@ constant K in hindsight, is what `oracle.search` finds. Called by `speculative s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -102,7 +103,7 @@ class Adaptive:
         return self._curves[count]
 
 
-RIVALS = {SMART: SmartSpec, ADAPTIVE: Adaptive}
+RIVALS: dict[str, Callable[[Machine, tuple[int, ...]], Rival]] = {SMART: SmartSpec, ADAPTIVE: Adaptive}
 
 
 def run(world: World, name: str) -> Outcome:
