@@ -83,7 +83,7 @@ def _plans() -> list[Recipe]:
         Recipe("cliff-120", Method.EAGLE3, "llama-3.1-8b", many, change=_no_graphs_above),
         Recipe("mispriced-k3", Method.DRAFT_MODEL, "llama-3.3-70b", rest, change=_mispriced),
         Recipe("growing-chats", Method.EAGLE3, "qwen2.5-14b", turns),
-        Recipe("dead-drafter", Method.DRAFT_MODEL, "qwen2.5-32b", dead),
+        Recipe("dead-speculator", Method.DRAFT_MODEL, "qwen2.5-32b", dead),
         Recipe("lookup-bursts", Method.NGRAM, "llama-3.1-8b", ngram),
         Recipe("unequal-replicas", Method.DRAFT_MODEL, "llama-3.1-8b", unequal),
     ]

@@ -1,4 +1,4 @@
-"""`python -m bench.tuner.unguessable`: are texts that no drafter can guess served as fast as without a speculator?
+"""`python -m bench.tuner.unguessable`: are texts that no speculator can guess served as fast as without a speculator?
 
 Random worlds of vLLM's V2 runner, each served by the tuned pods and, with the same requests and other noise, by two
 copies of a pod without a speculator: one is the reference, the other tells what chance does. Texts accept 0 to 5 % of

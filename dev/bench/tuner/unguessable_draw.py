@@ -1,4 +1,4 @@
-"""Worlds whose texts no drafter can guess, on vLLM's V2 runner, and the same worlds without a speculator.
+"""Worlds whose texts no speculator can guess, on vLLM's V2 runner, and the same worlds without a speculator.
 
 Called by `unguessable`. Where the speculator is left out, a step pays nothing for it but a tax of at most 1 %; where
 K = 0 and it is not, its first pass.
@@ -52,7 +52,7 @@ def drawn(seed: int, number: int, seconds: float, skips_prompts: bool = False) -
     rig.par[[at.REGIME, at.LOOKS_UP]] = 0.0  # the V2 runner's lookups fill up what they do not find
     rig.par[at.SEGMENT_SD] = min(rig.par[at.SEGMENT_SD], 0.3)
     if method is Method.DRAFT_MODEL:
-        layers = rig.drafter.layers if rig.drafter is not None else 1
+        layers = rig.speculator.layers if rig.speculator is not None else 1
         rig.par[at.DRAFT_PASS] += layers * math.exp(rng.uniform(*np.log(LAUNCHES)))
     rig.par[at.SKIPS_PROMPTS] = float(skips_prompts)
     plan = draw_plan(rng, rig)

@@ -218,7 +218,7 @@ def facts_of(rng: np.random.Generator, rig: Rig) -> PairFacts:
         )
     return PairFacts(
         verifier=verifier,
-        speculator=rig.drafter if rng.random() < 0.8 else None,
+        speculator=rig.speculator if rng.random() < 0.8 else None,
         accelerator=accelerator,
         accelerators=rig.count,
         kv_capacity_tokens=int(rig.par[at.KV_CAPACITY]),

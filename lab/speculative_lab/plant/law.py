@@ -57,7 +57,7 @@ class Pod:
     version: int = 1
     blocks: Any = None
     latch: Any = None
-    """The plug-in's own, where it leaves the drafter out."""
+    """The plug-in's own, where it leaves the speculator out."""
     orders: list[Order] = field(default_factory=list)
     current: Order | None = None
     away: bool = False
@@ -65,7 +65,7 @@ class Pod:
     done: list[Comparison] = field(default_factory=list)
     """Comparisons of processes that are gone."""
     watch: Callable[[Pod, int], None] | None = None
-    """Told of each step that ended, and of the K that was asked of its drafter (OFF: the drafter is left out)."""
+    """Told of each step that ended, and of the K that was asked of its speculator (OFF: the speculator is left out)."""
 
 
 def dense(table: KTable) -> Ints:

@@ -12,9 +12,9 @@ PRIOR = 2
 OUT = 3
 """Tokens of the answer."""
 SKILL = 4
-"""How well the drafter knows this text, in log-odds of a draft at the first position."""
+"""How well the speculator knows this text, in log-odds of a draft at the first position."""
 MATCH = 5
-"""Share of the text whose continuation can be looked up, for drafters that look up."""
+"""Share of the text whose continuation can be looked up, for speculators that look up."""
 SEED = 6
 THINK = 7
 """Seconds between the end of this request and the next one of the same user."""
@@ -45,7 +45,7 @@ USER = 19
 SCHEDULED = 20
 """When it first was part of a step; -1 before."""
 GAPPED = 21
-"""Its tokens that were computed while the drafter was left out, and that it has not caught up with."""
+"""Its tokens that were computed while the speculator was left out, and that it has not caught up with."""
 SHORT_GAP = 32.0
 """A gap by blocks in which K = 0 was tried, and no longer."""
 REQUEST_FIELDS = 22
@@ -104,14 +104,14 @@ WARM = 43
 STALL_SHARE = 44
 STALL_SECONDS = 45
 RESTS_AFTER = 46
-"""Steps at K = 0 after which the drafter is left out; infinite where it never is."""
+"""Steps at K = 0 after which the speculator is left out; infinite where it never is."""
 GAP_COST = 47
-"""Log-odds of a draft that it costs where the drafter has seen nothing of a request, a part of it in proportion."""
+"""Log-odds of a draft that it costs where the speculator has seen nothing of a request, a part of it in proportion."""
 CATCHES_UP = 48
-"""1 where the drafter is left out of steps with prompts too, and computes what it has missed before its next drafts."""
+"""1 where the speculator is left out of steps with prompts too, and computes what it has missed before it drafts."""
 SHIFT_END = 49
 SKIPS_PROMPTS = 50
-"""1 where the drafter is left out of steps with prompts too, and never computes what it has missed."""
+"""1 where the speculator is left out of steps with prompts too, and never computes what it has missed."""
 PARAMETERS = 51
 CATCHING_TOKENS = 2048.0
 """The most that it computes of them in a step."""
@@ -189,7 +189,7 @@ S_TOKENS = 4
 S_PROMPT = 5
 S_PERIODS = 6
 S_BEHIND = 7
-"""Tokens that the drafter caught up with in it."""
+"""Tokens that the speculator caught up with in it."""
 STEP_FIELDS = 8
 
 # Of a minute.

@@ -1,4 +1,4 @@
-"""Machines of random worlds: hardware, a model on it, a drafter beside it, and what is peculiar to this copy of them.
+"""Machines of random worlds: hardware, a model, a speculator beside it, and what is peculiar to this copy of them.
 
 The law is told names as they are in reality: roughly right, wrong in the detail, or nothing.
 """
@@ -62,7 +62,7 @@ class Rig:
     accelerator: Accelerator
     count: int
     model: ModelShape
-    drafter: ModelShape | None
+    speculator: ModelShape | None
     method: Method
     top_k: int
     dead: bool
@@ -89,7 +89,7 @@ def draw_rig(
     accelerator: Accelerator | None = None,
     count: int = 1,
 ) -> Rig:
-    """A machine with model and drafter; what is not given is drawn. `count`: accelerators, at the least."""
+    """A machine with model and speculator; what is not given is drawn. `count`: accelerators, at the least."""
     model = model or MODELS[int(rng.integers(len(MODELS)))]
     accelerator = accelerator or ACCELERATORS[int(rng.integers(len(ACCELERATORS)))]
     while model.weight_bytes > 0.75 * accelerator.memory_bytes * count:
@@ -99,14 +99,14 @@ def draw_rig(
     speed = _model_part(rng, par, model, accelerator, count)
     _serving_part(rng, par, model, accelerator, count)
     sizes = _captured(rng, par, model)
-    drafter = _draft_part(rng, par, model, method, speed)
+    speculator = _draft_part(rng, par, model, method, speed)
     dead = _text_part(rng, par, method)
     top_k = int(rng.choice([8, 10, 15])) if method is Method.DFLASH else int(rng.choice([4, 5, 6, 8]))
     quirk = np.exp(rng.normal(0, rng.choice([0.0, 0.01, 0.02]), top_k + 1))
     if rng.random() < 0.5:
         quirk[rng.integers(top_k + 1)] *= 1.0 + float(rng.uniform(0.05, 0.15) * rng.choice([1, 1, 1, -1]))
     size_quirk = np.exp(rng.normal(0, rng.choice([0.0, 0.02, 0.04]), 8 * 15))
-    return Rig(par, quirk, sizes, size_quirk, accelerator, count, model, drafter, method, top_k, dead)
+    return Rig(par, quirk, sizes, size_quirk, accelerator, count, model, speculator, method, top_k, dead)
 
 
 def _model_part(
@@ -172,7 +172,7 @@ def _captured(rng: np.random.Generator, par: Floats, model: ModelShape) -> tuple
 def _draft_part(
     rng: np.random.Generator, par: Floats, model: ModelShape, method: Method, speed: tuple[float, float]
 ) -> ModelShape | None:
-    """Fill in the drafter's costs; returns its shape, None where it has no weights."""
+    """Fill in the speculator's costs; returns its shape, None where it has no weights."""
     bandwidth, flops = speed
     par[at.SOFT] = float(rng.choice([0.0, 1.0]))
     if method.draft_free:
@@ -198,11 +198,11 @@ def _draft_part(
     par[at.DRAFT_BLOCK] = float(method is Method.DFLASH)
     if method is Method.DFLASH:
         par[at.DRAFT_PASS_REQUEST] *= 4.0
-    return replace(model, name="drafter", parameters=weights, active_parameters=weights, layers=layers, experts=0)
+    return replace(model, name="speculator", parameters=weights, active_parameters=weights, layers=layers, experts=0)
 
 
 def _text_part(rng: np.random.Generator, par: Floats, method: Method) -> bool:
-    """Fill in how texts differ within themselves; True where the drafter is dead."""
+    """Fill in how texts differ within themselves; True where the speculator is dead."""
     par[at.DECAY] = float(rng.uniform(0.0, 0.25))
     par[at.SEGMENT_BITS] = float(rng.integers(3, 8))
     par[at.SEGMENT_SD] = float(rng.uniform(0.0, 0.7))

@@ -206,7 +206,7 @@ def book(machine: Machine, state: State, work: Floats, seconds: float, tokens: f
 
 @compiled
 def catch_up(machine: Machine, state: State) -> float:
-    """Tokens that the drafter computes of what it has missed, as many as a step may have."""
+    """Tokens that the speculator computes of what it has missed, as many as a step may have."""
     total, most = 0.0, min(machine.par[at.TOKEN_BUDGET], at.CATCHING_TOKENS)
     for seat in range(int(state.now[at.RUNNING])):
         row = state.running[seat]
@@ -218,7 +218,7 @@ def catch_up(machine: Machine, state: State) -> float:
 
 @compiled
 def carry_out(machine: Machine, state: State, k: int) -> None:
-    """Run the planned step; `k` is drafted in it, OFF for nothing and no drafter."""
+    """Run the planned step; `k` is drafted in it, OFF for nothing and no speculator."""
     now = state.now
     work = state.work
     measure(state, k)

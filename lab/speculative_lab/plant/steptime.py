@@ -64,7 +64,7 @@ W_K = 6
 W_EMIT = 7
 """Requests that emit, and are drafted for."""
 W_DRAFT = 8
-"""K that is drafted for the next step; OFF where the drafter may be left out."""
+"""K that is drafted for the next step; OFF where the speculator may be left out."""
 OFF = -1
 WORK = 9
 
@@ -102,20 +102,20 @@ def attention_seconds(par: Floats, work: Floats) -> float:
 
 @compiled
 def rests(par: Floats, work: Floats) -> bool:
-    """Whether the drafter is left out: it was asked for, and no prompt needs it and no draft is verified."""
+    """Whether the speculator is left out: it was asked for, and no prompt needs it and no draft is verified."""
     needed = work[W_PROMPT] > 0 and par[CATCHES_UP] == 0 and par[SKIPS_PROMPTS] == 0
     return bool(work[W_DRAFT] < 0 and not needed and work[W_K] == 0)
 
 
 @compiled
 def catching_seconds(par: Floats, tokens: float) -> float:
-    """The drafter's pass over what it has missed."""
+    """The speculator's pass over what it has missed."""
     return float(par[DRAFT_BASE] + par[DRAFT_PASS] + par[DRAFT_PROMPT] * tokens) if tokens > 0 else 0.0
 
 
 @compiled
 def draft_seconds(par: Floats, work: Floats) -> float:
-    """The drafter's work for the next step, and its share of the prompts."""
+    """The speculator's work for the next step, and its share of the prompts."""
     if work[W_EMIT] + work[W_PROMPTS] == 0 or rests(par, work):
         return 0.0
     k = work[W_DRAFT] if work[W_DRAFT] > 0 else par[SOFT]

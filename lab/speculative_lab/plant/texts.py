@@ -94,7 +94,7 @@ def accepted(machine: Machine, request: Floats, drafts: int, now: float) -> int:
 
 @compiled
 def survivals(machine: Machine, request: Floats, now: float, found: Floats) -> None:
-    """Fill in the chance that drafts 1 to j + 1 of a request are accepted, as a perfect drafter would tell it."""
+    """Fill in the chance that drafts 1 to j + 1 of a request are accepted, as a perfect speculator would tell it."""
     begin, base, chance = int(request[MADE]), first_odds(machine, request, now), 1.0
     for j in range(len(found)):
         odds = base + stretch(machine, request, begin + j) - machine.par[DECAY] * j
@@ -104,6 +104,6 @@ def survivals(machine: Machine, request: Floats, now: float, found: Floats) -> N
 
 @compiled
 def findable(machine: Machine, request: Floats) -> bool:
-    """True where a drafter that looks text up finds a continuation at this place."""
+    """True where a speculator that looks text up finds a continuation at this place."""
     place = (int(request[MADE]) >> int(machine.par[SEGMENT_BITS])) + 2_000_003
     return bool(uniform(request[SEED], place) < request[MATCH])

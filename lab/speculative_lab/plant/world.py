@@ -12,7 +12,7 @@ from speculative_operator.engines.vllm.arguments import OFF_STEPS
 from speculative_operator.payload.speculative_off import SOON
 
 GAP_COST = 1.0
-"""Log-odds that a draft loses where the drafter has seen nothing of a request. EAGLE-3 was measured to accept 0.20
+"""Log-odds that a draft loses where the speculator has seen nothing of a request. EAGLE-3 was measured to accept 0.20
 instead of 0.25 of its drafts where 180 tokens of some hundreds were missing, a third."""
 
 
@@ -60,7 +60,7 @@ class World:
     """What was drawn, for the report."""
 
     def with_skip(self) -> World:
-        """The same where the drafter is left out once K = 0 has lasted; itself where there is none to leave out."""
+        """The same where the speculator is left out once K = 0 has lasted; itself where there is none to leave out."""
         knobs = self.policy.knobs
         if knobs.draft_free:
             return self

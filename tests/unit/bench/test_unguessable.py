@@ -1,4 +1,4 @@
-"""The judge of texts that no drafter can guess: what it compares, and what it calls slower."""
+"""The judge of texts that no speculator can guess: what it compares, and what it calls slower."""
 
 from __future__ import annotations
 
