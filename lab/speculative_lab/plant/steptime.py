@@ -11,44 +11,8 @@ import math
 
 import numpy as np
 
+from speculative_lab.plant import layout as at
 from speculative_lab.plant.compiled import compiled
-from speculative_lab.plant.layout import (
-    CATCHES_UP,
-    CEILING,
-    CONTEXT_PER_DRAFT,
-    CONTEXT_SECONDS,
-    DENSE_SECONDS,
-    DRAFT_BASE,
-    DRAFT_BLOCK,
-    DRAFT_PASS,
-    DRAFT_PASS_REQUEST,
-    DRAFT_PROMPT,
-    DRIFT,
-    EAGER_SECONDS,
-    EXPERT_HALF,
-    EXPERT_SECONDS,
-    HOST_HIDDEN,
-    HOST_REQUEST,
-    HOST_SECONDS,
-    KNEE,
-    MIXED_SECONDS,
-    NOISE,
-    NOISE_SEED,
-    NOW,
-    PERSISTENCE,
-    PROMPT_CONTEXT,
-    REQUEST_SECONDS,
-    SKIPS_PROMPTS,
-    SOFT,
-    SPELL_SECONDS,
-    STALL_SECONDS,
-    STALL_SHARE,
-    STEP,
-    TAIL_SHARE,
-    TAIL_SIZE,
-    TILE,
-    TOKEN_SECONDS,
-)
 from speculative_lab.plant.texts import normal, uniform
 from speculative_lab.plant.types import Floats, Machine
 
@@ -76,18 +40,18 @@ def linear_seconds(machine: Machine, work: Floats) -> float:
     tokens = work[W_VERIFIED] + work[W_PROMPT]
     extra = 0.0
     if work[W_PROMPT] > 0:
-        extra = par[MIXED_SECONDS]
-    if tokens <= par[CEILING]:
+        extra = par[at.MIXED_SECONDS]
+    if tokens <= par[at.CEILING]:
         size = float(machine.sizes[np.searchsorted(machine.sizes, int(tokens))])
     else:
-        size = math.ceil(tokens / par[TILE]) * par[TILE]
+        size = math.ceil(tokens / par[at.TILE]) * par[at.TILE]
         if work[W_PROMPT] == 0:
-            extra = par[EAGER_SECONDS]
-    touched = tokens / (tokens + par[EXPERT_HALF])
-    read = par[DENSE_SECONDS] + par[EXPERT_SECONDS] * touched
-    reckoned = par[TOKEN_SECONDS] * size
+            extra = par[at.EAGER_SECONDS]
+    touched = tokens / (tokens + par[at.EXPERT_HALF])
+    read = par[at.DENSE_SECONDS] + par[at.EXPERT_SECONDS] * touched
+    reckoned = par[at.TOKEN_SECONDS] * size
     place = min(int(8.0 * math.log2(max(size, 1.0))), len(machine.size_quirk) - 1)
-    both = (read ** par[KNEE] + reckoned ** par[KNEE]) ** (1.0 / par[KNEE])
+    both = (read ** par[at.KNEE] + reckoned ** par[at.KNEE]) ** (1.0 / par[at.KNEE])
     return float(both * machine.size_quirk[place] + extra)
 
 
@@ -96,21 +60,21 @@ def attention_seconds(par: Floats, work: Floats) -> float:
     """Contexts read for decoding requests, more with drafts, and the prompts' own."""
     drafts = work[W_VERIFIED] - work[W_DECODING]
     mean = drafts / work[W_DECODING] if work[W_DECODING] else 0.0
-    own = par[CONTEXT_SECONDS] * work[W_CONTEXT] * (1.0 + par[CONTEXT_PER_DRAFT] * mean)
-    return float(own + par[REQUEST_SECONDS] * work[W_DECODING] + par[PROMPT_CONTEXT] * work[W_PROMPT_CONTEXT])
+    own = par[at.CONTEXT_SECONDS] * work[W_CONTEXT] * (1.0 + par[at.CONTEXT_PER_DRAFT] * mean)
+    return float(own + par[at.REQUEST_SECONDS] * work[W_DECODING] + par[at.PROMPT_CONTEXT] * work[W_PROMPT_CONTEXT])
 
 
 @compiled
 def rests(par: Floats, work: Floats) -> bool:
     """Whether the speculator is left out: it was asked for, and no prompt needs it and no draft is verified."""
-    needed = work[W_PROMPT] > 0 and par[CATCHES_UP] == 0 and par[SKIPS_PROMPTS] == 0
+    needed = work[W_PROMPT] > 0 and par[at.CATCHES_UP] == 0 and par[at.SKIPS_PROMPTS] == 0
     return bool(work[W_DRAFT] < 0 and not needed and work[W_K] == 0)
 
 
 @compiled
 def catching_seconds(par: Floats, tokens: float) -> float:
     """The speculator's pass over what it has missed."""
-    return float(par[DRAFT_BASE] + par[DRAFT_PASS] + par[DRAFT_PROMPT] * tokens) if tokens > 0 else 0.0
+    return float(par[at.DRAFT_BASE] + par[at.DRAFT_PASS] + par[at.DRAFT_PROMPT] * tokens) if tokens > 0 else 0.0
 
 
 @compiled
@@ -118,30 +82,30 @@ def draft_seconds(par: Floats, work: Floats) -> float:
     """The speculator's work for the next step, and its share of the prompts."""
     if work[W_EMIT] + work[W_PROMPTS] == 0 or rests(par, work):
         return 0.0
-    k = work[W_DRAFT] if work[W_DRAFT] > 0 else par[SOFT]
-    one = par[DRAFT_PASS] + par[DRAFT_PASS_REQUEST] * work[W_EMIT]
-    prompts = par[DRAFT_PROMPT] * work[W_PROMPT]
+    k = work[W_DRAFT] if work[W_DRAFT] > 0 else par[at.SOFT]
+    one = par[at.DRAFT_PASS] + par[at.DRAFT_PASS_REQUEST] * work[W_EMIT]
+    prompts = par[at.DRAFT_PROMPT] * work[W_PROMPT]
     if k == 0:
         return float(prompts)
-    if par[DRAFT_BLOCK] > 0:
-        one = par[DRAFT_PASS] + par[DRAFT_PASS_REQUEST] * work[W_EMIT] * (0.6 + 0.1 * k)
+    if par[at.DRAFT_BLOCK] > 0:
+        one = par[at.DRAFT_PASS] + par[at.DRAFT_PASS_REQUEST] * work[W_EMIT] * (0.6 + 0.1 * k)
         k = 1.0
-    return float(par[DRAFT_BASE] + one * k + prompts)
+    return float(par[at.DRAFT_BASE] + one * k + prompts)
 
 
 @compiled
 def noise(machine: Machine, now: Floats) -> float:
     """Factor of this step: jitter that persists, rare long steps, a neighbour's spells."""
     par = machine.par
-    now[STEP] += 1.0
-    index = int(now[STEP])
-    fresh = normal(machine.quantiles, par[NOISE_SEED], index)
-    keep = par[PERSISTENCE]
-    now[DRIFT] = keep * now[DRIFT] + math.sqrt(1.0 - keep * keep) * fresh
-    factor = math.exp(par[NOISE] * now[DRIFT])
-    if uniform(par[NOISE_SEED] + 1.0, index) < par[TAIL_SHARE]:
-        factor *= 1.0 + par[TAIL_SIZE] * (max(uniform(par[NOISE_SEED] + 2.0, index), 0.02) ** -0.5 - 1.0)
-    spell = min(int(now[NOW] / par[SPELL_SECONDS]), len(machine.spells) - 1)
+    now[at.STEP] += 1.0
+    index = int(now[at.STEP])
+    fresh = normal(machine.quantiles, par[at.NOISE_SEED], index)
+    keep = par[at.PERSISTENCE]
+    now[at.DRIFT] = keep * now[at.DRIFT] + math.sqrt(1.0 - keep * keep) * fresh
+    factor = math.exp(par[at.NOISE] * now[at.DRIFT])
+    if uniform(par[at.NOISE_SEED] + 1.0, index) < par[at.TAIL_SHARE]:
+        factor *= 1.0 + par[at.TAIL_SIZE] * (max(uniform(par[at.NOISE_SEED] + 2.0, index), 0.02) ** -0.5 - 1.0)
+    spell = min(int(now[at.NOW] / par[at.SPELL_SECONDS]), len(machine.spells) - 1)
     return factor * float(machine.spells[spell])
 
 
@@ -152,8 +116,8 @@ def quiet_seconds(machine: Machine, work: Floats) -> float:
     device = linear_seconds(machine, work) + attention_seconds(par, work)
     device *= machine.k_quirk[int(work[W_K])]
     device += draft_seconds(par, work)
-    host = par[HOST_SECONDS] + par[HOST_REQUEST] * (work[W_EMIT] + work[W_PROMPTS])
-    return float(max(device, host) + (1.0 - par[HOST_HIDDEN]) * min(device, host))
+    host = par[at.HOST_SECONDS] + par[at.HOST_REQUEST] * (work[W_EMIT] + work[W_PROMPTS])
+    return float(max(device, host) + (1.0 - par[at.HOST_HIDDEN]) * min(device, host))
 
 
 @compiled
@@ -161,6 +125,6 @@ def step_seconds(machine: Machine, work: Floats, now: Floats) -> float:
     """Wall seconds of one step."""
     par = machine.par
     seconds = quiet_seconds(machine, work) * noise(machine, now)
-    if uniform(par[NOISE_SEED] + 3.0, int(now[STEP])) < par[STALL_SHARE]:
-        seconds += par[STALL_SECONDS]
+    if uniform(par[at.NOISE_SEED] + 3.0, int(now[at.STEP])) < par[at.STALL_SHARE]:
+        seconds += par[at.STALL_SECONDS]
     return float(seconds)

@@ -11,24 +11,8 @@ import math
 
 import numpy as np
 
+from speculative_lab.plant import layout as at
 from speculative_lab.plant.compiled import compiled
-from speculative_lab.plant.layout import (
-    CONTEXT,
-    CONTEXT_SLOPE,
-    DECAY,
-    GAP_COST,
-    GAPPED,
-    MADE,
-    MATCH,
-    REGIME,
-    SEED,
-    SEGMENT_BITS,
-    SEGMENT_SD,
-    SHIFT_AT,
-    SHIFT_BY,
-    SHIFT_END,
-    SKILL,
-)
 from speculative_lab.plant.types import Floats, Machine
 
 ENTRIES = 16384
@@ -60,34 +44,34 @@ def normal(quantiles: Floats, seed: float, index: int) -> float:
 def stretch(machine: Machine, request: Floats, index: int) -> float:
     """How much easier than the mean, in log-odds, the stretch of text around token `index` is."""
     par = machine.par
-    place = (index >> int(par[SEGMENT_BITS])) + 1_000_003
-    easy = 0.5 if scrambled(request[SEED], place + 7_919) & np.uint64(1) else -0.5
-    return float(par[REGIME]) * easy + float(par[SEGMENT_SD]) * normal(machine.quantiles, request[SEED], place)
+    place = (index >> int(par[at.SEGMENT_BITS])) + 1_000_003
+    easy = 0.5 if scrambled(request[at.SEED], place + 7_919) & np.uint64(1) else -0.5
+    return float(par[at.REGIME]) * easy + float(par[at.SEGMENT_SD]) * normal(machine.quantiles, request[at.SEED], place)
 
 
 @compiled
 def first_odds(machine: Machine, request: Floats, now: float) -> float:
     """Log-odds of the next draft, but for the stretch of text that it lies in."""
     par = machine.par
-    base = request[SKILL]
-    if par[SHIFT_AT] <= now < par[SHIFT_END]:
-        base += par[SHIFT_BY]
-    base -= par[GAP_COST] * request[GAPPED] / max(request[CONTEXT], 1.0)
-    return float(base - par[CONTEXT_SLOPE] * np.log2(1.0 + request[CONTEXT] / 1024.0))
+    base = request[at.SKILL]
+    if par[at.SHIFT_AT] <= now < par[at.SHIFT_END]:
+        base += par[at.SHIFT_BY]
+    base -= par[at.GAP_COST] * request[at.GAPPED] / max(request[at.CONTEXT], 1.0)
+    return float(base - par[at.CONTEXT_SLOPE] * np.log2(1.0 + request[at.CONTEXT] / 1024.0))
 
 
 @compiled
 def accepted(machine: Machine, request: Floats, drafts: int, now: float) -> int:
     """How many of `drafts` drafts in a row turn out right."""
     par = machine.par
-    begin = int(request[MADE])
+    begin = int(request[at.MADE])
     base = first_odds(machine, request, now)
     near = stretch(machine, request, begin)
     for j in range(drafts):
-        if j and ((begin + j) >> int(par[SEGMENT_BITS])) != ((begin + j - 1) >> int(par[SEGMENT_BITS])):
+        if j and ((begin + j) >> int(par[at.SEGMENT_BITS])) != ((begin + j - 1) >> int(par[at.SEGMENT_BITS])):
             near = stretch(machine, request, begin + j)
-        luck = machine.quantiles[int(scrambled(request[SEED], begin + j) >> np.uint64(50))]
-        if luck >= base + near - par[DECAY] * j:
+        luck = machine.quantiles[int(scrambled(request[at.SEED], begin + j) >> np.uint64(50))]
+        if luck >= base + near - par[at.DECAY] * j:
             return j
     return drafts
 
@@ -95,9 +79,9 @@ def accepted(machine: Machine, request: Floats, drafts: int, now: float) -> int:
 @compiled
 def survivals(machine: Machine, request: Floats, now: float, found: Floats) -> None:
     """Fill in the chance that drafts 1 to j + 1 of a request are accepted, as a perfect speculator would tell it."""
-    begin, base, chance = int(request[MADE]), first_odds(machine, request, now), 1.0
+    begin, base, chance = int(request[at.MADE]), first_odds(machine, request, now), 1.0
     for j in range(len(found)):
-        odds = base + stretch(machine, request, begin + j) - machine.par[DECAY] * j
+        odds = base + stretch(machine, request, begin + j) - machine.par[at.DECAY] * j
         chance /= 1.0 + math.exp(-odds)
         found[j] = chance
 
@@ -105,5 +89,5 @@ def survivals(machine: Machine, request: Floats, now: float, found: Floats) -> N
 @compiled
 def findable(machine: Machine, request: Floats) -> bool:
     """True where a speculator that looks text up finds a continuation at this place."""
-    place = (int(request[MADE]) >> int(machine.par[SEGMENT_BITS])) + 2_000_003
-    return bool(uniform(request[SEED], place) < request[MATCH])
+    place = (int(request[at.MADE]) >> int(machine.par[at.SEGMENT_BITS])) + 2_000_003
+    return bool(uniform(request[at.SEED], place) < request[at.MATCH])
