@@ -104,16 +104,16 @@ e2e-vllm: toolchain ## the operator with the real vLLM as pods; report in build/
 bench: toolchain ## speed and memory; the last line is one JSON object
 	@$(PY) -m bench
 
-bench-tuner: $(STAMP) ## the tuner and its rivals in 200 worlds drawn at run time; the last line is one JSON object (an hour)
+bench-tuner: $(STAMP) ## the tuner and its rivals in 200 worlds drawn at run time; the last line is one JSON object (half an hour)
 	@OPENBLAS_NUM_THREADS=1 $(PY) -m bench.tuner $(ARGS)
 
 bench-tuner-short: $(STAMP) ## the tuner alone in a few short worlds, always the same; fails where it is broken (a minute)
 	@OPENBLAS_NUM_THREADS=1 $(PY) -m bench.tuner --short $(ARGS)
 
-bench-ablations: $(STAMP) ## the tuner with each mechanism taken out in turn, in the same worlds (hours; ARGS="--count 8": 25 minutes)
+bench-ablations: $(STAMP) ## the tuner with each mechanism taken out in turn, in the same 200 worlds (an hour on two free cores)
 	@OPENBLAS_NUM_THREADS=1 $(PY) -m bench.tuner.ablations $(ARGS)
 
-bench-autoscaling: $(STAMP) ## an autoscaler of replicas beside the tuner, over an hour of a recorded load
+bench-autoscaling: $(STAMP) ## an autoscaler of replicas beside the tuner, over an hour of a recorded load (about two minutes)
 	@OPENBLAS_NUM_THREADS=1 $(PY) -m bench.autoscaling $(ARGS)
 
 RENDERED := $$($(PY) -m devcluster build 2>/dev/null | awk '$$1 == "helm" {print $$2}') template speculative-operator \
