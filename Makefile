@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/operator:$(CURDIR)/lab:$(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e e2e-autoscaling vllm contract-vllm contract-vllm-matrix e2e-vllm accelerator-kit bench bench-scale soak mutants bench-tuner bench-tuner-short bench-worlds bench-worlds-short bench-ablations bench-autoscaling generate check-generated check-manifests lock sbom image chart bundle plugin clean
+.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e e2e-autoscaling vllm contract-vllm contract-vllm-matrix e2e-vllm accelerator-kit bench bench-scale soak mutants bench-tuner bench-tuner-short bench-ablations bench-autoscaling generate check-generated check-manifests lock sbom image chart bundle plugin clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -110,22 +110,16 @@ bench-scale: toolchain ## 100 objects with pods on a real API server; ARGS="--co
 soak: toolchain ## objects that come and go for MINUTES (20), and whether the operator's memory grows with them
 	@$(PY) -m bench.scale --soak $(or $(MINUTES),20)
 
-bench-tuner: $(STAMP) ## the tuner, its rivals and an oracle in the simulator; the last line is one JSON object
-	@$(PY) -m bench.tuner $(ARGS)
+bench-tuner: $(STAMP) ## the tuner and its rivals in 200 worlds drawn at run time; the last line is one JSON object (half an hour)
+	@OPENBLAS_NUM_THREADS=1 $(PY) -m bench.tuner $(ARGS)
 
-bench-tuner-short: $(STAMP) ## the same on six scenarios at a third of their length and eight random worlds (about three minutes)
-	@$(PY) -m bench.tuner --short $(ARGS)
+bench-tuner-short: $(STAMP) ## the tuner alone in a few short worlds, always the same; fails where it is broken (a minute)
+	@OPENBLAS_NUM_THREADS=1 $(PY) -m bench.tuner --short $(ARGS)
 
-bench-worlds: $(STAMP) ## the tuner in 200 worlds drawn at run time, on a plant that shares none of its assumptions (25 minutes)
-	@OPENBLAS_NUM_THREADS=1 $(PY) -m worlds $(ARGS)
+bench-ablations: $(STAMP) ## the tuner with each mechanism taken out in turn, in the same 200 worlds (an hour on two free cores)
+	@OPENBLAS_NUM_THREADS=1 $(PY) -m bench.tuner.ablations $(ARGS)
 
-bench-worlds-short: $(STAMP) ## the same in sixteen short worlds, to notice what is broken (about a minute)
-	@OPENBLAS_NUM_THREADS=1 $(PY) -m worlds --short $(ARGS)
-
-bench-ablations: $(STAMP) ## the tuner with each mechanism taken out in turn (about a quarter of an hour)
-	@OPENBLAS_NUM_THREADS=1 $(PY) -m bench.ablations $(ARGS)
-
-bench-autoscaling: $(STAMP) ## an autoscaler of replicas beside the tuner, over an hour in the simulator (about three minutes)
+bench-autoscaling: $(STAMP) ## an autoscaler of replicas beside the tuner, over an hour of a recorded load (about two minutes)
 	@OPENBLAS_NUM_THREADS=1 $(PY) -m bench.autoscaling $(ARGS)
 
 mutants: $(STAMP) ## changes of the code that guards what serves, and whether tests notice (an hour): ARGS="tuner/guards --show"

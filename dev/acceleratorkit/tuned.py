@@ -20,7 +20,7 @@ import aiohttp
 from payloadbench.load import WORDS
 from realengine import counters
 from realengine.load import Client, Load
-from speculative_lab.sim.session import Session
+from speculative_lab.plant.session import Session
 from speculative_operator.cli.subject import subject
 from speculative_operator.domain.table import BLOCK_STEPS
 

@@ -12,7 +12,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from demo.watch import Sight
-from speculative_lab.sim.surface import Surface, first_accepted, surface
+from figures.surface import Surface, first_accepted, surface
 from speculative_operator.api.convert import to_domain
 from speculative_operator.domain.decision import Policy
 from speculative_operator.engines.pairs import pair_facts

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from figures.surface import ACCEPTANCE, surface
 from speculative_lab.cases.prediction import predict
 from speculative_lab.cases.relation import CAPS, PUBLISHED, curves
-from speculative_lab.sim.pairs import PAIRS
-from speculative_lab.sim.surface import ACCEPTANCE, surface
+from speculative_operator.cli.subject import subject
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"
@@ -24,7 +24,11 @@ INK, PALE = "#57606a", "#d0d7de"
 COLOURS = BLUE, ORANGE, GREEN, VIOLET = "#1f6feb", "#c2410c", "#15803d", "#7c3aed"
 SHADES = ("#f6f8fa", "#dbeafe", "#bfdbfe", "#93c5fd", "#60a5fa", "#3b82f6", "#2563eb", "#1d4ed8", "#1e3a8a")
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 640, 420, 60, 370, 30, 620
-PAIR = "draft_h100"
+PAIR = {
+    "verifier": {"model": "hf://Qwen/Qwen3-8B"},
+    "speculator": {"method": "draft_model", "model": "hf://Qwen/Qwen3-0.6B"},
+    "accelerator": {"product": "H100-SXM"},
+}
 Point = tuple[float, float]
 
 
@@ -136,8 +140,7 @@ def cases() -> str:
 
 def decision_surface() -> str:
     """Best K by concurrency and acceptance of the first draft, on priors alone."""
-    pair = PAIRS[PAIR]
-    found = surface(pair.policy(pair.plant()))
+    found = surface(subject(PAIR).policy)
     chart = Chart(Scale(1, 256, LEFT, RIGHT - 60, log=True), Scale(0.0, 1.0, BOTTOM, TOP))
     half = (ACCEPTANCE[1] - ACCEPTANCE[0]) / 2
     lasts = [(low * high) ** 0.5 for low, high in pairwise(found.concurrency)] + [256.0]

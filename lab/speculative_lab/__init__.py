@@ -1,4 +1,4 @@
-"""Laboratory of the operator: emulated engines, a simulator with rivals of the tuner, and published measurements.
+"""Laboratory of the operator: emulated engines, a simulated deployment with rivals, and published measurements.
 
 Nothing of it runs in the operator's process. It imports `speculative_operator`, never the other way round;
 docs/decisions/0029-the-laboratory.md says why it is a package of its own.

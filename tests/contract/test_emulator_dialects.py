@@ -20,8 +20,7 @@ from speculative_lab.emulator.sglang.config import parse as parse_sglang
 from speculative_lab.emulator.tensorrt_llm.config import parse as parse_tensorrt_llm
 from speculative_lab.emulator.tgi.config import parse as parse_tgi
 from speculative_operator.domain import names
-from speculative_operator.domain.observation import Gap, PodWindow, Series
-from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.observation import PodWindow, Series
 from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode
 from speculative_operator.domain.table import Actuator, KTable
@@ -37,13 +36,12 @@ TABLE = KTable.from_rows([[1, 4, 4], [5, 256, 1]])
 
 
 def deployments() -> list[DeploymentSpec]:
-    """Every method that an engine does not refuse, in every mode, on the releases that differ."""
-    kinds = [(kind, "") for kind in PARSERS] + [(EngineType.TENSORRT_LLM, "1.2.0")]
+    """Every method that an engine does not refuse, in every mode."""
     found = []
-    for kind, version in kinds:
+    for kind in PARSERS:
         for method in (None, *Method):
             for mode in (Mode.AUTO, Mode.STATIC, Mode.DISABLED):
-                subject = of(kind, method, version=version, mode=mode, num_speculative_tokens=3)
+                subject = of(kind, method, mode=mode, num_speculative_tokens=3)
                 if not engine_for(subject).refusals(subject):
                     found.append(subject)
     return found
@@ -61,7 +59,6 @@ def started(subject: DeploymentSpec, table: KTable, folder: Path) -> tuple[Progr
         (folder / name).write_text(text)
     words = [word.replace(names.CONFIG_MOUNT, str(folder)) for word in container.args]
     variables = {entry["name"]: entry.get("value", "") for entry in container.env}
-    variables["EMULATOR_ENGINE_VERSION"] = subject.engine.version
     return PARSERS[subject.engine.type](words, variables, QUIET), container
 
 
@@ -130,17 +127,6 @@ def test_without_a_speculator_the_readers_say_so(tmp_path: Path) -> None:
         assert isinstance(window, PodWindow), window
         assert window.drafts is None
         assert window.tokens_per_step == pytest.approx(1.0, abs=0.02)
-
-
-def test_old_releases_of_tensorrt_llm_are_named(tmp_path: Path) -> None:
-    subject = of(EngineType.TENSORRT_LLM, Method.EAGLE3, version="1.2.0")
-    run = dialect_run(EngineType.TENSORRT_LLM, started(subject, KTable.constant(3, 256), tmp_path)[0])
-    feed(run, seconds=3.0, streams=False)
-    first = scraped(run, 1000.0)
-    feed(run, seconds=3.0, streams=False)
-    gap = engine_for(subject).read(joined(first, scraped(run, 1010.0)), {"pod-0"}, {}, 1011.0, 60.0)["pod-0"]
-    assert isinstance(gap, Gap)
-    assert gap.reason is Reason.UNSUPPORTED_BY_ENGINE
 
 
 def dialect_run(kind: EngineType, program: Program) -> DialectRun:

@@ -39,12 +39,12 @@ MAY_IMPORT = {
 LAB_MAY_IMPORT = {
     "emulator": {"domain", "physics"},
     "cases": {"domain", "physics"},
-    "sim": {"domain", "physics", "tuner", "engines", "payload"},
-    "cli": {"domain", "physics", "engines", "api", "cli", "lab.cases", "lab.sim"},
+    "plant": {"domain", "tuner", "engines", "payload", "lab.emulator"},
+    "cli": {"domain", "physics", "api", "cli", "lab.cases", "lab.plant"},
 }
 """Rooms of the laboratory -> what they import of the product, and of the laboratory's other rooms."""
 PURE = {"domain", "physics", "tuner", "engines", "pairing", "render", "reconcile", "api"}
-LAB_PURE = {"cases", "sim"}
+LAB_PURE = {"cases", "plant"}
 IMPURE_MODULES = {
     "aiohttp", "asyncio", "datetime.now", "httpx", "kopf", "kubernetes", "logging", "prometheus_api_client",
     "random", "requests", "secrets", "socket", "subprocess", "threading", "time", "urllib",

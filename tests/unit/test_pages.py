@@ -16,7 +16,6 @@ from typing import Any
 import yaml
 
 from devcluster.options import ClusterOptions
-from speculative_lab.sim import catalogue
 from speculative_operator.api.convert import SpecError, to_domain
 from speculative_operator.api.crd import schema
 from speculative_operator.cli import parsers as cli
@@ -333,10 +332,6 @@ def test_codes_of_findings_are_all_listed() -> None:
 
 def test_kinds_of_pairs_are_all_listed() -> None:
     assert sorted(first_column("pairs.md", "Kinds")) == sorted(Kind)
-
-
-def test_scenarios_are_all_listed() -> None:
-    assert first_column("rivals.md", "Scenarios") == [scenario.name for scenario in catalogue.ALL]
 
 
 def test_commands_are_all_described() -> None:

@@ -1,1 +1,4 @@
-"""`make bench-tuner`: the tuner and its rivals in the simulator, and what came of it as one JSON line."""
+"""The tuner, its rivals and the best table in hindsight in random worlds on the laboratory's plant.
+
+`python -m bench.tuner` (`make bench-tuner`) judges, `bench.tuner.ablations` takes out one mechanism after the other.
+"""

@@ -1,216 +1,142 @@
-"""Runs -> figures: one row for each scenario, and the summary that the bench prints. Pure."""
+"""One world judged: the tuner and rivals against the best table in hindsight, K = 0, and what was asked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from math import isfinite, nan
-from statistics import fmean, median
+import time
+from dataclasses import dataclass, replace
 from typing import Any
 
-from bench.tuner.work import NEVER, OURS, Outcome
-from speculative_lab.sim import score
-from speculative_lab.sim.catalogue import BY_NAME
-from speculative_lab.sim.score import Run
+import numpy as np
 
-RESTART_SECONDS = 300.0
-"""From a removal until a replica has come back and its queue is served."""
-ORACLE, OFF, BEST = "oracle", "off", "best_static"
+from speculative_lab.plant import law as laws
+from speculative_lab.plant import layout as at
+from speculative_lab.plant import rivals
+from speculative_lab.plant.oracle import Best, search
+from speculative_lab.plant.serving import Outcome, unsafe
+from speculative_lab.plant.world import World
+from speculative_operator.domain.decision import Policy
+from speculative_operator.domain.spec import Objective
+
+SLACK = 0.02
+NEAR = 0.03
+"""What counts as the right K after a change: within this of the best."""
+SETTLING = 300.0
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """The tuner on one scenario with one seed. Percent, but for counts, minutes and seconds."""
+class Asked:
+    """The target in seconds, and the oracle under it."""
 
-    scenario: str
-    seed: int
-    shaken: bool
-    regret: float
-    over_best_static: float
-    """How much slower than the best static K in hindsight; negative: faster; NaN where no constant ran."""
-    best_static: str
-    unsafe: int
-    """Windows slower than no drafts, but for those that touch the restart of a removal that was right."""
-    unsafe_in_restarts: int
-    """Those: unloading a drafter stops a replica for minutes, whoever decides it."""
-    windows: int
-    worst_window: float
-    """Slowest window against no drafts, minus 100."""
-    writes_per_hour: float
-    exploring_cost: float
-    """How much slower than the same tables at the same times with nothing tried; 0 where nothing was tried."""
-    exploring_cost_at_rest: float | None
-    """The same of the second half, where the load does not move."""
-    adapt_seconds: tuple[float, ...]
-    removal_right: bool
-    dead_minutes: float | None
-    """Until the drafter was unloaded, where that is right."""
-    wrong_removal: bool
-    shares: Mapping[int, float]
-    decide_ms_p99: float
+    policy: Policy
+    of: str
+    target: float | None
+    reachable: bool
+    oracle: Outcome
 
 
-def runs_of(outcomes: Iterable[Outcome]) -> dict[tuple[str, int, bool], dict[str, Outcome]]:
-    """(scenario, seed, shaken) -> policy -> outcome."""
-    found: dict[tuple[str, int, bool], dict[str, Outcome]] = {}
-    for outcome in outcomes:
-        task = outcome.task
-        found.setdefault((task.scenario, task.seed, task.shaken), {})[task.policy] = outcome
-    return found
+def judge(world: World, forms: tuple[str, ...]) -> Row:
+    """All figures of one world, as JSON takes them."""
+    began = time.perf_counter()
+    best = search(world)
+    asked = ask(world, best)
+    oracle = asked.oracle
+    never = best.constants[0]
+    constant = max(best.constants, key=lambda run: run.speed)
+    row: Row = {
+        "world": world.name,
+        **world.traits,
+        "batch": round(float(never.minutes[:, at.M_BATCH].sum() / max(never.minutes[:, at.M_STEPS].sum(), 1.0)), 1),
+        "oracle": round(oracle.speed, 3),
+        "off": regret(never, oracle),
+        "constant": regret(constant, oracle),
+        "constant_k": best.constants.index(constant),
+        "constant_unsafe": unsafe(world, constant, never),
+        "oracle_unsafe": unsafe(world, oracle, never),
+        "target": asked.target,
+        "reachable": asked.reachable,
+        "oracle_p99": oracle.p99(asked.of),
+        "laws": {},
+    }
+    searched = time.perf_counter()
+    for form in forms:
+        row["laws"][form] = _law_row(world, best, asked, form)
+    row["seconds"] = [round(searched - began, 1), round(time.perf_counter() - searched, 1)]
+    return row
 
 
-def best_static(runs: Mapping[str, Run]) -> str:
-    """Name of the fastest constant K, `off` among them."""
-    names = [name for name in runs if name == OFF or name.startswith("static_")]
-    return max(names, key=lambda name: score.speed(runs[name]))
+def ask(world: World, best: Best) -> Asked:
+    """Make the wish a figure, and find the oracle under it."""
+    wish, of = world.wish, world.wish.of
+    fastest = best.fastest()
+    assert fastest is not None
+    if wish.kind == "none":
+        return Asked(world.policy, of, None, True, fastest[1])
+    measure = [run.p99(of) for run in best.constants if run.p99(of) > 0]
+    base = fastest[1].p99(of) if wish.kind == "loose" else min(measure, default=1.0)
+    target = round(base * wish.factor, 6)
+    goal = world.policy.objective.goal
+    objective = Objective(goal, target, None) if of == "tpot" else Objective(goal, None, target)
+    under = best.fastest(lambda run: run.p99(of) <= target)
+    oracle = under[1] if under is not None else fastest[1]
+    return Asked(replace(world.policy, objective=objective), of, target, under is not None, oracle)
 
 
-def best_statics(outcomes: Mapping[str, Outcome], count: int) -> list[str]:
-    """Names of the fastest constants above 0, best first."""
-    names = [name for name in outcomes if name.startswith("static_")]
-    return sorted(names, key=lambda name: -score.speed(outcomes[name].run))[:count]
+def regret(run: Outcome, oracle: Outcome) -> float:
+    """Percent of the oracle's speed that was lost."""
+    return round(100.0 * (1.0 - run.speed / oracle.speed), 2) if oracle.speed else 0.0
 
 
-def _has_statics(runs: Mapping[str, Run]) -> bool:
-    return any(name.startswith("static_") for name in runs)
+def _law_row(world: World, best: Best, asked: Asked, form: str) -> Row:
+    if form in rivals.RIVALS:
+        return law_row(world, best, asked, laws.Run(rivals.run(world, form), []), settles=False)
+    return law_row(world, best, asked, laws.run(world, asked.policy, form, clock=time.perf_counter))
 
 
-def row_of(outcomes: Mapping[str, Outcome]) -> Row:
-    """Needs the runs of the tuner, the oracle, `off` and the statics, and `never`."""
-    runs = {name: outcome.run for name, outcome in outcomes.items()}
-    ours, oracle, off, tuned = runs[OURS], runs[ORACLE], runs[OFF], outcomes[OURS]
-    scenario = BY_NAME[tuned.task.scenario]
-    best = best_static(runs)
-    dead_since = scenario.dead_since * tuned.seconds
-    right = score.is_dead_weight(runs[NEVER], oracle, dead_since)
-    pauses = [(at, at + RESTART_SECONDS * scenario.replicas) for at in ours.removals] if right else []
-    unsafe, windows = score.unsafe_windows(ours, off, pauses)
-    share = sum(ours.shares.values()) or 1.0
-    return Row(
-        scenario=scenario.name,
-        seed=tuned.task.seed,
-        shaken=tuned.task.shaken,
-        regret=100.0 * score.regret(ours, oracle),
-        over_best_static=100.0 * score.regret(ours, runs[best]) if best != OFF or _has_statics(runs) else nan,
-        best_static=best,
-        unsafe=unsafe,
-        unsafe_in_restarts=score.unsafe_windows(ours, off)[0] - unsafe,
-        windows=windows,
-        worst_window=100.0 * (score.worst_window(ours, off) - 1.0),
-        writes_per_hour=score.writes_per_hour(ours),
-        exploring_cost=_exploring_cost(tuned),
-        exploring_cost_at_rest=None if scenario.moving else _exploring_cost(tuned, tuned.seconds / 2.0),
-        adapt_seconds=tuple(
-            score.adaptation_seconds(ours, oracle, [step * tuned.seconds for step in scenario.load_steps])
-        ),
-        removal_right=right,
-        dead_minutes=score.dead_drafter_minutes(ours, dead_since) if right else None,
-        wrong_removal=bool(ours.removals) and not right,
-        shares={k: round(steps / share, 3) for k, steps in sorted(ours.shares.items())},
-        decide_ms_p99=percentile(tuned.decide_ms, 0.99),
-    )
+def law_row(world: World, best: Best, asked: Asked, done: laws.Run, settles: bool = True) -> Row:
+    """Figures of one law's run; `settles`: whether it has a table whose way to the right K can be judged."""
+    run = done.outcome
+    hours = world.seconds / 3600.0
+    p99 = run.p99(asked.of)
+    row: Row = {
+        "regret": regret(run, asked.oracle),
+        "unsafe": unsafe(world, run, best.constants[0]),
+        "cost": round(100.0 * run.cost, 3),
+        "rest_cost": round(100.0 * done.quiet_cost, 3),
+        "writes": round(run.writes / hours, 1),
+        "changes": round(run.changes / hours, 1),
+        "decide_ms": round(run.decide_ms, 2),
+        "table": " ".join(f"{a}-{b}:{k}" for a, b, k in run.table),
+        "p99": p99,
+    }
+    if asked.target is not None and asked.reachable:
+        row["met"] = p99 <= 1.02 * asked.target
+        if not row["met"]:
+            # faster than the oracle because it did not do what was asked
+            row["regret"] = max(row["regret"], 0.0)
+    for change in world.changes if settles else ():
+        row["settle"] = settling(change, world, best, done)
+    return row
 
 
-def _exploring_cost(tuned: Outcome, since: float = score.WARM_UP) -> float:
-    if tuned.untried is None:
-        return 0.0
-    return 100.0 * (1.0 - score.speed(tuned.run, since) / score.speed(tuned.untried, since))
+def settling(change: float, world: World, best: Best, done: laws.Run) -> float | None:
+    """Seconds from a step change until the table's K at the load after it stays within 3 % of the best K's speed.
 
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """Nearest rank; 0 of nothing."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
-
-
-def medians(rows: Sequence[Row], figure: str) -> dict[str, float]:
-    """Scenario -> median of a figure over its seeds; those that are not finite are left out.
-
-    A regret below 0 counts as 0: where a removal beats every table, or luck the oracle, that must not make up for
-    what is lost elsewhere.
+    None where hardly anything was served after it, or any K is near enough.
     """
-    found: dict[str, list[float]] = {}
-    for row in rows:
-        value = getattr(row, figure)
-        if value is not None and isfinite(value):
-            found.setdefault(row.scenario, []).append(max(float(value), 0.0) if figure == "regret" else float(value))
-    return {name: median(values) for name, values in found.items()}
-
-
-def adaptations(rows: Sequence[Row]) -> dict[tuple[str, int], float]:
-    """(scenario, number of the load's step) -> median seconds over seeds."""
-    found: dict[tuple[str, int], list[float]] = {}
-    for row in rows:
-        for number, seconds in enumerate(row.adapt_seconds):
-            found.setdefault((row.scenario, number), []).append(seconds)
-    return {key: median(values) for key, values in found.items()}
-
-
-def policy_means(outcomes: Sequence[Outcome], *, shaken: bool = False) -> dict[str, float]:
-    """Policy -> mean over scenarios of its median regret in percent; only policies that every scenario has."""
-    groups = {key: group for key, group in runs_of(outcomes).items() if ORACLE in group and key[2] == shaken}
-    found: dict[str, dict[str, list[float]]] = {}
-    for (scenario, _, _), group in groups.items():
-        runs = {name: outcome.run for name, outcome in group.items()}
-        if OFF in runs:
-            runs[BEST] = runs[best_static(runs)]
-        for name, one in runs.items():
-            regret = max(0.0, 100.0 * score.regret(one, runs[ORACLE]))
-            found.setdefault(name, {}).setdefault(scenario, []).append(regret)
-    scenarios = {scenario for scenario, _, _ in groups}
-    return {
-        name: round(fmean(median(values) for values in by_scenario.values()), 3)
-        for name, by_scenario in found.items()
-        if set(by_scenario) == scenarios and name != ORACLE
-    }
-
-
-def summary(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """The figures of the tuner and the mean regret of every policy; None where nothing was measured."""
-    plain, shaken = [row for row in rows if not row.shaken], [row for row in rows if row.shaken]
-    regrets, shaken_regrets = medians(plain, "regret"), medians(shaken, "regret")
-    moving = {name: value for name, value in medians(plain, "writes_per_hour").items() if BY_NAME[name].moving}
-    still = {name: value for name, value in medians(plain, "writes_per_hour").items() if not BY_NAME[name].moving}
-    adapted = adaptations(plain)
-    dead = medians(rows, "dead_minutes")
-    return {
-        "regret_percent": {
-            "mean": _mean(regrets), "max": _most(regrets),
-            "perturbed_mean": _mean(shaken_regrets), "perturbed_max": _most(shaken_regrets),
-        },
-        "over_best_static_percent": {"max": _most(medians(plain, "over_best_static"))},
-        "unsafe_windows_percent": _unsafe(plain),
-        "unsafe_windows_perturbed_percent": _unsafe(shaken),
-        "unsafe_windows_in_restarts": sum(row.unsafe_in_restarts for row in rows),
-        "dead_drafter_minutes": _most(dead),
-        "wrong_removals": sum(row.wrong_removal for row in rows),
-        "policies": policy_means(outcomes),
-        "policies_perturbed": policy_means(outcomes, shaken=True),
-        "adapt_seconds": max(adapted.values(), default=None),
-        "writes_per_hour": _most(moving),
-        "writes_per_hour_stationary": _most(still),
-        "exploring_cost_percent": {
-            "mean": _mean(medians(rows, "exploring_cost")), "at_rest": _mean(medians(rows, "exploring_cost_at_rest")),
-        },
-        "decide_ms_p99": round(percentile([ms for one in outcomes for ms in one.decide_ms], 0.99), 3),
-    }  # fmt: skip
-
-
-def as_json(row: Row) -> dict[str, Any]:
-    """A row for the file of all rows; figures that are not finite become None."""
-    return {
-        name: None if isinstance(value, float) and not isfinite(value) else value for name, value in asdict(row).items()
-    }
-
-
-def _unsafe(rows: Sequence[Row]) -> float | None:
-    windows = sum(row.windows for row in rows)
-    return round(100.0 * sum(row.unsafe for row in rows) / windows, 3) if windows else None
-
-
-def _mean(values: Mapping[str, float]) -> float | None:
-    return round(fmean(values.values()), 3) if values else None
-
-
-def _most(values: Mapping[str, float]) -> float | None:
-    return round(max(values.values()), 3) if values else None
+    first = int(change / 60.0) + 1
+    after = np.sum([run.minutes[first:] for run in best.constants], axis=0).sum(axis=0)
+    if after[at.M_STEPS] < 100:
+        return None
+    batch = max(float(after[at.M_BATCH] / after[at.M_STEPS]), 1.0)
+    speeds = [run.between(first, len(run.minutes)) for run in best.constants]
+    good = {k for k, speed in enumerate(speeds) if speed >= (1.0 - NEAR) * max(speeds)}
+    if len(good) == len(speeds):
+        return None
+    last = 0.0
+    for place, (moment, table, _) in enumerate(done.decisions):
+        ends = done.decisions[place + 1][0] if place + 1 < len(done.decisions) else world.seconds
+        if ends > change and table.k_at(batch) not in good:
+            last = max(last, min(ends, change + SETTLING) - change if moment < change + SETTLING else 0.0)
+    return round(last, 1)

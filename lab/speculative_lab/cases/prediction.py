@@ -1,6 +1,6 @@
 """Predictions for published speed-ups, and how far off they are.
 
-Called by `speculative cases FILE`, by `make bench-tuner` and by the tests. A prediction is a ratio of output speeds of
+Called by `speculative cases FILE`, by dev/figures and by the tests. A prediction is a ratio of output speeds of
 two arms that serve the same requests: with drafts, and without (or with the fixed K that the row compares with). Costs
 come from the accelerator, the shapes and the kind of drafter (`roofline`), acceptance from the row or from the profile
 of the kind of drafter on that class of text. There are no constants for single rows, models or sources.
@@ -250,17 +250,6 @@ def summarise(predictions: Iterable[CasePrediction], worst: int = 20) -> Summary
     )
 
 
-def bench_summary(rows: Iterable[Mapping[str, str]]) -> dict[str, object]:
-    """The figures that `make bench-tuner` prints under "cases"."""
-    found = summarise(predict(row) for row in rows)
-    return {
-        "rows": found.rows,
-        "balanced_sign_percent": _rounded(found.balanced_sign_percent, 1),
-        "median_abs_log_error_anchor": _rounded(found.median_abs_log_error_anchor, 4),
-        "median_abs_log_error_by_source": {name: round(error, 4) for name, error in found.by_source.items()},
-    }
-
-
 def is_anchor(case: Case) -> bool:
     """True for the measured rows of Llama-3.1-8B on H100 in arXiv 2601.11580."""
     told = f"{case.source} {case.verifier.name} {case.accelerator.name}".lower()
@@ -284,7 +273,3 @@ def _signs(judged: list[CasePrediction], side: int) -> tuple[int, int]:
 
 def _median(values: list[float]) -> float | None:
     return float(median(values)) if values else None
-
-
-def _rounded(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)

@@ -1,7 +1,7 @@
 """An emulation of vLLM 0.32: its command line, its HTTP API and its metrics, with steps timed by `physics`.
 
 No model runs here. The development cluster, the demo and the tests start it (`vllm-emulator serve MODEL ...`) wherever
-a real engine would need an accelerator. docs/emulator.md says what it emulates and what it does not.
+a real engine would need an accelerator. docs/laboratory.md says what it emulates and what it does not.
 """
 
 from __future__ import annotations

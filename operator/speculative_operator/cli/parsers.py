@@ -24,7 +24,7 @@ COMMANDS = {
     "repin": "have branches and tags of an object's models resolved again",
     "plan": "tell before anything is deployed whether speculation is worth it: memory, K, gain, cost",
     "render": "print the manifests that the operator would create",
-    "simulate": "run policies over a trace and compare them with the best possible",
+    "simulate": "run policies over a trace and compare them with the best table in hindsight",
     "cases": "compare the model of step times with published measurements",
     "engines": "show what each engine can do with each method, and what it refuses",
     "pairs": "list the publicly known speculators for a verifier, and pick one",
@@ -46,7 +46,7 @@ _EPILOG = """examples:
   speculative pause qwen3-8b -n models      (likewise resume, approve, adopt, repin)
   speculative plan pair.yaml
   speculative render pair.yaml
-  speculative simulate --trace code.csv --format azure --report report/
+  speculative simulate --trace code.csv --format azure --policy ours
   speculative cases cases.csv --json
   speculative engines vLLM --method eagle3
   speculative pairs Qwen/Qwen3-8B

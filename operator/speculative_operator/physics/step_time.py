@@ -1,7 +1,7 @@
 """Computes the seconds of one engine step as a linear sum of memory traffic and arithmetic.
 
-Called by the tuner (predictions for every K and batch size), the emulator (its clock), the simulator and the
-published cases. Coefficients come from `step_costs`.
+Called by the tuner (predictions for every K and batch size), the emulator (its clock) and the published
+cases. Coefficients come from `step_costs`.
 
     T(b, K, c, p) = fixed + expert(n) + per_token * n + per_kv_token * b * c            n = b (K + 1) + p
                   + passes * (draft_fixed + draft_per_kv_token * b * c) + draft_per_token * m

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
-from bench.ablations.measure import figures
-from bench.ablations.variants import VARIANTS, WHOLE, Variant, applied, owner_of
-from bench.tuner.judge import Row
-from speculative_lab.sim.pairs import PAIRS
+from bench.tuner.ablations import figures, main
+from bench.tuner.variants import VARIANTS, WHOLE, Variant, applied, owner_of
+from speculative_operator.cli.subject import subject
 from speculative_operator.tuner.acceptance import AcceptanceEvidence
-from speculative_operator.tuner.outlook import INFEASIBLE, Outlook, outlook
+from speculative_operator.tuner.outlook import Outlook, outlook
 
-ROW = Row("burst", 1, False, 2.0, 0.0, "static_3", 0, 0, 10, 1.0, 12.0, 0.0, None, (), False, None, False, {}, 1.0)
+PAIR = {
+    "verifier": {"model": "hf://Qwen/Qwen3-8B"},
+    "speculator": {"method": "ngram"},
+    "accelerator": {"product": "H100-SXM"},
+}
 
 
 def look() -> Outlook:
     """Evidence at K = 3 of drafts that come in runs, so that another K differs by what is thought of runs."""
-    pair = PAIRS["ngram_h100"]
     reached, accepted = (10_000.0, 1441.0, 1069.0), (1441.0, 1069.0, 827.0)
-    return outlook(pair.policy(pair.plant()), None, AcceptanceEvidence(reached, accepted, 100_000.0, 3.0))
+    return outlook(subject(PAIR).policy, None, AcceptanceEvidence(reached, accepted, 100_000.0, 3.0))
 
 
 def named(name: str) -> Variant:
@@ -63,20 +65,22 @@ def test_beliefs_differ_inside(name: str) -> None:
     np.testing.assert_array_equal(look().speed, whole)
 
 
-def test_without_capture_limit_no_k_is_out() -> None:
-    assert look().speed.min() <= INFEASIBLE
-    with applied(named("no_capture_limit")):
-        assert look().speed.min() > INFEASIBLE / 2
+def row(regret: float, unsafe: list[float]) -> dict[str, Any]:
+    return {"regret": regret, "unsafe": unsafe, "writes": 12.0}
 
 
 def test_cost_is_the_mean_difference_and_negative_regret_counts_as_none() -> None:
-    case, other = ("burst", 1, False), ("moe", 2, True)
-    rows = {
-        WHOLE: {case: ROW, other: replace(ROW, regret=-3.0)},
-        "no_guard": {case: replace(ROW, regret=5.0, unsafe=1), other: replace(ROW, regret=1.0)},
-    }
-    found = figures("no_guard", rows)
-    assert (found.nominal, found.perturbed, found.worst, found.worst_case) == (5.0, 1.0, 5.0, "burst")
-    assert (found.cost, found.cost_error, found.dearest) == (2.0, 1.0, "burst +3.0")
-    assert found.unsafe_percent == 5.0
-    assert figures(WHOLE, rows).cost == 0.0
+    worlds = [
+        {WHOLE: row(2.0, [0.0]), "no_guard": row(5.0, [3.0, 1.0])},
+        {WHOLE: row(-3.0, []), "no_guard": row(1.0, [])},
+    ]
+    found = figures("no_guard", worlds)
+    assert (found["lost"], found["worst"], found["cost"], found["cost_error"]) == (3.0, 5.0, 2.0, 1.0)
+    assert (found["unsafe_percent"], found["unsafe_worst"]) == (50.0, 3.0)
+    assert figures(WHOLE, worlds)["cost"] == 0.0
+
+
+def test_variants_run_in_the_same_world(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--variant", "no_tries", "--count", "1", "--minutes", "4", "--jobs", "1"]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [one["variant"] for one in told["variants"]] == [WHOLE, "no_tries"]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speculative_lab.cases.prediction import CasePrediction, Summary, bench_summary, is_anchor, predict, summarise
+from speculative_lab.cases.prediction import CasePrediction, Summary, is_anchor, predict, summarise
 from speculative_operator.physics.hardware import FITTED
 
 FILE = Path(__file__).parents[3] / "dev" / "data" / "published" / "cases.csv"
@@ -91,18 +91,6 @@ def test_unverified_rows_judge_nothing() -> None:
     assert without.gains == summary().gains
     assert without.median_abs_log_error == summary().median_abs_log_error
     assert all(not one.measured for one in predictions().values() if one.case.evidence == "unverified")
-
-
-def test_the_bench_reports_the_same_figures() -> None:
-    found = bench_summary(rows())
-    assert set(found) == {
-        "rows",
-        "balanced_sign_percent",
-        "median_abs_log_error_anchor",
-        "median_abs_log_error_by_source",
-    }
-    assert found["rows"] == 421
-    assert found["balanced_sign_percent"] == round(summary().balanced_sign_percent or 0.0, 1)
 
 
 def speedup(**changes: str) -> float:

@@ -10,7 +10,7 @@ from tests.unit.engines.building import spec, valued
 
 from speculative_lab.emulator.lengths import ByScheduled, Constant
 from speculative_lab.emulator.settings import Settings
-from speculative_lab.sim.session import Session
+from speculative_lab.plant.session import Session
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import Mode, Workload

@@ -1,4 +1,4 @@
-"""TensorRT-LLM's face: the file, the schedule in both of its meanings, and which metrics a release tells when."""
+"""TensorRT-LLM's face: the file, the schedule, and which metrics are told when."""
 
 from __future__ import annotations
 
@@ -8,18 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.unit.emulator.dialects import MODEL, TENSORRT_LLM, DialectRun, parsed, tensorrt_llm
 
 from speculative_lab.emulator.errors import ConfigError, ValidationError
 from speculative_lab.emulator.tensorrt_llm import config
 from speculative_lab.emulator.tensorrt_llm.flags import CONFIG_FLAGS, EFFECTIVE, INERT
-from speculative_lab.emulator.tensorrt_llm.ledger import OLD, reached
-from speculative_lab.emulator.tensorrt_llm.schedule import checked, dense
-
-OLD_RELEASE, NEW_RELEASE = (1, 2), (1, 3)
-SAME_FILE = {1: 4, 4: 2, 8: 0}
+from speculative_lab.emulator.tensorrt_llm.ledger import reached
 
 
 def eagle3(**more: Any) -> dict[str, Any]:
@@ -35,39 +29,6 @@ def test_every_flag_on_record_is_known() -> None:
     assert {flag for flag in rows if flag.startswith("--")} <= known | set(CONFIG_FLAGS)
 
 
-def test_one_file_two_meanings() -> None:
-    """Lower bounds before 1.3, inclusive upper bounds since."""
-    old, new = (checked(SAME_FILE, 4, release) for release in (OLD_RELEASE, NEW_RELEASE))
-    assert dense(old, 10, OLD_RELEASE)[1:] == [4, 4, 4, 2, 2, 2, 2, 0, 0, 0]
-    assert dense(new, 10, NEW_RELEASE)[1:] == [4, 2, 2, 2, 0, 0, 0, 0, 0, 0]
-
-
-@pytest.mark.parametrize(
-    ("raw", "release", "text"),
-    [
-        ({4: 4, 8: 2}, OLD_RELEASE, "must include batch_size=1"),
-        ({4: 3, 8: 2}, NEW_RELEASE, r"draft_len_schedule\[4\] must equal max_draft_len"),
-        ({0: 4}, NEW_RELEASE, "threshold must be >= 1"),
-        ({1: 4, 2: -1}, NEW_RELEASE, "must be >= 0"),
-        ({1: 4, 2: 5}, NEW_RELEASE, "must be <= max_draft_len"),
-        ({"x": 4}, NEW_RELEASE, "valid integer"),
-        ([], NEW_RELEASE, "valid dictionary"),
-    ],
-)
-def test_schedules_that_are_refused(raw: object, release: tuple[int, ...], text: str) -> None:
-    with pytest.raises(ValidationError, match=text):
-        checked(raw, 4, release)
-
-
-@given(st.dictionaries(st.integers(1, 40), st.integers(0, 4), min_size=1), st.integers(1, 64))
-def test_a_schedule_is_a_staircase(raw: dict[int, int], seats: int) -> None:
-    table = dense(dict(sorted(raw.items())), seats, NEW_RELEASE)
-    assert len(table) == seats + 1
-    for key, k in raw.items():
-        if key <= seats:
-            assert table[key] == k
-
-
 @pytest.mark.parametrize(
     ("content", "text"),
     [
@@ -76,7 +37,11 @@ def test_a_schedule_is_a_staircase(raw: dict[int, int], seats: int) -> None:
         ({"speculative_config": {"decoding_type": "Magic"}}, "Invalid decoding type"),
         (eagle3(max_draft_len=0), "must be > 0"),
         ({"speculative_config": {"decoding_type": "Eagle3", "max_draft_len": 3}}, "Field required"),
-        (eagle3(draft_len_schedule={"8": 4}, max_concurrency=8), "mutually exclusive"),
+        (eagle3(draft_len_schedule={"4": 3, "8": 2}), "must hold draft lengths up to max_draft_len=4"),
+        (eagle3(draft_len_schedule={"0": 4}), "must hold draft lengths"),
+        (eagle3(draft_len_schedule={"1": 4, "2": 5}), "must hold draft lengths"),
+        (eagle3(draft_len_schedule={"x": 4}), "valid integer"),
+        (eagle3(draft_len_schedule=[]), "must hold draft lengths"),
     ],
 )
 def test_files_that_are_refused(tmp_path: Path, content: dict[str, Any], text: str) -> None:
@@ -84,31 +49,25 @@ def test_files_that_are_refused(tmp_path: Path, content: dict[str, Any], text: s
         tensorrt_llm(tmp_path, content)
 
 
-def test_the_flag_of_the_file_by_release(tmp_path: Path) -> None:
+def test_the_file_overrides_flags(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text("max_batch_size: 8\n")
-    assert parsed(config.parse, MODEL, "--config", str(path)).engine.max_num_seqs == 8, "the file overrides"
-    with pytest.raises(SystemExit):
-        parsed(config.parse, MODEL, "--config", str(path), EMULATOR_ENGINE_VERSION="1.1.0")
+    for flag in CONFIG_FLAGS:
+        assert parsed(config.parse, MODEL, flag, str(path)).engine.max_num_seqs == 8
     with pytest.raises(ConfigError, match="No such file"):
         parsed(config.parse, MODEL, "--config", "/no/such/file")
     with pytest.raises(SystemExit):
         parsed(config.parse, MODEL, "--max-batch-size", "8")
-    with pytest.raises(ConfigError, match="EMULATOR_ENGINE_VERSION"):
-        parsed(config.parse, MODEL, EMULATOR_ENGINE_VERSION="newest")
 
 
 def test_the_server_listens_on_the_loopback_address_unless_told() -> None:
     assert parsed(config.parse, MODEL).server.host == "localhost"
 
 
-def test_limits_of_concurrency_are_schedules(tmp_path: Path) -> None:
-    program = tensorrt_llm(tmp_path, eagle3(max_concurrency=8))
+def test_bounds_of_a_schedule_are_the_largest_batches_of_their_k(tmp_path: Path) -> None:
+    program = tensorrt_llm(tmp_path, eagle3(draft_len_schedule={"8": 2, "4": 4}))
     assert program.lengths is not None
-    assert [program.lengths.next(batch, batch) for batch in (1, 8, 9)] == [4, 4, 0]
-    auto = tensorrt_llm(tmp_path, {"speculative_config": {"decoding_type": "AUTO"}})
-    assert auto.lengths is not None
-    assert [auto.lengths.next(batch, batch) for batch in (32, 33)] == [3, 0]
+    assert [program.lengths.next(batch, batch) for batch in (1, 4, 5, 8, 9)] == [4, 4, 2, 2, 0]
 
 
 def test_drafts_follow_the_schedule_and_are_told_by_position(tmp_path: Path) -> None:
@@ -139,18 +98,6 @@ def test_requests_are_told_when_they_end(tmp_path: Path) -> None:
     assert run.ledger.value("trtllm_num_generation_requests") == 1
     run.until_idle()
     assert run.ledger.value("trtllm_generation_tokens_total") == 60
-
-
-def test_older_releases_tell_times_alone(tmp_path: Path) -> None:
-    content = {"speculative_config": {"decoding_type": "Eagle", "max_draft_len": 4, "speculative_model_dir": "/x"}}
-    run = DialectRun(tensorrt_llm(tmp_path, content, EMULATOR_ENGINE_VERSION="1.2.0"), TENSORRT_LLM)
-    run.add(output=20)
-    run.until_idle()
-    assert {metric.name.removesuffix("_total") for metric in run.ledger.collect()} <= {
-        name.removesuffix("_total") for name in OLD
-    }
-    with pytest.raises(ValidationError, match="Invalid decoding type"):
-        tensorrt_llm(tmp_path, eagle3(), EMULATOR_ENGINE_VERSION="1.2.0")
 
 
 def test_metrics_are_off_unless_asked_for(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 from tests.certificates import server_context
+from tests.unit.plant.scrapes import Pod as Engine
 from tests.unit.reconcile.worlds import SPEC
-from tests.unit.sim.scrapes import Pod as Engine
 
 from speculative_operator.domain import names
 from speculative_operator.domain.observation import Gap, PodWindow, Series

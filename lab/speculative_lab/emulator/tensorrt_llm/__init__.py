@@ -1,7 +1,5 @@
-"""The face of TensorRT-LLM: `trtllm-serve MODEL --config file.yaml`, its API and its metrics, before and since 1.3."""
+"""The face of TensorRT-LLM 1.3: `trtllm-serve MODEL --config file.yaml`, its API and its metrics."""
 
 from __future__ import annotations
 
-VERSION_VARIABLE = "EMULATOR_ENGINE_VERSION"
-"""Which release is emulated: a program does not see its image's tag."""
 VERSION = "1.3.0"

@@ -1,12 +1,14 @@
 """Command line and YAML file of `trtllm-serve` to a `Program`. Called by `__main__`.
 
 The file overrides the flags (tensorrt_llm/commands/serve.py, update_llm_args_with_extra_dict); what it may hold is in
-`flags`. The one-way SpeculationGate and relaxed acceptance are accepted and not emulated.
+`flags`. K is what the operator renders: a schedule by inclusive upper bounds of batch size, a constant being one row.
+The one-way SpeculationGate, `max_concurrency`, AUTO and relaxed acceptance are not emulated.
 """
 
 from __future__ import annotations
 
 import argparse
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +27,7 @@ from speculative_lab.emulator.lengths import ByScheduled, DraftLengths
 from speculative_lab.emulator.settings import Settings
 from speculative_lab.emulator.shapes import Shapes, shapes
 from speculative_lab.emulator.speculative import Speculative
-from speculative_lab.emulator.tensorrt_llm import VERSION, VERSION_VARIABLE, schedule
+from speculative_lab.emulator.tensorrt_llm import VERSION
 from speculative_lab.emulator.tensorrt_llm.flags import (
     CONFIG_FLAGS,
     DECODING_TYPES,
@@ -33,13 +35,10 @@ from speculative_lab.emulator.tensorrt_llm.flags import (
     EFFECTIVE,
     INERT,
     KEYS,
-    ONLY_SINCE_1_3,
     SPECULATIVE_KEYS,
     WHOLE_BLOCK,
 )
-from speculative_lab.emulator.tensorrt_llm.schedule import UPPER_BOUNDS_SINCE, Release
 
-CONFIG_FLAG_SINCE: Release = (1, 2)
 TOKENS_PER_BLOCK = 32
 GRAPH_BATCHES = (*range(1, 32), *range(32, 129, 8), 256, 512, 1024, 2048)
 """Captured batch sizes of `cuda_graph_config` in its default, up to --max_batch_size (padding off: exact sizes run as
@@ -47,8 +46,7 @@ graphs, others eagerly; here every size is padded, as with `enable_padding`)."""
 REQUESTS, ITERATIONS = "return_perf_metrics", "enable_iter_perf_stats"
 UNLIMITED = 3600.0
 """Seconds of draining: uvicorn waits for open requests without limit (tensorrt_llm/serve/openai_server.py)."""
-AUTO_LIMIT = 32
-"""Requests above which AUTO drafts nothing."""
+ENGINE = f"TensorRT-LLM {VERSION}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +61,9 @@ class _Drafts:
 
 def parse(argv: Sequence[str], environment: Mapping[str, str], settings: Settings) -> Program:
     """The program of these arguments; see `dialect.Parser`."""
-    release = _release(environment)
-    given = _parser(release).parse_args([word for word in argv if word != "serve"])
+    given = _parser().parse_args([word for word in argv if word != "serve"])
     content = _file(given.config_file)
-    drafts = _drafts(content.get("speculative_config"), release, _value(given, content, "max_batch_size"))
+    drafts = _drafts(content.get("speculative_config"))
     cache = content.get("kv_cache_config") or {}
     found = shapes(
         given.model,
@@ -77,27 +74,17 @@ def parse(argv: Sequence[str], environment: Mapping[str, str], settings: Setting
         kv_cache_dtype=str(cache.get("dtype", "auto")),
     )
     engine = _engine(given, content, found, drafts)
-    options = {key: int(bool(content.get(key))) for key in (REQUESTS, ITERATIONS)} | {"minor": release[1]}
-    return Program(_server(given, options), engine, _lengths(drafts, engine.max_num_seqs, release), options)
+    options = {key: int(bool(content.get(key))) for key in (REQUESTS, ITERATIONS)}
+    return Program(_server(given, options), engine, _lengths(drafts, engine.max_num_seqs), options)
 
 
-def _release(environment: Mapping[str, str]) -> Release:
-    text = environment.get(VERSION_VARIABLE) or VERSION
-    try:
-        return tuple(int(part) for part in text.lstrip("v").split(".")[:2])
-    except ValueError:
-        raise ConfigError(f"{VERSION_VARIABLE}={text!r} is not understood: give a release such as {VERSION}") from None
-
-
-def _parser(release: Release) -> argparse.ArgumentParser:
-    engine = "TensorRT-LLM " + ".".join(map(str, release))
-    parser = argparse.ArgumentParser(prog="trtllm-emulator", description=notice(engine), allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=notice(engine))
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="trtllm-emulator", description=notice(ENGINE), allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=notice(ENGINE))
     parser.add_argument("model", metavar="MODEL", help="the verifier to serve")
     for flag in (*EFFECTIVE, *INERT):
         add(parser, flag)
-    names = CONFIG_FLAGS if release >= CONFIG_FLAG_SINCE else CONFIG_FLAGS[1:]
-    parser.add_argument(*names, dest="config_file")
+    parser.add_argument(*CONFIG_FLAGS, dest="config_file")
     return parser
 
 
@@ -131,7 +118,7 @@ def _quantization(content: Mapping[str, Any]) -> str:
     return str(algorithm or "").lower()
 
 
-def _drafts(raw: object, release: Release, seats: int) -> _Drafts | None:
+def _drafts(raw: object) -> _Drafts | None:
     if raw is None:
         return None
     if not isinstance(raw, dict):
@@ -139,13 +126,11 @@ def _drafts(raw: object, release: Release, seats: int) -> _Drafts | None:
             "TorchLlmArgs", [("speculative_config", "Input should be a valid dictionary", "dict_type")]
         )
     kind = raw.get("decoding_type")
-    known = set(DECODING_TYPES) - (ONLY_SINCE_1_3 if release < UPPER_BOUNDS_SINCE else frozenset())
-    if kind not in known:
-        message = f"Invalid decoding type: {kind}; known are {', '.join(sorted(known))}"
+    if kind not in DECODING_TYPES:
+        message = f"Invalid decoding type: {kind}; known are {', '.join(sorted(DECODING_TYPES))}"
         raise ValidationError("TorchLlmArgs", [("speculative_config.decoding_type", message, "value_error")])
     _check_keys(f"{kind}DecodingConfig", raw, SPECULATIVE_KEYS)
-    k = 5 if kind == "AUTO" and seats <= 4 else 3 if kind == "AUTO" else raw.get("max_draft_len")
-    k = k if k is not None else raw.get("num_nextn_predict_layers", 1 if kind == "MTP" else None)
+    k = raw.get("max_draft_len", raw.get("num_nextn_predict_layers", 1 if kind == "MTP" else None))
     if type(k) is not int or k < 1:
         raise ValidationError(
             "TorchLlmArgs", [("speculative_config.max_draft_len", f"must be > 0, got {k}", "value_error")]
@@ -154,20 +139,23 @@ def _drafts(raw: object, release: Release, seats: int) -> _Drafts | None:
     if model is None and kind not in DRAFT_FREE and kind != "MTP":
         raise ValidationError("TorchLlmArgs", [("speculative_config.speculative_model", "Field required", "missing")])
     speculative = Speculative(method=DECODING_TYPES[kind], k=k, model=model, parallel_drafting=kind in WHOLE_BLOCK)
-    return _Drafts(kind, k, speculative, _table(raw, k, release, kind))
+    return _Drafts(kind, k, speculative, _table(raw.get("draft_len_schedule"), k))
 
 
-def _table(raw: Mapping[str, Any], k: int, release: Release, kind: str) -> Mapping[int, int] | None:
-    """The schedule by batch size; `max_concurrency` is one of a single step. Raises ValidationError for both."""
-    given, most = raw.get("draft_len_schedule"), raw.get("max_concurrency", AUTO_LIMIT if kind == "AUTO" else None)
-    if given is None and most is None:
+def _table(raw: object, longest: int) -> Mapping[int, int] | None:
+    """K by the largest batch size that it holds for; beyond the last one nothing is drafted. Raises ValidationError."""
+    if raw is None:
         return None
-    if given is None:
-        return {int(most or 0): k} if release >= UPPER_BOUNDS_SINCE else {1: k, int(most or 0) + 1: 0}
-    if most is not None and release >= UPPER_BOUNDS_SINCE:
-        message = "Value error, draft_len_schedule and max_concurrency are mutually exclusive"
-        raise ValidationError("TorchLlmArgs", [("speculative_config", message, "value_error")])
-    return schedule.checked(given, k, release)
+    field = "speculative_config.draft_len_schedule"
+    try:
+        table = {int(bound): int(k) for bound, k in raw.items()} if isinstance(raw, Mapping) else {}
+    except (TypeError, ValueError):
+        raise ValidationError("TorchLlmArgs", [(field, "Input should be a valid integer", "int_parsing")]) from None
+    bounds = sorted(table)
+    if not table or bounds[0] < 1 or table[bounds[0]] != longest or set(table.values()) - set(range(longest + 1)):
+        message = f"Value error, {raw} must hold draft lengths up to max_draft_len={longest}, which comes first"
+        raise ValidationError("TorchLlmArgs", [(field, message, "value_error")])
+    return {bound: table[bound] for bound in bounds}
 
 
 def _engine(
@@ -209,10 +197,11 @@ def _drafting(drafts: _Drafts) -> Drafting:
     )
 
 
-def _lengths(drafts: _Drafts | None, seats: int, release: Release) -> DraftLengths | None:
+def _lengths(drafts: _Drafts | None, seats: int) -> DraftLengths | None:
     if drafts is None or drafts.table is None:
         return None
-    return ByScheduled(schedule.dense(drafts.table, seats, release))
+    bounds, lengths = list(drafts.table), (*drafts.table.values(), 0)
+    return ByScheduled([lengths[bisect_left(bounds, batch)] for batch in range(seats + 1)])
 
 
 def _server(given: argparse.Namespace, options: Mapping[str, int]) -> ServerConfig:

@@ -21,7 +21,7 @@ EFFECTIVE = (
 )
 """Flags that change what the emulator does, beside the one that names the file."""
 CONFIG_FLAGS = ("--config", "--extra_llm_api_options")
-"""The first one since 1.2, the second one in every release."""
+"""Two names of the flag of the file."""
 
 INERT = (
     *flags_of(
@@ -55,7 +55,7 @@ _KEYS = """
 KEYS = frozenset(_KEYS.split())
 """Keys of the file."""
 _SPECULATIVE_KEYS = """
-    decoding_type max_draft_len max_total_draft_tokens speculative_model speculative_model_dir max_concurrency
+    decoding_type max_draft_len max_total_draft_tokens speculative_model speculative_model_dir
     draft_len_schedule load_format acceptance_window acceptance_length_threshold acceptance_rate_window_size
     acceptance_rate_threshold allow_advanced_sampling num_nextn_predict_layers use_relaxed_acceptance_for_thinking
     relaxed_topk relaxed_delta use_mtp_vanilla begin_thinking_phase_token end_thinking_phase_token
@@ -75,11 +75,8 @@ DECODING_TYPES = {
     "DFlash": "dflash",
     "DSpark": "dspark",
     "SA": "suffix",
-    "AUTO": "ngram",
 }
 """decoding_type to the method whose acceptance is emulated."""
 WHOLE_BLOCK = frozenset({"PARD", "DFlash", "DSpark"})
 """One pass drafts all tokens."""
-DRAFT_FREE = frozenset({"NGram", "SA", "AUTO"})
-ONLY_SINCE_1_3 = frozenset({"Eagle3", "PARD", "DFlash", "DSpark", "SA"})
-"""decoding_type values that older releases do not know."""
+DRAFT_FREE = frozenset({"NGram", "SA"})

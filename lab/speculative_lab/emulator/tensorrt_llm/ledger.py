@@ -1,8 +1,8 @@
 """TensorRT-LLM's metrics: whole requests when they end, iterations as gauges. Filled by the driver, read by a scrape.
 
 Names and moments are those of tensorrt_llm/metrics/collector.py (commit 050f80de, of 1.3): `return_perf_metrics` brings
-what requests were, `enable_iter_perf_stats` what the last iteration was. Releases before 1.3 export times of whole
-requests only. A series appears when it is first written to; there are no `_created` twins.
+what requests were, `enable_iter_perf_stats` what the last iteration was. A series appears when it is first written to;
+there are no `_created` twins.
 """
 
 from __future__ import annotations
@@ -18,19 +18,6 @@ from speculative_lab.emulator.requests import FinishReason, Request, Speculation
 from speculative_lab.emulator.tensorrt_llm.config import ITERATIONS, REQUESTS
 
 _T = "trtllm_"
-OLD = frozenset(
-    _T + name
-    for name in (
-        "request_success_total",
-        "e2e_request_latency_seconds",
-        "time_to_first_token_seconds",
-        "time_per_output_token_seconds",
-        "request_queue_time_seconds",
-        "kv_cache_hit_rate",
-        "kv_cache_utilization",
-    )
-)
-"""What releases before 1.3 export."""
 _REASONS = {FinishReason.STOP: "stop", FinishReason.LENGTH: "length", FinishReason.ABORT: "cancelled"}
 
 
@@ -38,12 +25,9 @@ class TensorRtLedger(LedgerBook):
     """All families of one server."""
 
     def __init__(self, config: EngineConfig, model: str, options: Mapping[str, int]) -> None:
-        """`options` tell which of the two kinds are asked for, and the release's minor number."""
+        """`options` tell which of the two kinds are asked for."""
         fixed = {"model_name": model, "engine_type": "trtllm", "pid": "1", "rank": "0"}
-        families = recorded("tensorrt_llm_families.csv")
-        if options["minor"] < 3:
-            families = tuple(family for family in families if family.name in OLD)
-        super().__init__(families, fixed, seeded=False)
+        super().__init__(recorded("tensorrt_llm_families.csv"), fixed, seeded=False)
         self._config, self._pool, self._options = config, config.pool(), options
 
     def record(self, result: StepResult, running: int, waiting: int, kv_usage: float) -> None:
@@ -54,9 +38,9 @@ class TensorRtLedger(LedgerBook):
         self._told("spec_decode_num_draft_tokens_total", result.draft_tokens)
         self._told("spec_decode_num_accepted_tokens_total", int(result.accepted.sum()))
         for name, value in self._iteration(result).items():
-            self._gauge(name, value)
+            self.set(_T + name, value)
         self.gauges(running, waiting, kv_usage)
-        if result.prefill_tokens and self.has(f"{_T}prefill_batch_tokens"):
+        if result.prefill_tokens:
             self.observe(f"{_T}prefill_batch_tokens", result.prefill_tokens)
 
     def _iteration(self, result: StepResult) -> Mapping[str, float]:
@@ -88,11 +72,11 @@ class TensorRtLedger(LedgerBook):
         if not self._options[ITERATIONS]:
             return
         used = round(kv_usage * self._pool.blocks)
-        self._gauge("num_requests_running", running)
-        self._gauge("num_requests_waiting", waiting)
-        self._gauge("kv_cache_utilization", kv_usage)
-        self._gauge("kv_cache_used_blocks", used)
-        self._gauge("kv_cache_free_blocks", self._pool.blocks - used)
+        self.set(f"{_T}num_requests_running", running)
+        self.set(f"{_T}num_requests_waiting", waiting)
+        self.set(f"{_T}kv_cache_utilization", kv_usage)
+        self.set(f"{_T}kv_cache_used_blocks", used)
+        self.set(f"{_T}kv_cache_free_blocks", self._pool.blocks - used)
 
     def finish(self, request: Request, reason: FinishReason, now: float) -> None:
         """See `Ledger`."""
@@ -114,7 +98,7 @@ class TensorRtLedger(LedgerBook):
         }
         for name, value in seconds.items():
             # a time of 0 is not told (but for the queue), as in the collector
-            if self.has(_T + name) and (value or name == "request_queue_time_seconds"):
+            if value or name == "request_queue_time_seconds":
                 self.observe(_T + name, value)
         if request.record is not None:
             self._by_position(request.record)
@@ -133,13 +117,9 @@ class TensorRtLedger(LedgerBook):
         self._told("request_error_total", 1, "400")
 
     def _told(self, name: str, amount: float, label: str = "") -> None:
-        """Raise a counter that this release has; amounts of 0 bring no series."""
-        if amount and self.has(_T + name):
+        """Raise a counter; amounts of 0 bring no series."""
+        if amount:
             self.add(_T + name, amount, label)
-
-    def _gauge(self, name: str, value: float) -> None:
-        if self.has(_T + name):
-            self.set(_T + name, value)
 
 
 def reached(lengths: list[int]) -> list[int]:
