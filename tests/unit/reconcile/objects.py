@@ -69,7 +69,14 @@ SPECS: dict[str, dict[str, Any]] = {
     "picked": {**SMALL, **H100, "speculator": {"auto": True}},
     "recommended": {**SMALL, **EAGLE3, **H100, "speculation": {"mode": "Recommend"}},
     "off": {**SMALL, "speculation": {"mode": "Disabled"}},
-    "tuned": {**SMALL, **EAGLE3, **H100, "replicas": 2, "weights": {"check": "Disabled"}},
+    "tuned": {
+        **SMALL,
+        **EAGLE3,
+        **H100,
+        "speculation": {"offPolicy": "KeepRunning"},
+        "replicas": 2,
+        "weights": {"check": "Disabled"},
+    },
 }
 
 
