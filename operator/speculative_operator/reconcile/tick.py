@@ -1,6 +1,6 @@
 """One reconcile of one object: from what was observed to what is to be done and said. Called by the shell.
 
-    refuse -> pause -> pair -> hold -> for each choice: active table -> decide -> render -> plan -> status -> events
+    refuse -> pause -> pair -> hold -> choose -> active table -> decide -> render -> plan -> status -> events
 
 Each of the first four steps returns the outcome, or passes on what it has found.
 
@@ -122,7 +122,7 @@ def _walk(world: World, memory: Memory | None, observation: Observation | None, 
         if isinstance(result, Outcome):
             return result
         turn = result
-    return _reconcile_choices(turn)
+    return _reconcile_with(*_choose(turn))
 
 
 def _refuse(turn: Turn) -> Outcome | Turn:
@@ -178,19 +178,26 @@ def _hold(turn: Turn) -> Outcome | Turn:
     return stay(turn, turn.world.problems, pair_view(pairing, None), actions)
 
 
-def _reconcile_choices(turn: Turn) -> Outcome:
-    """The outcome with the first choice that pods were made of, and with what they can do; else with the last choice,
-    which the spec asks for."""
+def _choose(turn: Turn) -> tuple[Turn, PairedSpec, ActiveTable]:
+    """The first choice that pods were made of, with what they can do; else the last one, which the spec asks for. And
+    the table that is active for it."""
     for choice in turn.pairing.choices:
-        made = _as_made(turn, choice)
-        if made is not None:
-            return _reconcile_with(made, choice)
-    return _reconcile_with(turn, turn.pairing.choices[-1])
+        found = _as_made(turn, choice)
+        if found is not None:
+            made, active = found
+            return made, choice, active
+    choice = turn.pairing.choices[-1]
+    return turn, choice, _active(turn, choice)
 
 
-def _as_made(turn: Turn, choice: PairedSpec) -> Turn | None:
-    """`turn` with what running pods can do; None where there are none, or a user asks for others than pods of
-    `choice` as they were made."""
+def _active(turn: Turn, choice: PairedSpec) -> ActiveTable:
+    """The active table before this reconcile decides anything."""
+    return active_table(turn.world, choice.pinned, _policy(turn, choice), turn.pairing.same)
+
+
+def _as_made(turn: Turn, choice: PairedSpec) -> tuple[Turn, ActiveTable] | None:
+    """`turn` with what running pods can do, and the active table; None where there are no pods, or a user asks for
+    others than pods of `choice` as they were made."""
     world, record = turn.world, resolved.read(turn.world.deployment, turn.world.spec.uid)
     if world.deployment is None:
         return None
@@ -199,14 +206,13 @@ def _as_made(turn: Turn, choice: PairedSpec) -> Turn | None:
     live = engine.knobs(choice.by_name).actuator is Actuator.LIVE
     known = record.knobs if record is not None and (record.knobs.actuator is Actuator.LIVE) is live else None
     made = replace(turn, engine=engine, made=known, waiting=waiting)
-    policy = _policy(made, choice)
-    active = active_table(world, choice.pinned, policy, turn.pairing.same)
-    asked = _made_of(made, choice, policy, active)
+    active = _active(made, choice)
+    asked = _made_of(made, choice, _policy(made, choice), active)
     if not upgrade.asks_for_others(world, asked):
-        return made
+        return made, active
     # What a user writes may make no difference to pods, such as a default.
     same = record is not None and record.adopt == world.spec.adopt
-    return made if same and _renders_alike(made, choice, active, asked) else None
+    return (made, active) if same and _renders_alike(made, choice, active, asked) else None
 
 
 def _renders_alike(turn: Turn, choice: PairedSpec, active: ActiveTable, asked: str) -> bool:
@@ -220,11 +226,10 @@ def _renders_alike(turn: Turn, choice: PairedSpec, active: ActiveTable, asked: s
     return resolved.template_of(desired.workload, uid) == resolved.template_of(world.deployment, uid)
 
 
-def _reconcile_with(turn: Turn, choice: PairedSpec) -> Outcome:
+def _reconcile_with(turn: Turn, choice: PairedSpec, active: ActiveTable) -> Outcome:
     """One reconcile with pods that the engine of `turn` makes of `choice`."""
     world, spec, engine, pairing = turn.world, choice.pinned, turn.engine, turn.pairing
     policy = _policy(turn, choice)
-    active = active_table(world, spec, policy, pairing.same)
     memory = restore_memory(world, turn.memory, policy, active, turn.now)
     own = _labels(spec, active, pairing.same)
     observation = tables.of_pods(turn.look.observation, turn.look.pods, own)
