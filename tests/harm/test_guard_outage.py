@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.reconcile.worlds import observed, settled
+from tests.unit.reconcile.worlds import KEPT, observed, settled
 from tests.unit.tuner.plant import KNOBS, TICK, Plant, Run, policy, run
 
 from speculative_operator.domain.actions import ApplyChild
@@ -163,7 +163,7 @@ def test_one_believed_look_begins_the_wait_anew() -> None:
 
 
 def test_what_falls_in_an_outage_is_never_kept_from_the_user_and_rolls_no_pod() -> None:
-    cluster = settled()
+    cluster = settled(spec=KEPT)
     cluster.tick()
     assert cluster.memory is not None
     cluster.memory = replace(cluster.memory, updated_at=cluster.now)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.reconcile.paired import CACHED, DRAFT, PAIRED, Paired, advance, drawn, serving
-from tests.unit.reconcile.worlds import Cluster, observed, retuned, template
+from tests.unit.reconcile.worlds import KEPT, Cluster, observed, retuned, template
 
 from speculative_operator.domain.spec import Weights
 from speculative_operator.reconcile.report import notes
@@ -101,7 +101,7 @@ def test_no_pod_is_replaced(lose: Callable[[Cluster], None], weights: Weights) -
 
 @pytest.mark.parametrize("lose", LOSSES)
 def test_the_table_stays_and_the_tuner_begins_with_its_prior(lose: Callable[[Cluster], None]) -> None:
-    cluster = retuned()
+    cluster = retuned(spec=KEPT)
     for _ in range(2):
         cluster.tick()
     table, version = cluster.table, cluster.status["speculation"]["tableVersion"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.unit.reconcile.releases import with_template
-from tests.unit.reconcile.worlds import SPEC, Cluster, observed, plain, pod, settled, window
+from tests.unit.reconcile.worlds import KEPT, SPEC, Cluster, observed, plain, pod, settled, window
 
 from speculative_operator.api.status import Status
 from speculative_operator.domain import names
@@ -31,7 +31,7 @@ def drawn(revision: str) -> Speculator:
 
 def tuned(k: int, **change: Any) -> Cluster:
     """A cluster at rest whose table has that K at every load."""
-    cluster = settled(**change)
+    cluster = settled(**{"spec": KEPT, **change})
     table = KTable.constant(k, 256)
     version = cluster.status["speculation"]["tableVersion"] + 7
     cluster.status["speculation"] |= {"table": table.rows(), "tableVersion": version, "tableText": str(table)}
@@ -246,7 +246,7 @@ def test_pods_of_another_release_are_neither_replaced_nor_cut_off_from_their_tab
 
 
 def test_pods_of_another_release_keep_their_table_while_the_next_pair_comes_up() -> None:
-    cluster = settled()
+    cluster = settled(spec=KEPT)
     former(cluster)
     cluster.forget()
     cluster.tick()

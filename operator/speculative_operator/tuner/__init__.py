@@ -4,8 +4,8 @@ Called by reconcile at each reconcile and by everything that judges or replays d
 randomness. docs/tuning.md says what it does, docs/tuning-mathematics.md how.
 """
 
-from speculative_operator.tuner.decide import decide
+from speculative_operator.tuner.decide import decide, first_trials
 from speculative_operator.tuner.judge import initial_table, initial_trials
 from speculative_operator.tuner.memory import Memory
 
-__all__ = ["Memory", "decide", "initial_table", "initial_trials"]
+__all__ = ["Memory", "decide", "first_trials", "initial_table", "initial_trials"]

@@ -14,7 +14,7 @@ from speculative_operator.domain.decision import Decision, Estimate, Policy, Sta
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy
-from speculative_operator.domain.table import Actuator
+from speculative_operator.domain.table import Actuator, Trial
 from speculative_operator.tuner import rollout
 from speculative_operator.tuner.acceptance import DEFLATION
 from speculative_operator.tuner.allowed import fit
@@ -34,7 +34,15 @@ from speculative_operator.tuner.answers import (
     without,
 )
 from speculative_operator.tuner.guards import count_slow, guard, proven, to_fall_back, watch_sight
-from speculative_operator.tuner.judge import CONFIDENCE, Proposal, incumbent_of, initial_table, propose, tries_first
+from speculative_operator.tuner.judge import (
+    CONFIDENCE,
+    Proposal,
+    incumbent_of,
+    initial_table,
+    initial_trials,
+    propose,
+    tries_first,
+)
 from speculative_operator.tuner.learning import MIN_STEPS, fresh_share, learn
 from speculative_operator.tuner.memory import Memory
 from speculative_operator.tuner.outlook import Outlook, outlook
@@ -68,6 +76,14 @@ PATIENCE = 12
 """Windows after which few drafts have to do: a speculator that hardly ever drafts never gathers enough drafts."""
 FREED_MARGIN = 0.003
 """Log speed that a table must bring when a latency target has just allowed a larger K again."""
+
+
+def first_trials(memory: Memory, policy: Policy) -> tuple[Trial, ...]:
+    """What pods try while they still have the table that an object begins with; nothing once the tuner has changed
+    anything. Reconcile writes it again where it was lost, so that the first K above 0 rests on drafts that were tried.
+    """
+    begins = tries_first(policy) and memory.changed_at is None and memory.table == initial_table(policy)
+    return initial_trials(policy) if begins else ()
 
 
 def decide(memory: Memory, observation: Observation, policy: Policy, now: float) -> tuple[Memory, Decision]:
@@ -115,7 +131,7 @@ def _decide_on_figures(
     memory = replace(memory, targets=watch(memory.targets, counted, memory.table, policy, now))
     memory = learn(memory, windows, look, policy, now, version, seen.weights.keys())
     compares = may_try(policy, windows)
-    if not compares and memory.trials:
+    if not compares and memory.trials and not first_trials(memory, policy):
         memory = replace(memory, trials=())
     view = outlook(
         policy, memory.costs, memory.acceptance, memory.traffic, memory.last, memory.cells, compares=compares
@@ -247,7 +263,7 @@ def _waiting(memory: Memory, view: Outlook, look: Look) -> tuple[Reason, str] | 
         return Reason.COLLECTING, f"{look.steps:.0f} steps in the window; {MIN_STEPS:.0f} are needed"
     known, least = _known(memory), MIN_EFFECTIVE_DRAFTS
     drafting = memory.table.k_at(look.scheduled) > 0 and look.drafts > 0 and memory.windows < PATIENCE
-    trying = view.compares and _tries_first(memory, view.policy, look)
+    trying = _tries_first(memory, view.policy, look) and (view.compares or memory.windows < PATIENCE)
     if trying and known > 0.0 and memory.acceptance.accepted[0] < FAILING * known:
         least *= FAILING_FACTOR
     if (drafting or trying) and known < least:
@@ -263,8 +279,8 @@ def _known(memory: Memory) -> float:
 
 def _tries_first(memory: Memory, policy: Policy, look: Look) -> bool:
     """True where pods still have the table that an object begins with, and try drafts at the present batch size."""
-    begins = tries_first(policy) and memory.changed_at is None and memory.table == initial_table(policy)
-    return begins and any(row.first <= round(look.scheduled) <= row.last for row in memory.trials)
+    covers = any(row.first <= round(look.scheduled) <= row.last for row in memory.trials)
+    return covers and bool(first_trials(memory, policy))
 
 
 def _awaiting(memory: Memory, late: tuple[str, ...], now: float) -> tuple[Reason, str] | None:

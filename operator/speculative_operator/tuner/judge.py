@@ -49,7 +49,7 @@ SEEN_SHARE = 0.02
 """Share of the remembered time from which a grid point counts as measured."""
 FIRST_SHARE = 0.3
 """Share of the first steps that try drafts, where an object begins at K = 0: about 15 s tell then whether drafts are
-accepted. Where they are not, that costs a tenth of what drafting costs."""
+accepted. Where they are not, that costs a third of what drafting in every step costs."""
 FAVOUR = 0.02
 """Log speed by which another K must beat the start K by the prior."""
 DEFAULT_K = 3

@@ -5,7 +5,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.worlds import SPEC, Cluster, applies, observed, plain, reasons, restart, retuned, settled
+from tests.unit.reconcile.worlds import (
+    KEPT,
+    SPEC,
+    Cluster,
+    applies,
+    observed,
+    plain,
+    reasons,
+    restart,
+    retuned,
+    settled,
+)
 
 from speculative_operator.api.status import Status
 from speculative_operator.domain import names
@@ -69,9 +80,9 @@ def test_a_smaller_engine_gets_a_smaller_table() -> None:
 
 
 def test_fewer_drafts_allowed_lowers_every_k() -> None:
-    cluster = settled()
+    cluster = settled(spec=KEPT)
     assert max(row[2] for row in cluster.table["rows"]) == 3
-    cluster.edit(speculation=Speculation(max_speculative_tokens=1))
+    cluster.edit(speculation=replace(KEPT.speculation, max_speculative_tokens=1))
     cluster.tick()
     assert {row[2] for row in cluster.table["rows"]} == {1}
 

@@ -21,6 +21,7 @@ from speculative_operator.domain.spec import (
     Method,
     Mode,
     ModelSource,
+    OffPolicy,
     Scheme,
     Speculation,
     Speculator,
@@ -46,6 +47,8 @@ SPEC = DeploymentSpec(
     accelerator=AcceleratorRequest(product="H100-SXM", hourly_cost=5.0),
     replicas=2,
 )
+KEPT = replace(SPEC, speculation=Speculation(off_policy=OffPolicy.KEEP_RUNNING))
+"""Pods never skip the speculator, so the first table is that of the prior."""
 STATIC = replace(SPEC, speculation=Speculation(mode=Mode.STATIC, num_speculative_tokens=3))
 OFF = replace(SPEC, speculation=Speculation(mode=Mode.DISABLED))
 
@@ -308,9 +311,9 @@ def settled(**change: Any) -> Cluster:
     return cluster
 
 
-def retuned() -> Cluster:
+def retuned(**change: Any) -> Cluster:
     """A cluster whose table the tuner has just changed."""
-    cluster = settled()
+    cluster = settled(**change)
     for _ in range(60):
         outcome = cluster.tick(observed(cluster, batch=200, survival=0.2))
         if any(isinstance(action, ApplyChild) for action in outcome.actions):

@@ -27,7 +27,7 @@ from speculative_operator.reconcile.table.own_rollouts import (
     takes_rollout,
 )
 from speculative_operator.reconcile.world import World
-from speculative_operator.tuner import Memory, decide
+from speculative_operator.tuner import Memory, decide, first_trials
 from speculative_operator.tuner.allowed import fit_trials, lawful
 from speculative_operator.tuner.pace import ROLLOUT_DWELL
 from speculative_operator.tuner.persistence import from_status
@@ -106,9 +106,12 @@ def consider(
     The tuner is not asked when nothing was observed; in the reconcile in which the spec has just changed the table;
     where no pod reads a table; and, where a new table means a rollout, during a rollout, for a second one would run
     into the first. `observation` covers only pods that the table is for: windows of another pair, or without a
-    speculator, would mix with theirs.
+    speculator, would mix with theirs. What a new object tries is written again where somebody took it away.
     """
     permission = serving.permission
+    if memory is not None and not active.trials:
+        active = replace(active, trials=fit_trials(first_trials(memory, policy), memory.table, policy))
+        memory = _at_one(memory, active)
     quiet = Verdict(memory, None, active, own=permission.known)
     if memory is None or active.why is not None:
         return quiet

@@ -116,7 +116,7 @@ def claim_of(data: Any, known: int) -> Claim | None:
 
 def trials_in(world: World, config: str, version: int, table: KTable) -> tuple[Trial, ...]:
     """The trials that the ConfigMap names for this very table; none where it is not as we have rendered it."""
-    claim = claim_in(world, config, version - 1) if version > 1 else None
+    claim = claim_in(world, config, version - 1) if version > 0 else None
     return claim.trials if claim is not None and (claim.version, claim.table) == (version, table) else ()
 
 

@@ -154,7 +154,7 @@ def test_the_table_goes_on_following_the_load(release: Callable[[str], None], tu
     release("--anew")
     cluster.tick(observed(cluster))
     made = cluster.templates
-    tuner.wishes.append({"table": KTable.constant(0, 256), "changed": True})
+    tuner.wishes.append({"table": KTable.constant(1, 256), "changed": True})
     outcome = cluster.tick(observed(cluster))
     assert [one.manifest["kind"] for one in outcome.actions if isinstance(one, ApplyChild)] == ["ConfigMap"]
     assert cluster.templates == made

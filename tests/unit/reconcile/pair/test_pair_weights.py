@@ -329,7 +329,7 @@ def test_pods_without_a_cache_run_on_until_it_is_filled() -> None:
     cluster.edit(weights=Weights())
     advance(cluster)
     assert COMMITS[VERIFIER] in cluster.engine_args
-    assert cluster.table == table
+    assert (cluster.table["rows"], cluster.table["try"]) == (table["rows"], table["try"])
 
 
 def test_pods_that_were_never_looked_at_run_on_until_the_cache_is_filled() -> None:

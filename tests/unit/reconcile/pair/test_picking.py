@@ -33,6 +33,7 @@ from speculative_operator.domain.spec import (
 )
 from speculative_operator.reconcile.pair.pairing import UNREAD_SECONDS
 from speculative_operator.render import Capabilities
+from speculative_operator.tuner.decide import PATIENCE
 
 TWO = AcceleratorRequest(per_replica=2)
 UNREAD = replace(LEFT, weights=Weights(check=Check.DISABLED))
@@ -96,7 +97,9 @@ def test_at_rest_nothing_is_written_and_a_restart_changes_nothing() -> None:
 )
 def test_tuning_starts_at_the_rows_k_unless_the_spec_says(speculation: Speculation, start: int) -> None:
     cluster = serving(spec=replace(UNREAD, speculation=speculation))
-    assert max(band[2] for band in cluster.status["speculation"]["table"]) == start
+    assert cluster.memory is not None
+    tried = [k for row in cluster.memory.trials for k in row.ks]
+    assert max([*tried, *(band[2] for band in cluster.status["speculation"]["table"])]) == start
 
 
 @pytest.mark.parametrize("capabilities", [Capabilities(), Capabilities(check_pairs=False, job_image="x:1")])
@@ -472,7 +475,7 @@ def test_a_pick_that_pods_run_by_is_not_dropped_for_what_a_later_release_finds(m
 
 def test_the_tuner_goes_on_with_a_pick() -> None:
     cluster = serving()
-    for _ in range(5):
+    for _ in range(PATIENCE + 2):  # nothing is told of drafts that were tried, so the prior decides in the end
         cluster.tick(observed(cluster, batch=4))
     assert condition(cluster, "SpeculationActive")[0] == "True"
     assert cluster.templates == 1

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.reconcile.scripted import REMOVABLE, Tuner, active_table
-from tests.unit.reconcile.worlds import Cluster, applies, observed, settled
+from tests.unit.reconcile.worlds import KEPT, Cluster, applies, observed, settled
 
 from speculative_operator.domain.actions import PokePod
 from speculative_operator.domain.decision import Policy
@@ -36,7 +36,7 @@ def trying(tuner: Tuner, trials: tuple[Trial, ...] = TRIALS, **change: Any) -> C
 
 
 def test_other_tries_are_a_version_of_the_file_and_no_news(tuner: Tuner) -> None:
-    cluster = settled()
+    cluster = settled(spec=KEPT)
     cluster.tick(observed(cluster))
     conditions, rows = deepcopy(cluster.status["conditions"]), cluster.table["rows"]
     tuner.trials = TRIALS
@@ -135,7 +135,7 @@ def test_pods_without_a_drafter_return_to_a_table_without_tries(tuner: Tuner) ->
 
 
 def test_tries_that_somebody_edited_are_put_back_without_any(tuner: Tuner) -> None:
-    cluster = trying(tuner)
+    cluster = trying(tuner, spec=KEPT)
     config = cluster.children[cluster.config("table")]
     config["data"]["table.json"] = config["data"]["table.json"].replace("0.05", "0.4")
     cluster.forget()
