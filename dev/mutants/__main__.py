@@ -30,10 +30,10 @@ MODULES = {
     "tuner/quorum": TUNER,
     "tuner/decide": TUNER,
     "tuner/rollout": TUNER,
-    "reconcile/plan": RECONCILE,
-    "reconcile/own_rollouts": RECONCILE,
-    "reconcile/upgrade": RECONCILE,
-    "reconcile/tables": RECONCILE,
+    "reconcile/children/plan": RECONCILE,
+    "reconcile/table/own_rollouts": RECONCILE,
+    "reconcile/children/upgrade": RECONCILE,
+    "reconcile/table/tables": RECONCILE,
 }
 LEAST = 0.6
 """Share of the changes that must be noticed, for each module."""

@@ -19,7 +19,7 @@ from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.engines.base import Engine
 from speculative_operator.engines.exposition import Exposition, ExpositionError, SeriesKey
 from speculative_operator.engines.ring import Ring
-from speculative_operator.tuner import Memory, decide, initial_table
+from speculative_operator.tuner import Memory, decide, initial_table, initial_trials
 from speculative_operator.tuner.allowed import fit, fit_trials, lawful
 
 SHORTEST_WINDOW = 3.5
@@ -49,7 +49,7 @@ class Session:
         self.memory = memory
         self.version = 1
         """Version of `table` and `trials`; grows by one with each change."""
-        self.trials: tuple[Trial, ...] = ()
+        self.trials: tuple[Trial, ...] = () if memory is not None else initial_trials(policy)
         """Trials that pods may run while `table` is active, where their plug-in can."""
         self._acknowledged = acknowledged
         self.table: KTable = fit(memory.table, policy) if memory is not None else initial_table(policy)
@@ -131,7 +131,7 @@ class Session:
         return self._holding(Reason.ROLLING_OUT, "some pods run with a speculator, some without")
 
     def _decide(self, observation: Observation) -> Decision:
-        memory = self.memory or Memory.fresh(self.table, observation.time)
+        memory = self.memory or replace(Memory.fresh(self.table, observation.time), trials=self.trials)
         memory, decision = decide(memory, observation, self._policy, observation.time)
         if self._policy.mode in (Mode.AUTO, Mode.STATIC):
             self._carry_out(decision, lawful(decision, observation, self._policy))

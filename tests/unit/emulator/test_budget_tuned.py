@@ -13,7 +13,7 @@ from speculative_lab.emulator.settings import Settings
 from speculative_lab.plant.session import Session
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.resolved import resolve
-from speculative_operator.domain.spec import Mode, Workload
+from speculative_operator.domain.spec import Mode, OffPolicy, Workload
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.pairs import pair_facts
 from speculative_operator.engines.registry import engine_for
@@ -61,7 +61,7 @@ def rates(load: int) -> dict[int, float]:
 def test_trimmed_drafts_at_high_load_take_none_from_low_load() -> None:
     engine, registry = started(), CollectorRegistry()
     registry.register(engine.metrics)
-    session = Session(engine_for(SPEC), Policy(Mode.AUTO, KNOBS, facts=pair_facts(SPEC)))
+    session = Session(engine_for(SPEC), Policy(Mode.AUTO, KNOBS, facts=pair_facts(SPEC), off_policy=OffPolicy.KEEP_RUNNING))
 
     def follow() -> None:
         engine.core.lengths = ByScheduled([0, *session.table.resize(KNOBS.max_batch).dense()])

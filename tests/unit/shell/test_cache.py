@@ -325,7 +325,7 @@ def test_folders_that_other_objects_use_are_kept_from_being_tidied_away() -> Non
 
 def loading(folder: str) -> dict[str, Any]:
     """Of a pod template, or of a pod."""
-    words = ["--model", f"/mnt/models/speculative-weights/models/{folder}"]
+    words = ["--model", f"/mnt/models/.speculative-cache/models/{folder}"]
     return {"containers": [{"name": "engine", "args": words}]}
 
 
@@ -350,7 +350,7 @@ def test_folders_that_pods_load_from_are_kept_whatever_status_says() -> None:
 
 def test_folders_in_files_of_the_engine_count_too() -> None:
     cache, used = Cache(), "0123456789abcdef"
-    told = {f"{names.ANNOTATION_FILE}engine.yaml": f"speculative_model: /mnt/models/c/models/{used}\n"}
+    told = {f"{names.ANNOTATION_FILE}engine.yaml": f"speculative_model: /mnt/models/.speculative-cache/models/{used}\n"}
     template = {"metadata": {"annotations": told}, "spec": {"containers": []}}
     cache.put(child(kind="Deployment", uid="d", template=template))
     assert cache.folders_in_use(("ns", "other")) == {used}
