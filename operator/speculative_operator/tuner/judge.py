@@ -207,7 +207,8 @@ def initial_table(policy: Policy) -> KTable:
 def tries_first(policy: Policy) -> bool:
     """True where an object begins as a pod without a speculator does, and tries drafts: pods skip the speculator at
     K = 0, and can try another K for a share of their steps."""
-    return policy.mode is Mode.AUTO and policy.schedule is None and policy.trials and policy.skips
+    live = policy.mode is Mode.AUTO and policy.schedule is None and policy.knobs.actuator is Actuator.LIVE
+    return live and policy.trials and policy.skips and candidates(policy)[0] == 0
 
 
 def initial_trials(policy: Policy) -> tuple[Trial, ...]:

@@ -75,6 +75,7 @@ def knobs(draw: st.DrawFn) -> KnobSpace:
         passes_at_zero=draw(st.sampled_from([0.0, 1.0])),
         drafts_blocks=draw(st.booleans()),
         draft_free=draw(st.booleans()),
+        can_skip=draw(st.booleans()),
     )
 
 
