@@ -61,7 +61,9 @@ def rates(load: int) -> dict[int, float]:
 def test_trimmed_drafts_at_high_load_take_none_from_low_load() -> None:
     engine, registry = started(), CollectorRegistry()
     registry.register(engine.metrics)
-    session = Session(engine_for(SPEC), Policy(Mode.AUTO, KNOBS, facts=pair_facts(SPEC), off_policy=OffPolicy.KEEP_RUNNING))
+    session = Session(
+        engine_for(SPEC), Policy(Mode.AUTO, KNOBS, facts=pair_facts(SPEC), off_policy=OffPolicy.KEEP_RUNNING)
+    )
 
     def follow() -> None:
         engine.core.lengths = ByScheduled([0, *session.table.resize(KNOBS.max_batch).dense()])

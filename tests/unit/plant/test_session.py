@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.plant.scrapes import KNOBS, START, Pod, policy
 
-from speculative_lab.plant.session import Session
 from speculative_lab.plant import session as module
+from speculative_lab.plant.session import Session
 from speculative_operator.domain.decision import Decision, Policy, State
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
