@@ -46,7 +46,6 @@ PAIR = {
     "repin": "once more",
     "cache": "speculative-weights",
     "previous": ["fedcba9876543210"],
-    "facts": "z:eJwrzkhMyUkFAAvHAqE=",
     "failure": {
         "reason": "SourceUnreachable",
         "message": "no answer",
@@ -180,7 +179,6 @@ WHOLE: dict[str, Any] = {
         "observedAt": MOMENT,
     },
     "decisions": [DECISION] * DECISIONS_KEPT,
-    "memory": {"version": 1, "cells": [[1, 2.5], [None, {"deep": True}]]},
 }
 
 
