@@ -118,7 +118,8 @@ def _catching_up() -> tuple[Pod, list[bool]]:
     """A pod that was off for a minute with drafts that catch up, and what its blocks are told of each step after it."""
     numbers = (world(3, number, SECONDS) for number in range(40))
     drawn = next(one for one in numbers if one.traits["method"] == "draft_model").with_skip()
-    pod, told = law._pod(drawn, 0, KTable.constant(0, drawn.policy.knobs.max_batch), law.PLUG_IN), list[bool]()
+    first = law.Order(1, KTable.constant(0, drawn.policy.knobs.max_batch), (), 0.0)
+    pod, told = law._pod(drawn, 0, first, law.PLUG_IN), list[bool]()
     law._serve_on(pod, SECONDS / 2)
     count = pod.blocks.count
 
