@@ -21,7 +21,7 @@ from speculative_operator.cli.subject import subject
 from speculative_operator.domain.spec import Workload
 from speculative_operator.pairing.catalogue import load_packaged
 from speculative_operator.physics.catalog import rows
-from speculative_operator.tuner.judge import initial_table
+from speculative_operator.tuner.judge import table_by_prior
 
 ROOT = Path(__file__).resolve().parents[3]
 QWEN: dict[str, Any] = {
@@ -51,7 +51,7 @@ def test_a_clear_candidate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_the_figures_are_those_of_the_tuner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, out = run(tmp_path, capsys, QWEN, "--output", "json")
     plan = json.loads(out)
-    table = initial_table(subject({"spec": QWEN}).policy)
+    table = table_by_prior(subject({"spec": QWEN}).policy)
     assert [one["startK"] for one in plan["rows"]] == [table.k_at(one["requests"]) for one in plan["rows"]]
     assert [one["requests"] for one in plan["rows"]] == [1, 2, 4, 8, 16, 32, 64, 128]
     for one in plan["rows"]:
