@@ -189,7 +189,8 @@ class Speculation(Wire):
     Later releases may add modes."""
     num_speculative_tokens: Annotated[int, scalars.whole(0, MOST_TOKENS)] | None = None
     """Draft tokens per request and step (K). Static: the K in use if schedule is empty. Auto and Recommend: the K to
-    start with. Default: the operator chooses by method and hardware."""
+    start with, or to try first where pods begin without drafts. Default: the operator chooses by method and
+    hardware."""
     max_speculative_tokens: Annotated[int, scalars.whole(1, MOST_TOKENS)] = 8
     """Largest K that the engine may use; the engine reserves memory for it."""
     adaptive_verification: Flag | None = None

@@ -9,6 +9,8 @@ import pytest
 from tests.unit.reconcile.worlds import KEPT, Cluster, applies, observed, settled
 
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.table import KTable
+from speculative_operator.reconcile.table import tables
 
 
 def begun() -> tuple[Cluster, dict[str, Any]]:
@@ -30,6 +32,12 @@ def test_pods_that_do_not_skip_begin_with_drafts_and_try_none() -> None:
     cluster = settled(spec=KEPT)
     assert cluster.table["rows"] != [[1, 256, 0]]
     assert "try" not in cluster.table
+
+
+def test_what_is_tried_beside_version_1_is_read_back() -> None:
+    cluster, first = begun()
+    found = tables.trials_in(cluster.world(), cluster.config("table")[1], 1, KTable.from_rows(first["rows"]))
+    assert [[one.first, one.last, list(one.ks), one.share] for one in found] == first["try"]["rows"]
 
 
 def test_without_an_observation_nothing_is_written_again() -> None:
