@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.unit.reconcile.scripted import FIGURES, Tuner
-from tests.unit.reconcile.worlds import SPEC, Cluster, observed, settled
+from tests.unit.reconcile.worlds import KEPT, SPEC, Cluster, observed, settled
 
 from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.decision import Interval
@@ -182,7 +182,7 @@ def test_all_old_pods_ready_is_not_yet_rolled_out() -> None:
 
 
 def tuned() -> Cluster:
-    cluster = up()
+    cluster = settled(spec=KEPT)
     for _ in range(4):
         cluster.tick(observed(cluster))
     assert cluster.condition("TuningConverged")["status"] == "True"
