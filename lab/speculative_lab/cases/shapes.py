@@ -42,7 +42,7 @@ _COUNT = re.compile(r"(?:^|\s)(\d+)\s*x\s*(?=[a-z])|\sx\s*(\d+)", re.IGNORECASE)
 def place_accelerator(name: str, stated: str) -> tuple[Accelerator, int | None, tuple[str, ...]]:
     """(accelerator, number of them or None when not told, what was assumed) for the columns `gpu` and `n_gpu`."""
     counted = _COUNT.search(name)
-    count = int(stated) if stated.strip().isdigit() else None
+    count = int(stated) if stated.strip().isdecimal() else None
     if counted:
         count = count or int(counted.group(1) or counted.group(2))
     plain = _COUNT.sub(" ", _NOISE.sub(" ", name)).strip()

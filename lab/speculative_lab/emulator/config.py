@@ -178,7 +178,7 @@ def server_config(namespace: argparse.Namespace, environment: Mapping[str, str])
             f"VLLM_PORT '{port}' appears to be a URI. This may be caused by a Kubernetes service discovery issue:"
             " a Service named vllm injects it; set enableServiceLinks: false in the pod."
         )
-    if port and not port.isdigit():
+    if port and not port.isdecimal():
         raise ConfigError(f"VLLM_PORT '{port}' must be a valid integer")
     keys = tuple(key for key in (*(namespace.api_key or ()), environment.get("VLLM_API_KEY", "")) if key)
     return ServerConfig(

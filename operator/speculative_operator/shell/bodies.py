@@ -108,7 +108,7 @@ def newer(body: Body, held: Body) -> bool:
     """True when `body` is a later version than `held`. Versions are comparable numbers since Kubernetes 1.35; where
     they are not numbers any difference counts as later."""
     new, old = body["metadata"].get("resourceVersion", ""), held["metadata"].get("resourceVersion", "")
-    if new.isdigit() and old.isdigit():
+    if new.isdecimal() and old.isdecimal():
         return int(new) > int(old)
     return bool(new != old)
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from speculative_lab.cases.prediction import CasePrediction, Summary, is_anchor, predict, summarise
@@ -144,6 +144,7 @@ cells = st.one_of(st.sampled_from(ODD.split("|")), st.text(max_size=12))
 
 @settings(max_examples=150, deadline=None)
 @given(st.dictionaries(st.sampled_from(COLUMNS), cells))
+@example({"n_gpu": "²"})
 def test_any_row_is_predicted(row: dict[str, str]) -> None:
     one = predict(row)
     assert math.isfinite(one.predicted)

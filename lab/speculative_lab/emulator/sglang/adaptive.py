@@ -45,7 +45,7 @@ def slots(config: object) -> dict[int, SlotConfig]:
     strategy = config.get("strategy", _EMA)
     if strategy != _EMA:
         raise ConfigError(f"speculative adaptive config 'strategy' {strategy!r} is not emulated; leave it at 'ema'")
-    found = {int(key): _slot(key, config) for key in config if key.isdigit()}
+    found = {int(key): _slot(key, config) for key in config if key.isdecimal()}
     if not found:
         raise ConfigError(
             "speculative_adaptive_config must contain at least one integer-string BS key, e.g."
