@@ -14,7 +14,7 @@ BLUE, ORANGE, GREEN, GREY = "#1f6feb", "#c2410c", "#15803d", "#8c959f"
 FILLS = {BLUE: "#eff6ff", ORANGE: "#fff7ed", GREEN: "#f0fdf4", GREY: "#f6f8fa"}
 SHADES = {1: "#93c5fd", 4: "#2563eb", 3: "#f59e0b", 0: "#e5e7eb"}
 LINE = 18
-DEMO = {"low load": (10.2, 12.2, 12.8), "peak": (38.2, 175.6, 37.7), "low load again": (10.5, 20.0, 13.3)}
+DEMO = {"low load": (10.6, 13.2, 12.9), "peak": (37.8, 177.2, 37.6), "low load again": (10.9, 20.5, 13.3)}
 """Emulated ms of a run of `make demo`: tuned, K = 5, no speculation."""
 Point = tuple[float, float]
 
