@@ -55,7 +55,7 @@ def render(text: str, **scope: Any) -> str:
 
 @cache
 def _parsed(text: str) -> Expression:
-    return _Parser(text).whole()
+    return _Parser(text).parse()
 
 
 class _UnknownError(LookupError):
@@ -69,7 +69,8 @@ class _Parser:
         self._text = text
         self._tokens: list[tuple[str, str]] = list(_tokens(text))
 
-    def whole(self) -> Expression:
+    def parse(self) -> Expression:
+        """The expression that all of the text is. Raises ValueError where something is left."""
         found = self._binary()
         if self._tokens:
             raise ValueError(f"{self._tokens[0][1]!r} was not expected in {self._text}")

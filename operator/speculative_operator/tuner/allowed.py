@@ -1,8 +1,7 @@
 """Says what a policy allows: which K, the nearest table and trials, and whether a decision may become active.
 
 Called wherever a table comes in from outside (reconcile, memory, session) or is put together (judge, guards, outlook).
-`lawful` is the last check before reconcile writes a table, and before `replay.session` takes one over
-(`speculative tune` and `replay`).
+`lawful` is the last check before reconcile writes a table, and before a session of the laboratory takes one over.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One decision: guards first, then learning, then the choice of a table.
 
-Called by reconcile at each reconcile, by simulations and by `speculative tune`: `decide(memory, observation, policy,
+Called at each reconcile, and by the laboratory and the accelerator kit: `decide(memory, observation, policy,
 now)`. Pure and deterministic. It never raises for whatever was observed, never yields a table outside the knobs, and
 leaves the table alone whenever it says `valid=False`.
 """
@@ -261,7 +261,7 @@ def _waiting(memory: Memory, view: Outlook, look: Look) -> tuple[Reason, str] | 
         return Reason.STARTING, "the first window was seen; a decision needs one more"
     if look.steps < MIN_STEPS:
         return Reason.COLLECTING, f"{look.steps:.0f} steps in the window; {MIN_STEPS:.0f} are needed"
-    known, least = _known(memory), MIN_EFFECTIVE_DRAFTS
+    known, least = _effective_drafts(memory), MIN_EFFECTIVE_DRAFTS
     drafting = memory.table.k_at(look.scheduled) > 0 and look.drafts > 0 and memory.windows < PATIENCE
     trying = _tries_first(memory, view.policy, look) and (view.compares or memory.windows < PATIENCE)
     if trying and known > 0.0 and memory.acceptance.accepted[0] < FAILING * known:
@@ -272,7 +272,7 @@ def _waiting(memory: Memory, view: Outlook, look: Look) -> tuple[Reason, str] | 
     return None
 
 
-def _known(memory: Memory) -> float:
+def _effective_drafts(memory: Memory) -> float:
     """Effective drafts remembered."""
     return memory.acceptance.reached[0] if memory.acceptance.reached else 0.0
 
