@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
 from speculative_operator.domain.table import Actuator
+from speculative_operator.engines import images
 from speculative_operator.engines.matrix.answers import CELLS, FORMS, Answer, answers, forms
 from speculative_operator.engines.matrix.cell import Cell, Extent, Figure, Proven, Version, parse_version, show_version
 from speculative_operator.engines.matrix.vendors import PLATFORMS, Platform
@@ -23,7 +24,39 @@ _MARK = {
 def page() -> str:
     """Everything between the marks, these included."""
     sections = [section(engine) for engine in EngineType if engine in CELLS]
-    return "\n".join([BEGIN, "", *sections, END])
+    return "\n".join([BEGIN, "", *sections, public_images(), END])
+
+
+def public_images() -> str:
+    """Public images by engine, accelerator and release, then what pods need beside accelerators."""
+    rows = [[f"{row.engine}", f"{row.vendor}", _since(row), f"`{row.reference}`"] for row in images.IMAGES]
+    needs = [[f"{vendor}", *_needs(one)] for vendor, one in images.NEEDS.items()]
+    return "\n".join(
+        [
+            "## Public images",
+            "",
+            _table(["Engine", "Accelerators", "Releases", "Image"], rows),
+            "",
+            "Beside accelerators, pods need:",
+            "",
+            _table(["Accelerators", "Limits of each", "Shared memory", "Environment", "Entry point", "To add"], needs),
+            "",
+        ]
+    )
+
+
+def _since(row: images.Image) -> str:
+    since = f"from {show_version(row.since)}" if any(row.since) else "all"
+    return since if row.before is None else f"{since}, before {show_version(row.before)}"
+
+
+def _needs(one: images.Needs) -> list[str]:
+    """Cells of what the pods of one vendor need."""
+    limits = ", ".join(f"`{name}: {size}Mi`" for name, size in one.limits_per_accelerator.items())
+    variables = ", ".join(f"`{name}={value}`" for name, value in {**one.env, **one.parallel_env}.items())
+    commands = ", ".join(f"{engine}: `{' '.join(words)}`" for engine, words in one.command.items())
+    shared = "always" if one.shared_memory else "when several serve together"
+    return [limits or "-", shared, variables or "-", commands or "the image's", one.note or "-"]
 
 
 def section(engine: EngineType) -> str:
@@ -187,7 +220,7 @@ def _line_span(first: tuple[int, int], last: tuple[int, int]) -> str:
 
 def _vendors(engine: EngineType) -> list[str]:
     rows = [row for row in PLATFORMS if row.engine is engine and row.vendor is not Vendor.OTHER]
-    headers = ["Accelerators", "Releases", "Run by", "Methods", "K changes at best by", "Source"]
+    headers = ["Accelerators", "Releases", "Run by", "Methods", "K changes at best by"]
     lines = [
         [
             row.vendor.value,
@@ -195,7 +228,6 @@ def _vendors(engine: EngineType) -> list[str]:
             row.plugin or engine.value,
             "all that it has" if row.methods == frozenset(Method) else _method_names(row),
             row.actuator.value if row.methods else "-",
-            row.source,
         ]
         for row in rows
     ]
