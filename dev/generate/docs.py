@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,7 +19,8 @@ _INTRODUCTION = f"""# API reference
 
 `{names.API_VERSION}`, kind `{names.KIND}`, short name `{SHORT_NAMES[0]}`. {GENERATED}
 
-`kubectl explain specdep.spec.speculation` shows the same text.
+`kubectl explain specdep.spec.speculation` shows the whole text of each field: with which engines it works, and what it
+costs.
 
 The API server refuses a wrong field with its value and a remedy; `speculative plan FILE` checks the same rules without
 a cluster. It refuses unknown fields if the client asks for strict validation, as `kubectl` does by default. Other
@@ -29,7 +31,7 @@ Enumerations (`mode`, `type`, `goal`, ...) may get more values in later versions
 """
 
 _STATUS = """The operator writes it when something important changes, and figures at most every 30 seconds.
-`kubectl explain specdep.status.FIELD` says more of each.
+`kubectl explain specdep.status.FIELD` shows what is in each.
 
 | Field | What it is |
 | --- | --- |"""
@@ -51,9 +53,9 @@ _CLUSTER = """## Ways to ask
 def api_reference() -> str:
     """The whole of docs/api.md."""
     parts = schema()["properties"]
-    lines = [_INTRODUCTION, "## spec\n", *_objects(parts["spec"], "spec"), "## status\n", _STATUS]
-    lines += _leaves(parts["status"], "")
-    return "\n".join([*lines, "", _reserved(), _ways()])
+    status = (f"| `{name}` | {_cell(field['description'])} |" for name, field in parts["status"]["properties"].items())
+    spec = _objects(parts["spec"], "spec")
+    return "\n".join([_INTRODUCTION, "## spec\n", *spec, "## status\n", _STATUS, *status, "", _reserved(), _ways()])
 
 
 def _objects(node: Mapping[str, Any], path: str) -> Iterator[str]:
@@ -62,7 +64,7 @@ def _objects(node: Mapping[str, Any], path: str) -> Iterator[str]:
     required = node.get("required", ())
     for name, field in node["properties"].items():
         kind = f"{_type(field)}{_default(field, name in required)}"
-        yield f"| `{name}` | {kind} | {_cell(field.get('description', ''))} |"
+        yield f"| `{name}` | {kind} | {_cell(_short(field.get('description', '')))} |"
     yield ""
     for name, field in node["properties"].items():
         inner = field.get("items", field)
@@ -70,17 +72,6 @@ def _objects(node: Mapping[str, Any], path: str) -> Iterator[str]:
             below = f"{path}.{name}{'[]' if 'items' in field else ''}"
             yield f"### {below}\n"
             yield from _objects(inner, below)
-
-
-def _leaves(node: Mapping[str, Any], path: str) -> Iterator[str]:
-    """A row for each field of the status that holds a value, with the first sentence of what it is."""
-    for name, field in node["properties"].items():
-        inner = field.get("items", field)
-        if inner.get("properties"):
-            yield from _leaves(inner, f"{path}{name}{'[]' if 'items' in field else ''}.")
-        else:
-            first, dot, _ = field.get("description", "").partition(". ")
-            yield f"| `{path}{name}` | {_cell(first)}{'.' if dot else ''} |"
 
 
 def _type(field: Mapping[str, Any]) -> str:
@@ -102,6 +93,12 @@ def _default(field: Mapping[str, Any], required: bool) -> str:
         return ", required"
     value = field.get("default")
     return f", `{value}`" if value not in (None, {}) else ""
+
+
+def _short(text: str) -> str:
+    """The first sentence of a description, what true means, and the default: `kubectl explain` shows the rest."""
+    sentences = re.split(r"(?<=\.) (?=[A-Z])", " ".join(text.split()))
+    return " ".join([sentences[0], *(one for one in sentences[1:] if one.startswith(("True:", "Default")))])
 
 
 def _cell(text: str) -> str:
