@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from speculative_operator.api import rules
 from speculative_operator.api.crd import COLUMNS, SELECTABLE, SHORT_NAMES, schema
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import EXPLANATIONS, Reason
@@ -32,9 +31,7 @@ Enumerations (`mode`, `type`, `goal`, ...) may get more values in later versions
 
 _STATUS = """The operator writes it when something important changes, and figures at most every 30 seconds.
 `kubectl explain specdep.status.FIELD` shows what is in each.
-
-| Field | What it is |
-| --- | --- |"""
+"""
 
 _CLUSTER = """## Ways to ask
 
@@ -53,18 +50,17 @@ _CLUSTER = """## Ways to ask
 def api_reference() -> str:
     """The whole of docs/api.md."""
     parts = schema()["properties"]
-    status = (f"| `{name}` | {_cell(field['description'])} |" for name, field in parts["status"]["properties"].items())
+    status = (f"- `{name}`: {field['description']}" for name, field in parts["status"]["properties"].items())
     spec = _objects(parts["spec"], "spec")
-    return "\n".join([_INTRODUCTION, "## spec\n", *spec, "## status\n", _STATUS, *status, "", _reserved(), _ways()])
+    return "\n".join([_INTRODUCTION, "## spec\n", *spec, "## status\n", _STATUS, *status, "", _ways()])
 
 
 def _objects(node: Mapping[str, Any], path: str) -> Iterator[str]:
-    """The table of one object, then those of the objects in it; what an object is stands in its parent's table."""
-    yield "| Field | Type | What it is |\n| --- | --- | --- |"
+    """A line for each field of one object, then those of the objects in it."""
     required = node.get("required", ())
     for name, field in node["properties"].items():
         kind = f"{_type(field)}{_default(field, name in required)}"
-        yield f"| `{name}` | {kind} | {_cell(_short(field.get('description', '')))} |"
+        yield f"- `{name}` ({kind}): {_short(field.get('description', ''))}"
     yield ""
     for name, field in node["properties"].items():
         inner = field.get("items", field)
@@ -76,7 +72,7 @@ def _objects(node: Mapping[str, Any], path: str) -> Iterator[str]:
 
 def _type(field: Mapping[str, Any]) -> str:
     if "enum" in field:
-        return " \\| ".join(f"`{value}`" for value in field["enum"])
+        return " or ".join(f"`{value}`" for value in field["enum"])
     if field.get("x-kubernetes-int-or-string"):
         return "quantity"
     kind = field["type"]
@@ -92,23 +88,17 @@ def _default(field: Mapping[str, Any], required: bool) -> str:
     if required:
         return ", required"
     value = field.get("default")
-    return f", `{value}`" if value not in (None, {}) else ""
+    return f", default `{value}`" if value not in (None, {}) else ""
+
+
+_TOLD = ("True:", "Default", "If ", "Required", "It cannot")
+"""Beginnings of sentences without which a field is misread; `kubectl explain` shows the others too."""
 
 
 def _short(text: str) -> str:
-    """The first sentence of a description, what true means, and the default: `kubectl explain` shows the rest."""
+    """The first sentence of a description, and those that say what a value means, its default and its bounds."""
     sentences = re.split(r"(?<=\.) (?=[A-Z])", " ".join(text.split()))
-    return " ".join([sentences[0], *(one for one in sentences[1:] if one.startswith(("True:", "Default")))])
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-def _reserved() -> str:
-    lines = ["## Engine arguments that fields cover\n", "| Argument | Field to set instead |\n| --- | --- |"]
-    lines += [f"| `{flag}` | {field} |" for flag, field in rules.RESERVED_FLAGS.items()]
-    return "\n".join([*lines, ""])
+    return " ".join([sentences[0], *(one for one in sentences[1:] if one.startswith(_TOLD))])
 
 
 def _ways() -> str:
@@ -125,5 +115,4 @@ def _ways() -> str:
 
 def reasons() -> str:
     """Every reason with its meaning, between the marks."""
-    rows = (f"| `{reason}` | {_cell(EXPLANATIONS[reason])} |" for reason in Reason)
-    return "\n".join([REASONS_BEGIN, "", "| Reason | Meaning |", "| --- | --- |", *rows, "", REASONS_END])
+    return "\n".join([REASONS_BEGIN, "", *(f"- `{one}`: {EXPLANATIONS[one]}" for one in Reason), "", REASONS_END])

@@ -35,17 +35,15 @@ def settings() -> str:
         "",
         "Read once at start from the environment. Generated from `settings.py` by `python -m generate`.",
         "",
-        "| Variable | Default | What, unit and why |",
-        "| --- | --- | --- |",
     ]
     for name, field in Settings.model_fields.items():
         default = field.default
         shown = str(default).lower() if isinstance(default, bool) else str("" if default is None else default)
-        lines.append(f"| `{PREFIX}{name.upper()}` | {f'`{shown}`' if shown else 'empty'} | {field.description} |")
+        lines.append(f"- `{PREFIX}{name.upper()}` ({f'`{shown}`' if shown else 'empty'}): {field.description}")
     lines += [
         "",
         "`POD_NAME` (from the downward API) is the operator's identity in the Lease: a container that is restarted in",
-        "the same pod goes on at once instead of waiting for its own Lease to run out.",
+        "the same pod continues at once instead of waiting for its own Lease to run out.",
         "",
     ]
     return "\n".join(lines)
