@@ -19,7 +19,7 @@ def test_every_served_method_has_a_row() -> None:
         section = matrix.section(engine)
         assert section in ENGINES
         for method in {cell.method for cell in cells if not cell.refused}:
-            assert f"\n| `{method}`" in section
+            assert f"`{method}`" in section
             assert f"## {engine} by accelerator" in ENGINES
 
 
