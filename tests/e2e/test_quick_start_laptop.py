@@ -32,7 +32,7 @@ def laptop(enclosures: None) -> Iterator[Cluster]:
 
 
 def test_k_follows_the_load(laptop: Cluster, tmp_path: Path) -> None:
-    """As the page says: above 1 with few requests for code, 0 with many for chat."""
+    """As the page says: above 1 with few requests, 0 with many."""
     said = typed(laptop, [patient(one) for one in blocks("docs/quick-start-no-accelerator.md")], tmp_path)
     few, *many = shown(said)
     assert (answered(said), int(few) > 1, many[-1]) == (True, True, "0"), (few, many)
