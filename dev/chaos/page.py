@@ -27,8 +27,7 @@ def _lines(report: Report, faults: Sequence[type[Fault]]) -> Iterator[str]:
     text = (
         f"One run with seed {report.seed}, {report.kills} kills, {report.seconds / 60:.0f} minutes on two cores that"
         f" other work may have shared: {summary['failed']} of {summary['answered'] + summary['failed']:,} requests"
-        f" failed in all, the control's included; the operator was started again {starts} times. Steps that only read"
-        " prompts count as K 0."
+        f" failed in all, the control's included; the operator was started again {starts} times."
     )
     yield from (textwrap.fill(text, WIDTH), "", *_TABLE)
     yield from (_row(outcome, kinds[outcome.name]) for outcome in report.outcomes)
@@ -36,31 +35,15 @@ def _lines(report: Report, faults: Sequence[type[Fault]]) -> Iterator[str]:
 
 
 _TABLE = (
-    "| fault | what is done | what you see and do | conditions in this run | requests failed | K that ran | back after"
-    " | outcome |",
-    "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    "| fault | what is done | what you see and do | requests failed | outcome |",
+    "| --- | --- | --- | --- | --- |",
 )
 
 
 def _row(outcome: Outcome, fault: type[Fault]) -> str:
     good = "harm found, as it must be" if outcome.expects_harm and outcome.good else "no harm"
-    cells = (
-        outcome.name,
-        fault.does,
-        fault.remedy,
-        ", ".join(f"`{one}`" for one in outcome.told) or "as before",
-        f"{outcome.failed} of {outcome.answered + outcome.failed}",
-        ", ".join(map(str, outcome.ks)),
-        _back(outcome),
-        good if outcome.good else "**harm**",
-    )
-    return f"| {' | '.join(cells)} |"
-
-
-def _back(outcome: Outcome) -> str:
-    if outcome.expects_harm:
-        return "not awaited"
-    return "never" if outcome.settled_seconds is None else f"{outcome.settled_seconds:.0f} s"
+    failed = f"{outcome.failed} of {outcome.answered + outcome.failed}"
+    return f"| {outcome.name} | {fault.does} | {fault.remedy} | {failed} | {good if outcome.good else '**harm**'} |"
 
 
 def _harms(report: Report) -> list[str]:
