@@ -33,6 +33,9 @@ _STATUS = """The operator writes it when something important changes, and figure
 `kubectl explain specdep.status.FIELD` shows what is in each.
 """
 
+_KUBERNETES = ("env",)
+"""Fields whose items are those of a pod, so that nobody looks them up here."""
+
 _CLUSTER = """## Ways to ask
 
 - Columns: {columns}; with `-o wide` also {wide}.
@@ -60,11 +63,11 @@ def _objects(node: Mapping[str, Any], path: str) -> Iterator[str]:
     required = node.get("required", ())
     for name, field in node["properties"].items():
         kind = f"{_type(field)}{_default(field, name in required)}"
-        yield f"- `{name}` ({kind}): {_short(field.get('description', ''))}"
+        yield f"- `{name}` ({kind}): {shortened(field.get('description', ''), *_TOLD)}"
     yield ""
     for name, field in node["properties"].items():
         inner = field.get("items", field)
-        if inner.get("properties"):
+        if inner.get("properties") and name not in _KUBERNETES:
             below = f"{path}.{name}{'[]' if 'items' in field else ''}"
             yield f"### {below}\n"
             yield from _objects(inner, below)
@@ -91,14 +94,14 @@ def _default(field: Mapping[str, Any], required: bool) -> str:
     return f", default `{value}`" if value not in (None, {}) else ""
 
 
-_TOLD = ("True:", "Default", "If ", "Required", "It cannot")
+_TOLD = ("True:", "Default", "Required", "It cannot")
 """Beginnings of sentences without which a field is misread; `kubectl explain` shows the others too."""
 
 
-def _short(text: str) -> str:
-    """The first sentence of a description, and those that say what a value means, its default and its bounds."""
-    sentences = re.split(r"(?<=\.) (?=[A-Z])", " ".join(text.split()))
-    return " ".join([sentences[0], *(one for one in sentences[1:] if one.startswith(_TOLD))])
+def shortened(text: str, *told: str) -> str:
+    """The first sentence of a description, and those that begin with one of `told`."""
+    sentences = re.split(r"(?<=\.) (?=[A-Z`])", " ".join(text.split()))
+    return " ".join([sentences[0], *(one for one in sentences[1:] if one.startswith(told))])
 
 
 def _ways() -> str:
@@ -114,5 +117,7 @@ def _ways() -> str:
 
 
 def reasons() -> str:
-    """Every reason with its meaning, between the marks."""
-    return "\n".join([REASONS_BEGIN, "", *(f"- `{one}`: {EXPLANATIONS[one]}" for one in Reason), "", REASONS_END])
+    """Every reason with its meaning in one sentence, between the marks; messages say more."""
+    return "\n".join(
+        [REASONS_BEGIN, "", *(f"- `{one}`: {shortened(EXPLANATIONS[one])}" for one in Reason), "", REASONS_END]
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic.fields import FieldInfo
+
 from generate import docs, matrix
 from speculative_operator.settings import PREFIX, Settings
 
@@ -28,6 +30,12 @@ def placed(page: str, begin: str, content: str, end: str) -> str:
     return f"{before}{content}{after}"
 
 
+def _told(field: FieldInfo) -> str:
+    return docs.shortened(
+        field.description or "", "Empty", "Off", "If ", "Set ", "Turn ", "Raise ", "`none`", "`*`", "With names"
+    )
+
+
 def settings() -> str:
     """The whole of docs/settings.md."""
     lines = [
@@ -39,7 +47,7 @@ def settings() -> str:
     for name, field in Settings.model_fields.items():
         default = field.default
         shown = str(default).lower() if isinstance(default, bool) else str("" if default is None else default)
-        lines.append(f"- `{PREFIX}{name.upper()}` ({f'`{shown}`' if shown else 'empty'}): {field.description}")
+        lines.append(f"- `{PREFIX}{name.upper()}` ({f'`{shown}`' if shown else 'empty'}): {_told(field)}")
     lines += [
         "",
         "`POD_NAME` (from the downward API) is the operator's identity in the Lease: a container that is restarted in",
