@@ -1,4 +1,4 @@
-"""Holds the 80 % interval of `speculative plan` against measurements, and prints the tables of docs/physics.md.
+"""Holds the 80 % interval of `speculative plan` against measurements, as docs/tuning-mathematics.md tells.
 
 `PYTHONPATH=dev python -m figures.intervals`. Two things are judged: each row of dev/data/published/plain_pods.csv, by
 the very interval that `plan` prints for such a deployment, and every measured speed-up of cases.csv, by the prediction

@@ -195,7 +195,7 @@ class Pairs(Wire):
     """Inspect both models in a Job (with the operator's image) and refuse pairs that do not fit. Jobs need network
     access to the models' sources."""
     catalogue: Text = ""
-    """Your own rows of the catalogue for speculator.auto, as CSV text (docs/catalogue.md); the chart creates a
+    """Your own rows of the catalogue for speculator.auto, as CSV text (docs/pairs.md); the chart creates a
     ConfigMap from it."""
     catalogue_config_map: Annotated[str, Field(pattern="^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$")] = ""
     """Alternatively: a ConfigMap in the release's namespace with the key catalogue.csv; empty: RELEASE-NAME-catalogue,

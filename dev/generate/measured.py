@@ -52,16 +52,11 @@ def ablations(found: Mapping[str, Any]) -> list[str]:
     rows = []
     for one in found["variants"]:
         variant = BY_NAME.get(one["variant"])
-        if variant is None:
+        if variant is None or variant.name == WHOLE or one["cost_error"] is None:
             continue
-        beside = "" if WHOLE in (variant.against, variant.name) else f" (against `{variant.against}`)"
-        error = "-" if one["cost_error"] is None else f"{one['cost_error']:.2f}"
-        rows.append(
-            f"| `{variant.name}`: {variant.about} | {one['lost']:.2f} | {one['worst']:.1f} | "
-            f"{one['cost']:+.2f} ± {error}{beside} | {one['writes_per_hour']:.1f} | {one['unsafe_percent']:.1f} |"
-        )
-    head = "| taken out | speed lost, % | worst world, % | costs, points | writes/h | windows slower than K = 0, % |"
-    return [_worlds(found), "", head, "|---|---|---|---|---|---|", *rows]
+        beside = "" if variant.against == WHOLE else f" (against `{variant.against}`)"
+        rows.append(f"| `{variant.name}`: {variant.about} | {one['cost']:+.2f} ± {one['cost_error']:.2f}{beside} |")
+    return [_worlds(found), "", "| taken out | costs, points |", "|---|---|", *rows]
 
 
 def _worlds(found: Mapping[str, Any]) -> str:
