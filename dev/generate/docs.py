@@ -30,7 +30,8 @@ Enumerations (`mode`, `type`, `goal`, ...) may get more values in later versions
 """
 
 _STATUS = """The operator writes it when something important changes, and figures at most every 30 seconds.
-`kubectl explain specdep.status.FIELD` shows what is in each.
+`kubectl explain specdep.status --recursive` shows its fields, and `kubectl explain specdep.status.FIELD` what is in
+each.
 """
 
 _KUBERNETES = ("env",)
@@ -53,9 +54,7 @@ _CLUSTER = """## Ways to ask
 def api_reference() -> str:
     """The whole of docs/api.md."""
     parts = schema()["properties"]
-    status = (f"- `{name}`: {field['description']}" for name, field in parts["status"]["properties"].items())
-    spec = _objects(parts["spec"], "spec")
-    return "\n".join([_INTRODUCTION, "## spec\n", *spec, "## status\n", _STATUS, *status, "", _ways()])
+    return "\n".join([_INTRODUCTION, "## spec\n", *_objects(parts["spec"], "spec"), "## status\n", _STATUS, _ways()])
 
 
 def _objects(node: Mapping[str, Any], path: str) -> Iterator[str]:

@@ -25,14 +25,13 @@ def page() -> str:
 
 def public_images() -> str:
     """Public images by engine, accelerator and release, then what pods need beside accelerators."""
-    rows = [[f"{row.engine}", f"{row.vendor}", _since(row), f"`{row.reference}`"] for row in images.IMAGES]
-    images_table = _table(["Engine", "Accelerators", "Releases", "Image"], rows)
+    lines = (f"- {row.engine}, {row.vendor}, {_since(row)}: `{row.reference}`" for row in images.IMAGES)
     needs = (f"- {vendor}: {'; '.join(_needs(one))}" for vendor, one in images.NEEDS.items())
-    return "\n".join(["## Public images", "", images_table, "", "Beside accelerators, pods need:", "", *needs, ""])
+    return "\n".join(["## Public images", "", *lines, "", "Beside accelerators, pods need:", "", *needs, ""])
 
 
 def _since(row: images.Image) -> str:
-    since = f"from {show_version(row.since)}" if any(row.since) else "all"
+    since = f"from {show_version(row.since)}" if any(row.since) else "all releases"
     return since if row.before is None else f"{since}, before {show_version(row.before)}"
 
 
@@ -51,7 +50,7 @@ def _needs(one: images.Needs) -> list[str]:
 
 
 def section(engine: EngineType) -> str:
-    """One engine: how K is changed by method and release, footnotes, what is refused, accelerators."""
+    """One engine: how K is changed by method and release, footnotes, accelerators."""
     release = DEFAULT_VERSIONS[engine]
     here = answers(engine, parse_version(release) or (0, 0, 0), Vendor.NVIDIA)
     notes: list[str] = []
@@ -61,7 +60,6 @@ def section(engine: EngineType) -> str:
         _methods(engine, here, notes),
         "",
         *_note_lines(notes),
-        *_refusal_lines(here),
         *_vendors(engine),
     ]
     return "\n".join(parts) + "\n"
@@ -82,26 +80,6 @@ def _methods(engine: EngineType, here: Sequence[Answer], notes: list[str]) -> st
     spans = [_range(since, before) for since, before in zip(bounds, [*bounds[1:], None], strict=True)]
     headers = ["Methods", "Since", *(spans if len(spans) > 1 else ["K changes by"])]
     return _table(headers, [[", ".join(names), *states] for states, names in rows.items()])
-
-
-def _refusal_lines(here: Sequence[Answer]) -> list[str]:
-    """Forms that are refused, those with one reason in one line."""
-    reasons: dict[str, list[str]] = {}
-    for one in here:
-        if one.refused:
-            named = f"`{one.question.method}`{FORMS[one.question.variant]}"
-            reasons.setdefault(_reason(one), []).append(named)
-    lines = [f"- {', '.join(names)}: {reason}" for reason, names in reasons.items()]
-    return ["Refused:", "", *lines, ""] if lines else []
-
-
-def _reason(one: Answer) -> str:
-    """The row's own, or the release from which on there is a row."""
-    if one.cell is not None:
-        return one.cell.refused
-    form = (one.question.method, one.question.variant)
-    since = min(cell.since for cell in CELLS[one.question.engine] if (cell.method, cell.variant) == form)
-    return f"needs engine.version {show_version(since)} or newer"
 
 
 def _columns(engine: EngineType) -> list[tuple[Version, list[str]]]:

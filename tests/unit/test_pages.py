@@ -314,7 +314,8 @@ def test_warnings_are_all_listed_with_their_type() -> None:
     package = "\n".join(path.read_text() for path in (ROOT / "operator").rglob("*.py"))
     given = {Reason[name] for name in re.findall(r"(?:Notice\(\s*|knobs\.\w+, )Reason\.(\w+)", package)}
     _, _, section = text(ROOT / "docs" / "reasons.md").partition("## Warnings")
-    rows = re.findall(r"^\| `(\w+)` \| (Normal|Warning) \|", section, re.MULTILINE)
+    lists = re.findall(r"^- (Normal|Warning): ([^.]*)\.", section, re.MULTILINE)
+    rows = [(name, kind) for kind, names in lists for name in re.findall(r"`(\w+)`", names)]
     status = {"warnings": [{"reason": reason, "message": "x"} for reason in given]}
     told = {event.reason: event.type for event in events({}, status, ())}
     assert {Reason(name): kind for name, kind in rows} == told
