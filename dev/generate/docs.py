@@ -22,11 +22,8 @@ _INTRODUCTION = f"""# API reference
 costs.
 
 The API server refuses a wrong field with its value and a remedy; `speculative plan FILE` checks the same rules without
-a cluster. It refuses unknown fields if the client asks for strict validation, as `kubectl` does by default. Other
-clients must set `fieldValidation=Strict`; otherwise the field is dropped with a warning. Fields that the operator does
-not know, because the CRD is of another version, cause `Ready=False` with reason `SpecInvalid`.
-
-Enumerations (`mode`, `type`, `goal`, ...) may get more values in later versions of the API.
+a cluster. It refuses unknown fields if the client asks for strict validation, as `kubectl` does by default.
+Enumerations may get more values in later versions of the API.
 """
 
 _STATUS = """The operator writes it when something important changes, and figures at most every 30 seconds.
