@@ -48,15 +48,15 @@ def rivals(found: Mapping[str, Any]) -> list[str]:
 
 
 def ablations(found: Mapping[str, Any]) -> list[str]:
-    """A row for each variant that still exists."""
+    """What it costs to take a mechanism out, a line for each variant that still exists."""
     rows = []
     for one in found["variants"]:
         variant = BY_NAME.get(one["variant"])
         if variant is None or variant.name == WHOLE or one["cost_error"] is None:
             continue
         beside = "" if variant.against == WHOLE else f" (against `{variant.against}`)"
-        rows.append(f"| `{variant.name}`: {variant.about} | {one['cost']:+.2f} ± {one['cost_error']:.2f}{beside} |")
-    return [_worlds(found), "", "| taken out | costs, points |", "|---|---|", *rows]
+        rows.append(f"- {one['cost']:+.2f} ± {one['cost_error']:.2f}{beside}: `{variant.name}`, {variant.about}")
+    return [_worlds(found), "", *rows]
 
 
 def _worlds(found: Mapping[str, Any]) -> str:
@@ -67,7 +67,7 @@ def _read(path: Path, table: Callable[[Mapping[str, Any]], list[str]]) -> list[s
     if not path.is_file():
         raise ValueError(f"{path} is missing: run the bench that writes it, with --keep")
     lines = table(json.loads(path.read_text(encoding="utf-8")))
-    if not lines or lines[-1].startswith("|---"):
+    if not lines[-1] or lines[-1].startswith("|---"):
         raise ValueError(f"{path} gives a table without rows: run the bench that writes it, with --keep")
     return lines
 

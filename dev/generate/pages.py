@@ -48,10 +48,4 @@ def settings() -> str:
         default = field.default
         shown = str(default).lower() if isinstance(default, bool) else str("" if default is None else default)
         lines.append(f"- `{PREFIX}{name.upper()}` ({f'`{shown}`' if shown else 'empty'}): {_told(field)}")
-    lines += [
-        "",
-        "`POD_NAME` (from the downward API) is the operator's identity in the Lease: a container that is restarted in",
-        "the same pod continues at once instead of waiting for its own Lease to run out.",
-        "",
-    ]
-    return "\n".join(lines)
+    return "\n".join([*lines, ""])
