@@ -144,6 +144,8 @@ def node_config(options: ClusterOptions, files: Files) -> dict[str, Any]:
         },
         "stateDir": str(files.directory / "node"),
         "kubeletPort": addresses.KUBELET_PORT,
+        "certificate": str(files.keys / "kubelet.crt"),
+        "key": str(files.keys / "kubelet.key"),
         **options.node_settings,
     }
 

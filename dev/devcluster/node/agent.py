@@ -20,7 +20,7 @@ from .hosts import RESOLV, Hosts
 from .images import ImageStore
 from .informer import Informer
 from .logserver import LogServer
-from .network import open_network
+from .network import BridgeNetwork
 from .objects import Objects
 from .pod import PodWorker
 from .provisioner import Provisioner
@@ -43,7 +43,8 @@ class Agent:
         self._services_changed = asyncio.Event()
 
     async def run(self, ready: asyncio.Event) -> None:
-        """Bring the node up, set `ready`, and serve. Raises ApiError, OSError or ConfigError when it cannot start."""
+        """Bring the node up, set `ready`, and serve. Raises ApiError, OSError, NetworkError or ConfigError when it
+        cannot start."""
         _prepare_directories(self._config)
         images = ImageStore(self._config.source)
         images.refresh()
@@ -57,9 +58,6 @@ class Agent:
             await api.close()
 
     def _node(self, api: Api, images: ImageStore, http: Any) -> Node:
-        network, loss = open_network(self._config.pod_cidr)
-        if loss:
-            _log.warning("%s", loss)
         changed = lambda _event, _object: self._services_changed.set()  # noqa: E731 - two informers, one word
         self._services = Informer(api, "/api/v1/services", changed)
         self._slices = Informer(api, "/apis/discovery.k8s.io/v1/endpointslices", changed)
@@ -69,7 +67,7 @@ class Agent:
             config=self._config,
             api=api,
             images=images,
-            network=network,
+            network=BridgeNetwork(self._config.pod_cidr),
             objects=Objects(api),
             hosts=Hosts(),
             events=Events(api, self._config.name),

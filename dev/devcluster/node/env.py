@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .fields import pod_field, resource_field
 from .images import Image
+from .payloads import contents
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -76,10 +76,8 @@ _KEYS = {"configMapKeyRef": "ConfigMap", "secretKeyRef": "Secret"}
 
 def texts(kind: str, found: Mapping[str, Any]) -> dict[str, str]:
     """The text entries of a ConfigMap or Secret."""
-    data = found.get("data") or {}
-    if kind == "Secret":
-        return {key: base64.b64decode(value).decode(errors="surrogateescape") for key, value in data.items()}
-    return dict(data)
+    entries = contents(kind, {**found, "binaryData": {}})
+    return {key: value.decode(errors="surrogateescape") for key, value in entries.items()}
 
 
 def build(container: Mapping[str, Any], image: Image, scope: Scope) -> dict[str, str]:

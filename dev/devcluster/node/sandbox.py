@@ -96,7 +96,7 @@ class Sandbox:
         programs = [part for part in image.entrypoint if part.startswith("/") and Path(part).exists()]
         return {
             "argv": argv,
-            "env": {**env, "HOST": self.address} if self.network and self.network.told_by_env else dict(env),
+            "env": dict(env),
             "cwd": container.get("workingDir") or image.working_dir,
             "hostname": hostname(self.pod),
             "scratch": str(config.run_dir / "root"),

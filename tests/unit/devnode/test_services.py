@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devcluster.node.config import ConfigError, parse
+from devcluster.node.config import ConfigError
 from devcluster.node.hosts import Hosts, names, render
 from devcluster.node.images import ImageStore, normalize, parse_images, select
 from devcluster.node.provisioner import CLASS, PROVISIONER, released, volume_for, wanted
@@ -155,36 +155,3 @@ def test_claims_of_our_class_get_a_directory() -> None:
     assert not released(volume)
     assert released({**volume, "status": {"phase": "Released"}})
     assert volume["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] == PROVISIONER
-
-
-GOOD: dict[str, Any] = {
-    "name": "node-1",
-    "kubeconfig": "/k",
-    "address": "10.88.0.2",
-    "podCIDR": "10.88.1.0/24",
-    "serviceCIDR": "10.96.0.0/16",
-    "stateDir": "/state",
-    "accelerators": {"nvidia.com/gpu": 8},
-}
-
-
-def test_configuration() -> None:
-    config = parse(GOOD)
-    assert config.resources["nvidia.com/gpu"] == "8"
-    assert (config.sync_seconds, config.crash_backoff_seconds, config.kubelet_port) == (60.0, 10.0, 10250)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"name": ""}, "name: want a non-empty string"),
-        ({"address": "127.0.0.1"}, "address: 127.0.0.1 is a loopback address"),
-        ({"address": "here"}, "address: 'here' is not an IPv4 address"),
-        ({"podCIDR": "10.88.1.0/99"}, "podCIDR: '10.88.1.0/99' is not an IPv4 network"),
-        ({"syncSeconds": 0}, "syncSeconds: want a number above 0"),
-        ({"acelerators": {}}, "acelerators: unknown key"),
-    ],
-)
-def test_wrong_configuration_is_named(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        parse({**GOOD, **change})
