@@ -6,12 +6,12 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
+from tests.cluster.operatorlab import until
 
 from demo import scene
 from devcluster import Cluster
@@ -37,13 +37,6 @@ def helm(cluster: Cluster, verb: str, *arguments: str) -> str:
 
 def shown(cluster: Cluster, *what: str) -> dict[str, Any]:
     return dict(json.loads(cluster.kubectl("get", *what, "-o", "json").stdout))
-
-
-def until(what: str, condition: Callable[[], bool], seconds: float = 240.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not after {seconds:g} s: {what}"
-        time.sleep(0.3)
 
 
 def serving(cluster: Cluster) -> dict[str, Any]:

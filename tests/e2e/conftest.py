@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from kubernetes import client, config
 
 from demo import hub, scene
 from demo.load import read_records
+from demo.sender import Sender, evenly
 from devcluster.cluster import Cluster
 from speculative_operator.domain import names
 
@@ -59,8 +59,7 @@ class Stage:
 
     def pods(self, name: str) -> list[dict[str, Any]]:
         """Serving pods of an object that are not being deleted."""
-        found = self.items("pods", f"{names.LABEL_DEPLOYMENT}={name}")
-        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        return scene.pods_of(self.cluster, name)
 
     def table_config(self, name: str) -> str:
         """Name of the ConfigMap that an object's pods read their table from: it belongs to their pair."""
@@ -84,8 +83,7 @@ class Stage:
         until(gone, LONG, 1.0)
 
     def condition(self, name: str, kind: str) -> dict[str, Any]:
-        entries = (self.get("specdep", name).get("status") or {}).get("conditions", [])
-        return next((entry for entry in entries if entry["type"] == kind), {})
+        return scene.condition(self.get("specdep", name), kind)
 
     def load(self, name: str, seconds: float, rate: float) -> Path:
         """Send requests evenly for a while and wait for the answers; the file of records."""
@@ -97,29 +95,12 @@ class Stage:
     def under_load(self, services: Mapping[str, str], rate: float, prompt: int = 400) -> Iterator[Path]:
         """Send requests evenly to objects by their Services until the block is left, and wait for the answers; the file
         of records, which are complete then."""
-        path, out, enough = (
-            self.directory / f"load-{time.monotonic_ns()}.{end}" for end in ("plan", "jsonl", "enough")
-        )
-        urls = {name: scene.service_url(self.cluster, service) for name, service in services.items()}
-        plan = {
-            "timeout": 120.0,
-            "targets": [{"name": name, "model": name, "url": url} for name, url in urls.items()],
-            "arrivals": [
-                {"number": n, "at": n / rate, "prompt": prompt, "output": 150} for n in range(int(LOAD_SECONDS * rate))
-            ],
-        }
-        path.write_text(json.dumps(plan))
-        environment = {"PYTHONPATH": str(scene.ROOT / "dev")}
-        argv = [sys.executable, "-m", "demo.load", "--plan", str(path), "--out", str(out), "--until", str(enough)]
-        sender = self.cluster.inside(argv, env=environment)
-        try:
-            until(lambda: sender.poll() is not None or read_records(out), LONG)
+        targets = {name: (name, service) for name, service in services.items()}
+        out = self.directory / f"load-{time.monotonic_ns()}.jsonl"
+        with Sender(self.cluster, out, targets, evenly(LOAD_SECONDS, rate, prompt, output=150)) as sender:
+            until(lambda: not sender.sending or sender.records(), LONG)
             yield out
-            enough.touch()
-            assert sender.wait(LONG) == 0
-        finally:
-            sender.kill()
-            sender.wait()
+            sender.finish(LONG)
 
     def load_until_tuned(
         self, name: str, rate: float, service: str = "", also: Callable[[dict[str, Any]], Any] = bool
@@ -163,11 +144,6 @@ def less_than(k: int) -> Callable[[dict[str, Any]], bool]:
         return now.isdecimal() and int(now) < k
 
     return shown
-
-
-def is_ready(pod: dict[str, Any]) -> bool:
-    """Whether a pod serves."""
-    return any((one["type"], one["status"]) == ("Ready", "True") for one in pod["status"].get("conditions", ()))
 
 
 @pytest.fixture(scope="session")

@@ -137,7 +137,7 @@ def test_the_engine_compares_what_it_may_try(served: Stage) -> None:
     """Table file, engine, Prometheus, reader, tuner: tries go the whole way round, and no pod is replaced for them."""
     (pod,) = served.pods(NAME)
     engine, began = engine_for(to_domain(AUTO.manifest)), time.time()
-    watcher = Watcher(served.cluster.kubeconfig, served.cluster.prometheus_url, NAMESPACE, engine)
+    watcher = Watcher(served.cluster, NAMESPACE, engine)
 
     def compared() -> bool:
         line = watcher.timeline({pod["metadata"]["name"]: NAME}, began - 60, time.time())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.conftest import LONG, NAMESPACE, Stage, is_ready, until, with_hub
+from tests.e2e.conftest import LONG, NAMESPACE, Stage, until, with_hub
 
 from demo import hub, pairs, scene
 from speculative_operator.domain import names
@@ -188,7 +188,7 @@ def test_without_the_hub_what_is_cached_serves_on_and_the_operator_may_restart(s
     def other_pods() -> list[dict[str, Any]]:
         return [pod for pod in stage.pods("steady") if pod["metadata"]["uid"] != before["metadata"]["uid"]]
 
-    until(lambda: [is_ready(pod) for pod in other_pods()] == [True], LONG)
+    until(lambda: [scene.is_ready(pod) for pod in other_pods()] == [True], LONG)
     (after,) = other_pods()
     assert after["metadata"]["labels"][names.LABEL_PAIR] == before["metadata"]["labels"][names.LABEL_PAIR]
     assert not stage.items("jobs", f"{JOB}=fetch,{names.LABEL_DEPLOYMENT}=steady")

@@ -27,7 +27,7 @@ import pytest
 from kubernetes import client, config
 from tests import definitions, gateway, kserve, kserve_llm, lws
 from tests.e2e import audit, taken
-from tests.e2e.conftest import LONG, NAMESPACE, Stage, is_ready, until
+from tests.e2e.conftest import LONG, NAMESPACE, Stage, until
 from tests.e2e.cowriter import CoWriter
 
 from demo import hub, pairs, scene
@@ -306,7 +306,7 @@ def serves_edited(stage: Stage, name: str) -> bool:
     found = stage.pods(name)
     arguments = [" ".join(pod["spec"]["containers"][0]["args"]) for pod in found]
     edited = all(re.search(r"--max-model-len[= ]1024\b", one) for one in arguments)
-    return bool(found) and edited and all(map(is_ready, found))
+    return bool(found) and edited and all(map(scene.is_ready, found))
 
 
 def take_back(stage: Stage) -> None:
