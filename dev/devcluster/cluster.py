@@ -19,6 +19,7 @@ from devcluster.controlplane import Files
 from devcluster.enclosure import Enclosure, environment
 from devcluster.errors import DevClusterError
 from devcluster.options import ClusterOptions
+from devcluster.progress import Report, announce
 from devcluster.prometheus import INSIDE_URL
 from devcluster.state import Place
 from devcluster.toolchain import Toolchain
@@ -52,7 +53,7 @@ class Cluster:
     enclosure: Enclosure | None
 
     @classmethod
-    def start(cls, options: ClusterOptions, report: toolchain.Report | None = None) -> Self:
+    def start(cls, options: ClusterOptions, report: Report | None = None) -> Self:
         """Start a cluster that lives no longer than this process; returns when everything asked for is ready.
 
         `report` is told each part as it becomes ready; builds of missing programs are told in any case.
@@ -60,14 +61,14 @@ class Cluster:
         return cls._started(options, report, stays=False)
 
     @classmethod
-    def start_detached(cls, options: ClusterOptions, report: toolchain.Report | None = None) -> Self:
+    def start_detached(cls, options: ClusterOptions, report: Report | None = None) -> Self:
         """Start a cluster that stays until somebody stops it."""
         return cls._started(options, report, stays=True)
 
     @classmethod
-    def _started(cls, options: ClusterOptions, report: toolchain.Report | None, *, stays: bool) -> Self:
+    def _started(cls, options: ClusterOptions, report: Report | None, *, stays: bool) -> Self:
         place = Place.named(options.name)
-        tools = toolchain.ensure(report or toolchain.announce)
+        tools = toolchain.ensure(report or announce)
         enclosure = startup.launch(options, place, tools, report or _silent, stays=stays)
         try:
             return cls._of(options.name, place, enclosure)

@@ -19,7 +19,8 @@ from devcluster.controlplane import Files
 from devcluster.enclosure import Enclosure
 from devcluster.errors import DevClusterError
 from devcluster.options import ClusterOptions
-from devcluster.toolchain import Report, Toolchain
+from devcluster.progress import Report
+from devcluster.toolchain import Toolchain
 
 NODE_NAME = "node-1"
 _FACTS = "cluster.json"
