@@ -25,9 +25,10 @@ from demo import hub, scene
 from demo.pairs import SPECULATORS
 from demo.scene import NAMESPACE, OPERATOR_NAMESPACE, ROOT, SceneError, condition, pods_of, until
 from demo.sender import Sender, evenly, models
+from devcluster.apiclient import Json
 from devcluster.cluster import Cluster
 from devcluster.controlplane import Files
-from devcluster.objects import Json, Objects
+from devcluster.objects import Objects
 from devcluster.options import ClusterOptions, Image
 from speculative_operator.domain import names
 

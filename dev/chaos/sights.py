@@ -20,7 +20,8 @@ import requests
 from chaos.judge import FOLLOW_THE_LOAD, Meanwhile, Pod, Requests, Served, Sight, Table, Write
 from chaos.operators import ACCOUNT
 from demo.scene import NAMESPACE, is_ready
-from devcluster.objects import Json, Objects
+from devcluster.apiclient import Json
+from devcluster.objects import Objects
 from speculative_operator.domain import names
 
 ON_THE_WAY = frozenset({"Inspecting", "Downloading", "NoPods", "PodsNotReady", "ScaledToZero"})

@@ -10,22 +10,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, Any, Self
 
 from devcluster import kubeconfig, startup, toolchain
-from devcluster.apiclient import wait_until
+from devcluster.apiclient import ApiClient, wait_until
 from devcluster.component import held_path, log_path, ready_path, status_path
 from devcluster.controlplane import Files
 from devcluster.enclosure import Enclosure, environment
 from devcluster.errors import DevClusterError
+from devcluster.objects import Objects
 from devcluster.options import ClusterOptions
 from devcluster.progress import Report, announce
 from devcluster.prometheus import INSIDE_URL
 from devcluster.state import Place
 from devcluster.toolchain import Toolchain
-
-if TYPE_CHECKING:
-    from devcluster.objects import Objects
 
 _ENTER = Path(__file__).with_name("enter.py")
 _Stream = int | IO[Any] | None
@@ -125,11 +123,16 @@ class Cluster:
         self.stop()
 
     @cached_property
-    def objects(self) -> "Objects":
-        """What is in it, for those who look often."""
-        from devcluster.objects import Objects  # its library needs a second, which a start does not have
+    def client(self) -> ApiClient:
+        """The administrator's connections."""
+        if self.enclosure is None:
+            return ApiClient.of(self.kubeconfig)
+        return ApiClient.administrator(self.server, Files(self.state_dir))
 
-        return Objects(self.kubeconfig)
+    @cached_property
+    def objects(self) -> Objects:
+        """What is in it, for those who look often."""
+        return Objects(self.client)
 
     def wait_for_kinds(self, *definitions: str) -> None:
         """Wait until the kinds of these definitions are served; those of all definitions where none is named.

@@ -21,7 +21,7 @@ async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host
         async with asyncio.timeout(_CONNECT_SECONDS):
             inner_reader, inner_writer = await asyncio.open_connection(host, port, limit=CHUNK)
     except (OSError, TimeoutError):
-        _abort(writer)  # not up yet, or gone
+        writer.close()  # not up yet, or gone; a reset now would leave clients' half-made TLS sockets open
         return
     try:
         await asyncio.gather(_pump(reader, inner_writer), _pump(inner_reader, writer))

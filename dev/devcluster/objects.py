@@ -3,26 +3,16 @@
 For what is done again and again: a kubectl for each look takes a tenth of a second of a core.
 """
 
-import json
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Event
-from typing import Any
 from urllib.parse import quote, urlencode
 
-import urllib3
-from kubernetes import client, config
-
+from devcluster.apiclient import APPLY, MERGE, PLAIN, ApiClient, ApiError, Json
 from devcluster.errors import DevClusterError
 
-Json = dict[str, Any]
-APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-_PATIENCE = urllib3.Retry(total=8, backoff_factor=0.2, status_forcelist=(429, 500, 502, 503, 504))
-"""A busy machine's API server may not answer at once."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +29,10 @@ class _Kind:
 
 
 class Objects:
-    """Asks as the user of a kubeconfig; any thread may. What the server refuses raises DevClusterError."""
+    """Asks as the user of `client`; any thread may. What the server refuses raises ApiError."""
 
-    def __init__(self, kubeconfig: Path) -> None:
-        loaded = client.Configuration()
-        load: Any = config.load_kube_config
-        load(str(kubeconfig), client_configuration=loaded)
-        loaded.retries = _PATIENCE
-        self._api = client.ApiClient(loaded)
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
         self._kinds: dict[str, _Kind] = {}
 
     def get(self, resource: str, name: str, namespace: str) -> Json:
@@ -62,15 +48,32 @@ class Objects:
     def apply(self, body: Json) -> None:
         """Server-side apply of a whole object."""
         where = self._path(body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"])
-        self._read("PATCH", f"{where}?fieldManager=devcluster&force=true", body, APPLY)
+        self._client.request("PATCH", f"{where}?fieldManager=devcluster&force=true", body, APPLY)
 
     def merge(self, resource: str, name: str, namespace: str, change: Json) -> None:
         """Merge a change into an object."""
-        self._read("PATCH", self._path(resource, namespace, name), change, MERGE)
+        self._client.request("PATCH", self._path(resource, namespace, name), change, MERGE)
 
-    def delete(self, resource: str, name: str, namespace: str) -> None:
+    def put(self, body: Json) -> None:
+        """Create an object, or make it exactly this one."""
+        meta = body["metadata"]
+        namespace = meta.get("namespace", "")
+        known = self.get(body["kind"], meta["name"], namespace)
+        if known:
+            version = {"resourceVersion": known["metadata"]["resourceVersion"]}
+            where = self._path(body["kind"], namespace, meta["name"])
+            self._client.request("PUT", where, {**body, "metadata": {**meta, **version}})
+        else:
+            self._client.request("POST", self._path(body["kind"], namespace), body)
+
+    def delete(self, resource: str, name: str, namespace: str, grace_seconds: int | None = None) -> None:
         """Delete an object; one that is gone already is none to complain of."""
-        self._read("DELETE", self._path(resource, namespace, name), {"propagationPolicy": "Background"})
+        how = {"propagationPolicy": "Background", "gracePeriodSeconds": grace_seconds}
+        try:
+            self._client.request("DELETE", self._path(resource, namespace, name), how)
+        except ApiError as error:
+            if error.status != 404:
+                raise
 
     def watch(self, resource: str, namespace: str, stopped: Event) -> Iterator[Json]:
         """Every version of every object from now on, until `stopped`: all that there is comes first, and comes again
@@ -78,12 +81,11 @@ class Objects:
         path = f"{self._path(resource, namespace)}?watch=1&timeoutSeconds=120"
         while not stopped.is_set():
             try:
-                with closing(self._call("GET", path, timeout=(5.0, 150.0)).response) as lines:
-                    for line in lines:
-                        if stopped.is_set():
-                            return
-                        yield json.loads(line)["object"]
-            except (DevClusterError, urllib3.exceptions.HTTPError, ValueError):
+                for event in self._client.lines(path, silent_seconds=150.0):
+                    if stopped.is_set():
+                        return
+                    yield event["object"]
+            except ApiError:
                 time.sleep(0.2)
 
     def _path(self, resource: str, namespace: str, name: str = "") -> str:
@@ -118,31 +120,12 @@ class Objects:
                         known = (plural, told, f"{plural}.{name}", *one.get("shortNames", ()))
                         yield from ((word.lower(), kind) for word in known)
 
-    def _answer(self, path: str, accept: str = "application/json") -> Json | None:
+    def _answer(self, path: str, accept: str = PLAIN) -> Json | None:
         """What the server has there; None where there is nothing."""
-        return self._read("GET", path, accept=accept)
-
-    def _read(
-        self, method: str, path: str, body: Json | None = None, media: str = "", accept: str = "application/json"
-    ) -> Json | None:
-        """The answer to one request; None where there is nothing at this path."""
-        answer = self._call(method, path, body, media, accept)
-        text = answer.read()
-        if answer.status == 404:
-            return None
-        if answer.status >= 400:
-            raise DevClusterError(f"{method} {path}: {answer.status} {text[:500]!r}")
-        found: Json = json.loads(text)
-        return found
-
-    def _call(
-        self, method: str, path: str, body: Json | None = None, media: str = "", accept: str = "application/json",
-        timeout: Any = 60,
-    ) -> Any:  # fmt: skip
-        headers = {"Accept": accept, "Content-Type": media or "application/json"}
-        self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, None)
-        url = f"{self._api.configuration.host}{path}"
         try:
-            return self._api.call_api(method, url, headers, body, _request_timeout=timeout)
-        except urllib3.exceptions.HTTPError as error:
-            raise DevClusterError(f"{method} {path}: {error}") from error
+            found: Json = self._client.request("GET", path, accept=accept)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+        return found

@@ -166,7 +166,7 @@ def node(options: ClusterOptions, files: Files) -> Component:
 
 def _complete(options: ClusterOptions, files: Files, living: Enclosure, report: Report) -> None:
     """Create the first objects and wait for every part."""
-    client = ApiClient(facts(files.directory)["server"], files.authority, files.admin)
+    client = ApiClient.administrator(facts(files.directory)["server"], files, retries=False)
 
     def await_part(what: str, attempt: Callable[[], bool]) -> None:
         def checked() -> bool:
