@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from demo import engines, hub, pairs, report, surface
-from demo.arrivals import TRACE, Profile, read_azure, warp
+from demo.arrivals import TRACE, Profile, warp
 from demo.figures import (
     Phases,
     adoptions,
@@ -51,6 +51,7 @@ from demo.watch import Timeline, Watcher
 from devcluster.cluster import Cluster
 from figures import status_view
 from monitoring.shown import Shown, shown
+from speculative_lab.plant import traces
 from speculative_operator.api.convert import to_domain
 from speculative_operator.cli import terminal
 from speculative_operator.engines.registry import engine_for
@@ -191,10 +192,8 @@ class Demo:
     def _send(self) -> Sender:
         assert self.cluster is not None
         profile = Profile.climb_and_fall(self.settings.seconds, self.settings.low, self.settings.peak)
-        arrivals = [
-            {"at": one.at, "prompt": one.prompt_tokens, "output": one.output_tokens}
-            for one in warp(read_azure(TRACE), profile, self.settings.max_context)
-        ]
+        trace = traces.read(TRACE.read_text().splitlines(), "azure")
+        arrivals = warp(trace, profile, self.settings.max_context)
         targets = {one.role: (one.model, one.name) for one in self._variants}
         out = self.settings.out / "requests.jsonl"
         return Sender(self.cluster, out, targets, arrivals, REQUEST_TIMEOUT_SECONDS)
