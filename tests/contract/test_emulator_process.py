@@ -317,7 +317,7 @@ def test_clients_feel_the_time_that_metrics_tell() -> None:
 
 
 def test_a_busy_engine_takes_little_cpu() -> None:
-    """256 whole and 32 streamed requests in flight; docs/laboratory.md has the figures of a longer run."""
+    """256 whole and 32 streamed requests in flight."""
     load = asyncio.run(measure(whole=256, streamed=32, seconds=4.0, warm_up=4.0))
     assert load.failures == 0
     assert load.running > 200
