@@ -17,7 +17,6 @@ from .container import ContainerRunner
 from .context import Node
 from .events import Events
 from .hosts import RESOLV, Hosts
-from .images import ImageStore
 from .informer import Informer
 from .logserver import LogServer
 from .network import BridgeNetwork
@@ -46,18 +45,16 @@ class Agent:
         """Bring the node up, set `ready`, and serve. Raises ApiError, OSError, NetworkError or ConfigError when it
         cannot start."""
         _prepare_directories(self._config)
-        images = ImageStore(self._config.source)
-        images.refresh()
         api = Api(self._config.kubeconfig, self._config.server)
         http = http_session()
         try:
             await wait_ready(api)
-            await self._serve(api, self._node(api, images, http), ready)
+            await self._serve(api, self._node(api, http), ready)
         finally:
             await http.close()
             await api.close()
 
-    def _node(self, api: Api, images: ImageStore, http: Any) -> Node:
+    def _node(self, api: Api, http: Any) -> Node:
         changed = lambda _event, _object: self._services_changed.set()  # noqa: E731 - two informers, one word
         self._services = Informer(api, "/api/v1/services", changed)
         self._slices = Informer(api, "/apis/discovery.k8s.io/v1/endpointslices", changed)
@@ -66,7 +63,6 @@ class Agent:
         return Node(
             config=self._config,
             api=api,
-            images=images,
             network=BridgeNetwork(self._config.pod_cidr),
             objects=Objects(api),
             hosts=Hosts(),

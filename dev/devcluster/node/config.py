@@ -1,7 +1,4 @@
-"""What a process node is told: one JSON file, which `startup` writes and ``__main__`` reads once.
-
-Only the ``images`` part is read again while running (``images.ImageStore``).
-"""
+"""What a process node is told: one JSON file, which `startup` writes and ``__main__`` reads once."""
 
 from __future__ import annotations
 
@@ -11,6 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from pathlib import Path
+
+from devcluster.options import Image
+
+from .images import normalize
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -47,7 +48,8 @@ class NodeConfig:
     visible: tuple[Path, ...] = ()
     sync_seconds: float = 60.0
     crash_backoff_seconds: float = 10.0
-    source: Path = Path("node.json")
+    images: Mapping[str, Image] = field(default_factory=dict)
+    """By normalized name."""
 
     @property
     def run_dir(self) -> Path:
@@ -83,5 +85,7 @@ def load(path: Path) -> NodeConfig:
         visible=(Path(sys.prefix), Path(sys.base_prefix), REPOSITORY, *map(Path, data.get("visible", ()))),
         sync_seconds=data.get("syncSeconds", 60.0),
         crash_backoff_seconds=data.get("crashBackoffSeconds", 10.0),
-        source=path,
+        images={
+            normalize(name): Image(tuple(image["entrypoint"]), image["env"]) for name, image in data["images"].items()
+        },
     )

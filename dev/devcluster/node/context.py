@@ -13,7 +13,6 @@ from .api import Api
 from .config import NodeConfig
 from .events import Events
 from .hosts import Hosts
-from .images import ImageStore
 from .network import BridgeNetwork
 from .objects import Objects
 
@@ -24,7 +23,6 @@ class Node:
 
     config: NodeConfig
     api: Api
-    images: ImageStore
     network: BridgeNetwork
     objects: Objects
     hosts: Hosts

@@ -22,24 +22,11 @@ _POLL_SECONDS = 0.2
 
 def tail_offset(path: Path, lines: int) -> int:
     """Where the last `lines` lines of a file begin."""
-    with path.open("rb") as file:
-        end = at = file.seek(0, 2)
-        missing = lines + 1 if lines > 0 else 0
-        while at > 0 and missing > 0:
-            start = max(at - _CHUNK, 0)
-            file.seek(start)
-            block = file.read(at - start)
-            if at == end and not block.endswith(b"\n"):
-                missing -= 1
-            count = block.count(b"\n")
-            if count >= missing:
-                position = len(block)
-                for _ in range(missing):
-                    position = block.rindex(b"\n", 0, position)
-                return start + position + 1
-            missing -= count
-            at = start
-    return 0 if lines > 0 else end
+    text = path.read_bytes()
+    if lines <= 0:
+        return len(text)
+    before, *kept = text.removesuffix(b"\n").rsplit(b"\n", lines)
+    return len(before) + 1 if len(kept) == lines else 0
 
 
 class LogServer:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from devcluster.options import Image
+
 from .context import Node
 from .env import Scope, hostname, referenced
 from .hosts import DOMAIN
-from .images import Image
 from .network import PodNetwork
 from .volumes import PodVolumes
 
@@ -97,7 +98,7 @@ class Sandbox:
         return {
             "argv": argv,
             "env": dict(env),
-            "cwd": container.get("workingDir") or image.working_dir,
+            "cwd": container.get("workingDir") or "/",
             "hostname": hostname(self.pod),
             "scratch": str(config.run_dir / "root"),
             "mounts": mounts,
