@@ -1,4 +1,4 @@
-"""What docs/openshift-ai.md and docs/openshift.md show: objects, the chart's values, the command that takes them; and
+"""What docs/openshift-ai.md shows: objects, the chart's values, the command that takes them; and
 OpenShift's definition of a Route, for those that are shown."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import yaml
 from devcluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = "\n".join((ROOT / "docs" / name).read_text() for name in ("openshift-ai.md", "openshift.md"))
+PAGE = (ROOT / "docs" / "openshift-ai.md").read_text()
 _FOUND: list[dict[str, Any]] = [
     one for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) for one in yaml.safe_load_all(block)
 ]

@@ -132,7 +132,7 @@ def section(found: Mapping[str, Any]) -> str:
     rates = ", ".join(f"{rate:g}" for rate in RATES)
     told = (
         f"vLLM {found['kit']['vllm']} in {kind} with {machine.get('host_cores', '?')} processors, torch "
-        f"{machine.get('torch', '?')}, by [the accelerator kit](real-engine.md#on-an-accelerator): random weights in "
+        f"{machine.get('torch', '?')}, by [the accelerator kit](development.md#on-an-accelerator): random weights in "
         f"the shapes of Qwen3-8B and its speculators, drafts accepted at {rates} by position. Tokens per second, "
         "median (least to most) of the rounds; per cent over the first row, of the same round. In waves requests "
         "begin and end together; steady ones follow each other, so that most steps have prompts."

@@ -26,7 +26,7 @@ class OutOfTimeError(BaseException):
 
 
 class Record:
-    """What was found: one JSON object (docs/real-engine.md says what it holds), and the file with it."""
+    """What was found: one JSON object (docs/development.md says what it holds), and the file with it."""
 
     def __init__(self, path: Path, found: dict[str, Any]) -> None:
         self.path, self.found = path, found

@@ -51,7 +51,7 @@ def main() -> int:
         print(json.dumps({"ok": False, "seed": given.seed, "error": str(error).splitlines()[0]}))
         return 1
     if not given.only and not given.short:
-        given.page.write_text(page(report, [*ALL, CONTROL]))
+        given.page.write_text(page(PAGE.read_text(), report, [*ALL, CONTROL]))
     summary = report.summary()
     SUMMARY.parent.mkdir(parents=True, exist_ok=True)
     SUMMARY.write_text(json.dumps(summary, indent=2) + "\n")

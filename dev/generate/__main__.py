@@ -36,10 +36,9 @@ def files() -> dict[str, str]:
         f"{CHART}/values.yaml": MARK + chart.values_yaml(),
         f"{CHART}/values.schema.json": json.dumps(chart.values_schema(), indent=2) + "\n",
         "docs/api.md": docs.api_reference(),
-        "docs/reasons.md": docs.reasons_reference(),
+        "docs/reasons.md": pages.reasons(_page("reasons.md")),
         "docs/settings.md": pages.settings(),
         "docs/engines.md": pages.engines(_page("engines.md")),
-        "docs/catalogue.md": pages.catalogue(_page("catalogue.md")),
         "docs/tuning.md": measured.tuning(_page("tuning.md")),
     }
 

@@ -1,5 +1,5 @@
 """`target: InferenceService` against KServe's own definitions on a real API server: what the operator applies is stored
-as it was written, and so is every object of docs/openshift-ai.md and docs/openshift.md."""
+as it was written, and so is every object of docs/openshift-ai.md."""
 
 from __future__ import annotations
 

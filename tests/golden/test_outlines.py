@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.golden import table
 from tests.golden.case import FAMILIES, HERE, every, family
 from tests.golden.outline import outline
 
@@ -19,7 +18,6 @@ from speculative_operator.domain.spec import EngineType
 
 NOTE = "# Generated: python -m pytest tests/golden --regenerate\n"
 CASES = [case for source in FAMILIES for case in family(source)]
-DOCS = HERE.parents[1] / "docs" / "manifests.md"
 
 
 def test_no_case_is_refused() -> None:
@@ -51,18 +49,3 @@ def test_the_emulator_takes_every_command_line() -> None:
             given = (one.replace("$(LWS_WORKER_INDEX)", "0") for one in case.container.args)  # as the kubelet does
             parsed = parse(["serve", *given])
             assert parsed.model == case.container.args[0].removeprefix("--model="), case.name
-
-
-def test_the_docs_show_what_is_rendered(regenerate: bool) -> None:
-    page = DOCS.read_text(encoding="utf-8")
-    wanted = replaced(page, table.IMAGES_BEGIN, table.IMAGES_END, [*table.image_rows()])
-    wanted = replaced(wanted, table.BEGIN, table.END, [*table.rows(every())])
-    if regenerate:
-        DOCS.write_text(wanted, encoding="utf-8")
-    assert wanted == DOCS.read_text(encoding="utf-8"), f"docs/manifests.md differs; run: {NOTE[2:]}"
-
-
-def replaced(page: str, begin: str, end: str, lines: list[str]) -> str:
-    before, _, rest = page.partition(begin)
-    _, _, after = rest.partition(end)
-    return "\n".join([before + begin, *lines, end + after])

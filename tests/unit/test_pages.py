@@ -28,7 +28,7 @@ from speculative_operator.settings import PREFIX, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "speculative-operator" / "README.md"
-CLUSTER = ROOT / "docs" / "development-cluster.md"
+CLUSTER = ROOT / "docs" / "development.md"
 FIRST = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", CHART]
 PAGES = sorted([*FIRST, *(ROOT / "docs").rglob("*.md")])
 SOURCES = ("operator", "lab", "dev", "charts", "tests")
@@ -313,7 +313,7 @@ def test_warnings_are_all_listed_with_their_type() -> None:
     """Of the status; what events say of them is told beside."""
     package = "\n".join(path.read_text() for path in (ROOT / "operator").rglob("*.py"))
     given = {Reason[name] for name in re.findall(r"(?:Notice\(\s*|knobs\.\w+, )Reason\.(\w+)", package)}
-    _, _, section = text(ROOT / "docs" / "conditions.md").partition("## Warnings")
+    _, _, section = text(ROOT / "docs" / "reasons.md").partition("## Warnings")
     rows = re.findall(r"^\| `(\w+)` \| (Normal|Warning) \|", section, re.MULTILINE)
     status = {"warnings": [{"reason": reason, "message": "x"} for reason in given]}
     told = {event.reason: event.type for event in events({}, status, ())}
