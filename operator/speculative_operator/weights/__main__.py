@@ -20,7 +20,7 @@ from speculative_operator.domain.jobs import Exit, Progress, encode, progress_li
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights.bring import Stopped
 from speculative_operator.weights.cache import GRACE_SECONDS
-from speculative_operator.weights.command import Halt, fetch_pair, hold, inspect_pair
+from speculative_operator.weights.command import fetch_pair, hold, inspect_pair
 from speculative_operator.weights.source import WeightsError
 
 TERMINATION_LOG = Path("/dev/termination-log")
@@ -35,26 +35,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     os.umask(0o002)  # a claim shared by a group stays writable for its members
-    stop, signals = Halt(), list[int]()
-
-    def handle_signal(number: int, _: object) -> None:
-        signals.append(number)
-        stop.set()
-        if not stop.heeded and len(signals) == 1:
-            raise Stopped
-
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, handle_signal)
+        signal.signal(number, _stop)
     try:
         if options.command == "hold":
-            stop.heeded = True
-            hold(options.cache, options.version, options.object, stop, expires=options.collect)
-            return Exit.DONE
-        result = inspect_pair(options) if options.command == "inspect" else fetch_pair(options, _tell, stop)
+            hold(options.cache, options.version, options.object, expires=options.collect)
+        result = inspect_pair(options) if options.command == "inspect" else fetch_pair(options, _tell)
         return _leave_result(options.result, result, Exit.DONE)
-    except Stopped:
+    except Stopped as stopped:
+        if options.command == "hold":
+            return Exit.DONE
         sys.stderr.write("stopped before it was done; downloaded bytes stay in the cache\n")
-        return 128 + signals[0]
+        return 128 + int(stopped.args[0])
     except WeightsError as error:
         sys.stderr.write(f"error: {error.side + ': ' if error.side else ''}{error}\n")
         return _leave_result(options.result, {"error": error.to_json()}, _exit(error))
@@ -64,6 +56,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             Reason.UNKNOWN, f"{type(error).__name__}: {error}", remedy="read the log of the Job's pod and report it"
         )
         return _leave_result(options.result, {"error": defect.to_json()}, _exit(defect))
+
+
+def _stop(number: int, _: object) -> None:
+    """End whatever runs, once: a cache survives an end at any instant."""
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, signal.SIG_IGN)
+    raise Stopped(number)
 
 
 def _exit(error: WeightsError) -> Exit:

@@ -54,13 +54,10 @@ class BucketSource:
     """The objects below a prefix, as they were listed."""
 
     pin: Pin
-    entries: tuple[Entry, ...] = field(repr=False)
+    files: tuple[Entry, ...] = field(repr=False)
     prefix: str
     store: S3Store = field(repr=False)
     patience: Patience = field(repr=False)
-
-    def files(self) -> tuple[Entry, ...]:
-        return self.entries
 
     def read(self, entry: Entry, start: int, end: int) -> Iterator[bytes]:
         uri, at = self.pin.source.uri, start

@@ -52,6 +52,7 @@ class Source(Protocol):
     def pin(self) -> Pin:
         """The version; resolved when the source was opened, and the same ever after."""
 
+    @property
     def files(self) -> tuple[Entry, ...]:
         """Every file of the version, sorted by path."""
 

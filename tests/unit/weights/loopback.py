@@ -112,6 +112,7 @@ class Client:
     url: str
     pin: Pin
 
+    @property
     def files(self) -> tuple[Entry, ...]:
         listed = json.loads(b"".join(self._bytes("/", {})))
         return tuple(Entry(path, size, summed) for path, (size, summed) in sorted(listed.items()))

@@ -51,7 +51,7 @@ def claimed(cache: Path, server: Server) -> dict[str, set[int]]:
     """Segments that are on the disk."""
     folder = cache / FOLDER / "partial" / KEY
     found: dict[str, set[int]] = {}
-    for entry in Client(server.url, Shelf(MODEL).pin).files():
+    for entry in Client(server.url, Shelf(MODEL).pin).files:
         if (folder / "files" / entry.path).exists():
             found[entry.path] = set(range(-(-entry.size // SEGMENT)))
         elif (listed := folder / "segments" / entry.path).exists():

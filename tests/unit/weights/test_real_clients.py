@@ -172,7 +172,7 @@ def test_a_gated_model_names_the_secret_until_a_token_is_there(
 def claimed(cache: Path, source: Source) -> dict[str, set[int]]:
     """Segments that are on the disk, by file."""
     folder, found = cache / FOLDER / "partial" / source.pin.key, dict[str, set[int]]()
-    for entry in source.files():
+    for entry in source.files:
         listed = folder / "segments" / entry.path
         whole = (folder / "files" / entry.path).exists()
         numbers = range(-(-entry.size // BRISK.segment)) if whole else ()

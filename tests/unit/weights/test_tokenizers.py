@@ -30,7 +30,7 @@ def facts(folder: Path, files: Mapping[str, Any]) -> TokenizerFacts:
         text = content if isinstance(content, str | bytes) else json.dumps(content)
         (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     source = open_folder(folder)
-    return tokenizers.facts_of(source, {entry.path: entry for entry in source.files()})
+    return tokenizers.facts_of(source, {entry.path: entry for entry in source.files})
 
 
 def refused(folder: Path, files: Mapping[str, Any]) -> WeightsError:
