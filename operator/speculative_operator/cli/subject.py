@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from speculative_operator.api.convert import SpecError, to_domain
+from speculative_operator.cli.commands import UsageError
 from speculative_operator.domain import names
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.reasons import Reason
@@ -60,6 +61,16 @@ def _fill_pick(spec: DeploymentSpec, rows: Catalogue) -> DeploymentSpec:
     if choice.entry is None:
         raise SpecError("spec.speculator.auto", True, choice.reason)
     return with_entry(spec, choice.entry)
+
+
+def spec_of(body: Any, named: str = "", namespace: str = "") -> DeploymentSpec:
+    """The spec that `body` describes, in `namespace` where it names none. Raises UsageError with `named`, its file."""
+    try:
+        told = whole(body)
+        told["metadata"].setdefault("namespace", namespace or "default")
+        return to_domain(told)
+    except SpecError as problem:
+        raise UsageError(f"{named}: {problem}" if named else str(problem)) from None
 
 
 def whole(body: Any) -> dict[str, Any]:
