@@ -1,4 +1,4 @@
-"""Combinations that an engine does not support, with who refuses them and what is said.
+"""Combinations that an engine does not support and the API server takes, with what the first reconcile says of them.
 
 Shared by test_engine_refusals.py beside it (a real API server) and tests/unit/engines/test_refused_combinations.py.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.contract.objects import ABSENT, VERIFIER, scheduled, specdep
 
-SERVER, TICK, WITHOUT = "server", "tick", "without"
+TICK, WITHOUT = "tick", "without"
 V1, V2 = ([{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": value}] for value in "01")
 HEAD = "hf://example/head"
 
@@ -22,7 +22,7 @@ class Combination:
 
     name: str
     by: str
-    """Who refuses it: the API server, or the first reconcile; or that it is served without a speculator."""
+    """TICK: the first reconcile refuses it; WITHOUT: it is served without a speculator."""
     changes: Mapping[str, Any]
     field: str
     parts: tuple[str, ...]
@@ -199,13 +199,6 @@ COMBINATIONS: tuple[Combination, ...] = (
         )
     ),
     Combination(
-        "speculative-config",
-        SERVER,
-        {"engine.args": ['--speculative-config={"attention_backend":"TRITON_ATTN"}']},
-        "engine.args",
-        ("--speculative-config", "set the field of the spec instead"),
-    ),
-    Combination(
         "vocabulary-one-pass",
         TICK,
         {"speculator.heterogeneousVocabulary": True, "speculator.parallelDrafting": True},
@@ -268,56 +261,6 @@ COMBINATIONS: tuple[Combination, ...] = (
         {**drafted("mtp", model=None), "verifier.model": "hf://stepfun-ai/Step-3.5-Flash"},
         "speculation.maxSpeculativeTokens",
         ("K 7", "3 mtp modules", "maxSpeculativeTokens: 3"),
-    ),
-    # vLLM: what the API server sees in the fields
-    Combination(
-        "suffix-schedule",
-        SERVER,
-        {**drafted("suffix", model=None), **scheduled([1, 256, 3])},
-        "speculation.schedule",
-        ("suffix", "numSpeculativeTokens"),
-    ),
-    Combination(
-        "schedule-data-parallel",
-        SERVER,
-        {**scheduled([1, 256, 3]), "verifier.dataParallelSize": 2},
-        "speculation.schedule",
-        ("dataParallelSize is 2", "numSpeculativeTokens"),
-    ),
-    Combination(
-        "draft-tp",
-        SERVER,
-        {"verifier.tensorParallelSize": 4, "speculator.tensorParallelSize": 2},
-        "speculator.tensorParallelSize",
-        ("is 2", "write 1 or"),
-    ),
-    Combination(
-        "vocabulary-eagle3",
-        SERVER,
-        drafted("eagle3", speculator__heterogeneousVocabulary=True),
-        "speculator",
-        ("eagle3", "remove it"),
-    ),
-    Combination(
-        "one-pass-mtp", SERVER, drafted("mtp", speculator__parallelDrafting=True), "speculator", ("mtp", "remove it")
-    ),
-    Combination(
-        "lookup-eagle3",
-        SERVER,
-        drafted("eagle3", speculator__promptLookup={"max": 4}),
-        "speculator",
-        ("eagle3", "remove it"),
-    ),
-    Combination(
-        "lookup-order",
-        SERVER,
-        drafted("ngram", model=None, speculator__promptLookup={"min": 5, "max": 2}),
-        "speculator",
-        ("min is 5", "2"),
-    ),
-    Combination("draft-free-model", SERVER, drafted("ngram"), "speculator", ("ngram", "remove model")),
-    Combination(
-        "draft-is-verifier", SERVER, {"speculator.model": VERIFIER}, "speculator.model", (VERIFIER, "smaller model")
     ),
     # vLLM: accelerators
     Combination(
