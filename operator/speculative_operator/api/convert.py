@@ -14,9 +14,9 @@ from pydantic_core import ErrorDetails
 
 from speculative_operator.api import cel
 from speculative_operator.api import v1alpha1 as wire
+from speculative_operator.api.cel import seconds
 from speculative_operator.api.crd import schema
 from speculative_operator.api.rules import ALL_RULES
-from speculative_operator.api.scalars import seconds
 from speculative_operator.api.targets import TARGET_STAYS, InferenceService, Route
 from speculative_operator.api.weights import Cache, Weights
 from speculative_operator.api.wire import VALIDATIONS, RuleError, SpecError, Wire
