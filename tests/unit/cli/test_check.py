@@ -13,11 +13,8 @@ from speculative_operator.cli import check, terminal
 from speculative_operator.cli.main import main
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.pairing import findings
-from speculative_operator.pairing.findings import Level
-from speculative_operator.pairing.verdict import KINDS, Kind
 from speculative_operator.weights.source import WeightsError
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "pairs.md").read_text(encoding="utf-8")
 LLAMA = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 8,
     "num_attention_heads": 4, "vocab_size": 100, "max_position_embeddings": 128, "dtype": "bfloat16",
@@ -227,14 +224,6 @@ def test_what_cannot_be_read_as_an_object(capsys: pytest.CaptureFixture[str], ve
 def test_a_broken_configuration_is_not_read(capsys: pytest.CaptureFixture[str], verifier: str, head: str) -> None:
     (Path(head) / "config.json").write_text("{ not json")
     assert run(capsys, verifier, head)[0] == 2
-
-
-def test_the_page_lists_what_the_code_says() -> None:
-    assert findings.table() in PAGE
-    assert set(findings.MEANINGS) == set(findings.Code)
-    for word in (*Level, *(f"`{kind}`" for kind in Kind), "| 0 | compatible", "| 1 | an Error", "| 2 | a model"):
-        assert word in PAGE
-    assert set(KINDS) == set(Kind)
 
 
 def test_every_code_is_used() -> None:

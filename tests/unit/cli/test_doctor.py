@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -371,9 +370,3 @@ class TestTheFoundPrometheus:
 )
 def test_selectors_of_kubernetes(selector: Any, taken: bool) -> None:
     assert scraped.selects(selector, {"a": "1"}) is taken
-
-
-def test_the_manual_names_every_check() -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text()
-    section = page.partition("## speculative doctor")[2].partition("\n## ")[0]
-    assert [check for check in doctor.CHECKS if f"| `{check}` |" not in section] == []
