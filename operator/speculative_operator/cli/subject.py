@@ -48,7 +48,7 @@ def subject(body: Any, rows: Catalogue | None = None) -> Subject:
     engine = engine_for(spec)
     for refusal in engine.refusals(spec):
         if refusal.reason is not Reason.UNSUPPORTED_SOURCE:
-            raise _refusal(refusal.field, refusal.message)
+            raise _RefusedError(refusal.field, None, refusal.message)
     return Subject(spec, engine, policy_of(spec, knobs=engine.knobs(spec), facts=pair_facts(spec)))
 
 
@@ -101,7 +101,3 @@ class _RefusedError(SpecError):
 
     def __str__(self) -> str:
         return self.remedy
-
-
-def _refusal(field: str, message: str) -> SpecError:
-    return _RefusedError(field, None, message)

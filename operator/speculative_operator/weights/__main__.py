@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -132,13 +132,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     fetching.add_argument(
         "--reserve",
-        type=_percent,
+        type=_between(0, 95),
         default=0,
         metavar="PERCENT",
         help="percent of the disk that stays free (default: 0)",
     )
     fetching.add_argument(
-        "--parallel", type=_count, default=8, metavar="N", help="number of parallel streams (default: %(default)s)"
+        "--parallel",
+        type=_between(1, 64),
+        default=8,
+        metavar="N",
+        help="number of streams (default: %(default)s)",
     )
     return parser
 
@@ -158,17 +162,14 @@ def _sides(command: argparse.ArgumentParser, *, alone: bool) -> None:
     )
 
 
-def _percent(text: str) -> int:
-    number = int(text)
-    if not 0 <= number <= 95:
-        raise argparse.ArgumentTypeError(f"{number} is not between 0 and 95")
-    return number
+def _between(least: int, most: int) -> Callable[[str], int]:
+    """The reader of an argument that is a whole number in these bounds."""
 
+    def number(text: str) -> int:
+        if not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not between {least} and {most}")
+        return int(text)
 
-def _count(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= 64:
-        raise argparse.ArgumentTypeError(f"{number} is not between 1 and 64")
     return number
 
 
