@@ -7,15 +7,17 @@ Python).
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from speculative_operator.api.rules import ALL_RULES
 
 VERIFIER = "hf://Qwen/Qwen3-8B"
 DRAFT = "hf://Qwen/Qwen3-0.6B"
 ABSENT = object()
 
-NO_ARGUMENT = "remove it and set the field of the spec instead"
 URI_REMEDY = "write one of hf://ORGANISATION/MODEL"
 DURATION_REMEDY = "write a duration above 0 and up to 10m"
 FIXED_K = "set speculation.numSpeculativeTokens instead"
@@ -44,6 +46,9 @@ def specdep(changes: Mapping[str, Any] | None = None, name: str = "pair") -> dic
     }
 
 
+RULES = {rule.id: rule for rule in ALL_RULES}
+
+
 @dataclass(frozen=True)
 class Bad:
     """A refused object. `field`, `value` and `remedy` must be in what the API server says about one cause."""
@@ -57,9 +62,24 @@ class Bad:
     """Remedy as `to_domain` words it, where it differs: for what the schema refuses."""
     rule: str = ""
     """Id of the CEL rule of `api.rules` that refuses it; empty: the schema does."""
+    said: tuple[str, ...] = ()
+    """What a rule's message must say beside the words that stand in the rule."""
 
     def body(self) -> dict[str, Any]:
         return specdep(self.changes)
+
+    def is_told_by(self, field: str, message: str) -> bool:
+        """Whether a refusal names the field, and says what it must."""
+        if not self.rule:
+            return field.startswith(self.field) and self.value in message and self.remedy in message
+        rule = RULES[self.rule]
+        words = (*re.split(r"[{}]", rule.text)[::2], *self.said)
+        return field.endswith(rule.field) and all(one in message for one in words)
+
+
+def broken(rule: str, changes: Mapping[str, Any], *said: str) -> Bad:
+    """An object that breaks a rule of the API."""
+    return Bad(rule, changes, "", "", "", rule=rule, said=said)
 
 
 STATIC = {"speculation.mode": "Static"}

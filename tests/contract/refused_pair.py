@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contract.objects import ABSENT, DRAFT, EAGLE, URI_REMEDY, VERIFIER, Bad
+from tests.contract.objects import ABSENT, DRAFT, EAGLE, URI_REMEDY, VERIFIER, Bad, broken
 
 PAIR: tuple[Bad, ...] = (
     # models and where they come from
@@ -26,21 +26,13 @@ PAIR: tuple[Bad, ...] = (
         "use a string",
     ),
     Bad("draft-uri", {"speculator.model": "./d"}, "spec.speculator.model", "./d", URI_REMEDY),
-    Bad(
-        "revision-of-pvc",
+    broken(
+        "revision-of-hf",
         {"verifier.model": "pvc://w/q", "verifier.revision": "main"},
-        "spec.verifier.revision",
         '"main" but model is "pvc://w/q"',
-        "remove revision, which applies to hf:// only",
-        rule="revision-of-hf",
     ),
-    Bad(
-        "revision-of-nothing",
-        {"speculator": {"method": "mtp", "revision": "main"}},
-        "spec.speculator.revision",
-        '"main" but model is not set',
-        "set model, or remove revision",
-        rule="revision-needs-model",
+    broken(
+        "revision-needs-model", {"speculator": {"method": "mtp", "revision": "main"}}, '"main" but model is not set'
     ),
     Bad(
         "revision-form",
@@ -58,14 +50,7 @@ PAIR: tuple[Bad, ...] = (
     ),
     Bad("dtype", {"verifier.dtype": "bfloat 16"}, "spec.verifier.dtype", "bfloat 16", "as the engine spells it"),
     # the speculator
-    Bad(
-        "no-method",
-        {"speculator": {"model": DRAFT}},
-        "spec.speculator.method",
-        "method is not set and auto is not true",
-        "set auto: true to let the operator pick a speculator, or set method",
-        rule="method-or-auto",
-    ),
+    broken("method-or-auto", {"speculator": {"model": DRAFT}}, "method is not set and auto is not true"),
     Bad(
         "method-unknown",
         {"speculator.method": "eagle2"},
@@ -75,118 +60,69 @@ PAIR: tuple[Bad, ...] = (
         "use one of 'ngram'",
     ),
     *(
-        Bad(
-            f"{method}-without-model",
-            {"speculator": {"method": method}},
-            "spec.speculator.model",
-            f"method is {method}",
-            "set model, such as hf://ORGANISATION/MODEL",
-            rule="method-needs-model",
-        )
+        broken("method-needs-model", {"speculator": {"method": method}}, f"method is {method}")
         for method in ("draft_model", "eagle", "eagle3", "dflash")
     ),
     *(
-        Bad(
-            f"{method}-with-model",
+        broken(
+            "draft-free-no-model",
             {"speculator.method": method},
-            "spec.speculator.model",
             DRAFT,
             f"{method}, which drafts without weights: remove model",
-            rule="draft-free-no-model",
         )
         for method in ("ngram", "ngram_gpu", "suffix")
     ),
-    Bad(
-        "ngram-tp",
-        {"speculator": {"method": "ngram", "tensorParallelSize": 1}},
-        "spec.speculator.tensorParallelSize",
-        "tensorParallelSize is 1",
-        "drafts without weights: remove tensorParallelSize",
-        rule="draft-free-no-tp",
-    ),
-    Bad(
+    broken("draft-free-no-tp", {"speculator": {"method": "ngram", "tensorParallelSize": 1}}, "tensorParallelSize is 1"),
+    broken(
         "draft-tp",
         {**EAGLE, "verifier.tensorParallelSize": 4, "speculator.tensorParallelSize": 2},
-        "spec.speculator.tensorParallelSize",
         "tensorParallelSize is 2",
         "write 1 or verifier.tensorParallelSize (4)",
-        rule="draft-tp",
     ),
-    Bad(
+    broken(
         "draft-model-tp",
         {"verifier.tensorParallelSize": 4, "speculator.tensorParallelSize": 1},
-        "spec.speculator.tensorParallelSize",
         "tensorParallelSize is 1",
         "write 4, or remove it",
-        rule="draft-model-tp",
     ),
-    Bad(
-        "drafts-for-itself",
-        {"speculator.model": VERIFIER},
-        "spec.speculator.model",
-        f'"{VERIFIER}"',
-        "set a smaller model",
-        rule="draft-is-another",
-    ),
+    broken("draft-is-another", {"speculator.model": VERIFIER}, f'"{VERIFIER}"'),
     *(
-        Bad(
-            f"one-checkpoint-{name}",
+        broken(
+            "one-checkpoint-one-revision",
             {**EAGLE, "speculator.model": VERIFIER, "speculator.revision": "v2", **verifier},
-            "spec.speculator.revision",
             '"v2" but speculator and verifier are one checkpoint',
-            "set verifier.revision instead, and remove",
-            rule="one-checkpoint-one-revision",
         )
         for name, verifier in {"elsewhere": {}, "twice": {"verifier.revision": "v1"}}.items()
     ),
     *(
-        Bad(
-            f"{method}-quantization",
-            {"speculator": {"method": method, "quantization": "fp8"}},
-            "spec.speculator.quantization",
-            '"fp8"',
-            "drafts without weights: remove quantization",
-            rule="draft-free-no-quantization",
-        )
+        broken("draft-free-no-quantization", {"speculator": {"method": method, "quantization": "fp8"}}, '"fp8"')
         for method in ("ngram", "suffix")
     ),
     *(
-        Bad(
-            f"{method}-in-one-pass",
+        broken(
+            "parallel-drafting-method",
             {"speculator.method": method, "speculator.parallelDrafting": True},
-            "spec.speculator.parallelDrafting",
             f"parallelDrafting is true but method is {method}",
-            "remove it, because it applies to draft_model, eagle and eagle3",
-            rule="parallel-drafting-method",
         )
         for method in ("mtp", "dflash", "medusa")
     ),
-    Bad(
-        "another-vocabulary-of-eagle3",
+    broken(
+        "heterogeneous-vocabulary-method",
         {**EAGLE, "speculator.heterogeneousVocabulary": True},
-        "spec.speculator.heterogeneousVocabulary",
         "heterogeneousVocabulary is true but method is eagle3",
-        "remove it, because it applies to draft_model",
-        rule="heterogeneous-vocabulary-method",
     ),
     *(
-        Bad(
-            f"lookup-of-{method}",
+        broken(
+            "prompt-lookup-method",
             {"speculator": {"method": method, "promptLookup": {"max": 4}}},
-            "spec.speculator.promptLookup",
             f"promptLookup is set but method is {method}",
-            "remove it, because it applies to ngram and ngram_gpu",
-            rule="prompt-lookup-method",
         )
         for method in ("suffix", "mtp")
     ),
-    Bad(
-        "options-elsewhere",
+    broken(
+        "options-engine",
         {"speculator.options": {"attention_backend": "TRITON_ATTN"}, "engine.type": "SGLang"},
-        "spec.speculator.options",
         "options is set but engine.type is SGLang",
-        "remove it, because it applies to vLLM only",
-        rule="options-engine",
     ),
     Bad(
         "options-text",
@@ -196,13 +132,11 @@ PAIR: tuple[Bad, ...] = (
         "must be of type object",
         "use an object with named fields",
     ),
-    Bad(
-        "lookup-order",
+    broken(
+        "prompt-lookup-order",
         {"speculator": {"method": "ngram", "promptLookup": {"min": 5, "max": 4}}},
-        "spec.speculator.promptLookup.min",
         "min is 5",
         "write at most max (4), or raise max",
-        rule="prompt-lookup-order",
     ),
     Bad(
         "lookup-zero",

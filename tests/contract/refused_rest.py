@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contract.objects import NO_ARGUMENT, Bad
+from tests.contract.objects import Bad, broken
 
 REST: tuple[Bad, ...] = (
     # engine and hardware
@@ -18,14 +18,7 @@ REST: tuple[Bad, ...] = (
     ),
     Bad("image", {"engine.image": "docker://x"}, "spec.engine.image", "docker://x", "without a scheme"),
     *(
-        Bad(
-            f"argument{index}",
-            {"engine.args": ["--enforce-eager", argument]},
-            "spec.engine.args",
-            argument,
-            NO_ARGUMENT,
-            rule="reserved-flags",
-        )
+        broken("reserved-flags", {"engine.args": ["--enforce-eager", argument]}, argument)
         for index, argument in enumerate(
             (
                 "--speculative-config",
@@ -47,30 +40,15 @@ REST: tuple[Bad, ...] = (
         "1A",
         "not beginning with a digit",
     ),
-    Bad(
-        "env-reserved",
-        {"engine.env": [{"name": "SPECULATIVE_TABLE_FILE", "value": "x"}]},
-        "spec.engine.env[0].name",
-        "SPECULATIVE_TABLE_FILE",
-        "the operator owns names that begin with SPECULATIVE_: use another name",
-        rule="env-reserved",
+    broken(
+        "env-reserved", {"engine.env": [{"name": "SPECULATIVE_TABLE_FILE", "value": "x"}]}, "SPECULATIVE_TABLE_FILE"
     ),
-    Bad(
-        "env-two-values",
+    broken(
+        "env-one-value",
         {"engine.env": [{"name": "A", "value": "x", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]},
-        "spec.engine.env[0].value",
         '"x"',
-        "keep one of the two",
-        rule="env-one-value",
     ),
-    Bad(
-        "env-no-source",
-        {"engine.env": [{"name": "A", "valueFrom": {}}]},
-        "spec.engine.env[0].valueFrom",
-        "0 sources",
-        "name exactly one of configMapKeyRef",
-        rule="env-source-one",
-    ),
+    broken("env-source-one", {"engine.env": [{"name": "A", "valueFrom": {}}]}, "0 sources"),
     Bad(
         "env-twice",
         {"engine.env": [{"name": "A", "value": "x"}, {"name": "A", "value": "y"}]},
@@ -80,13 +58,11 @@ REST: tuple[Bad, ...] = (
         "set each once",
     ),
     Bad("resource", {"accelerator.resource": "gpu"}, "spec.accelerator.resource", "gpu", "such as nvidia.com/gpu"),
-    Bad(
-        "accelerators-short",
+    broken(
+        "accelerators-add-up",
         {"verifier.tensorParallelSize": 4, "verifier.pipelineParallelSize": 2, "accelerator.perReplica": 4},
-        "spec.accelerator.perReplica",
         "perReplica is 4",
         "write 8, the product",
-        rule="accelerators-add-up",
     ),
     Bad(
         "cost-number",
@@ -155,29 +131,12 @@ REST: tuple[Bad, ...] = (
         'supported values: "Auto"',
         "use one of 'Auto'",
     ),
-    Bad(
-        "cache-nowhere",
-        {"weights.cache": {}},
-        "spec.weights.cache.size",
-        "no claimName and no size",
-        "set claimName to an existing claim, or set size to create one",
-        rule="cache-claim",
-    ),
-    Bad(
-        "cache-class",
-        {"weights.cache": {"claimName": "models", "storageClassName": "fast"}},
-        "spec.weights.cache.storageClassName",
-        '"fast"',
-        "set size to create a claim, or remove this",
-        rule="cache-class-of-new",
-    ),
-    Bad(
-        "cache-access",
+    broken("cache-claim", {"weights.cache": {}}, "no claimName and no size"),
+    broken("cache-class-of-new", {"weights.cache": {"claimName": "models", "storageClassName": "fast"}}, '"fast"'),
+    broken(
+        "cache-access-of-new",
         {"weights.cache": {"claimName": "models", "accessMode": "ReadWriteOnce"}},
-        "spec.weights.cache.accessMode",
         "ReadWriteOnce",
-        "set size to create a claim, or remove this",
-        rule="cache-access-of-new",
     ),
     *(
         Bad(
@@ -197,46 +156,19 @@ REST: tuple[Bad, ...] = (
             )
         )
     ),
-    Bad(
-        "cache-node-path-and-claim",
-        {"weights.cache": {"nodePath": "/data", "claimName": "models"}},
-        "spec.weights.cache.nodePath",
-        '"/data"',
-        "keep one of the three",
-        rule="cache-node-path-alone",
+    broken("cache-node-path-alone", {"weights.cache": {"nodePath": "/data", "claimName": "models"}}, '"/data"'),
+    broken(
+        "cache-node-path-alone", {"weights.cache": {"nodePath": "/data", "emptyDir": {"sizeLimit": "1Gi"}}}, '"/data"'
     ),
-    Bad(
-        "cache-node-path-and-empty-dir",
-        {"weights.cache": {"nodePath": "/data", "emptyDir": {"sizeLimit": "1Gi"}}},
-        "spec.weights.cache.nodePath",
-        '"/data"',
-        "keep one of the three",
-        rule="cache-node-path-alone",
+    broken(
+        "cache-empty-dir-alone", {"weights.cache": {"size": "1Gi", "emptyDir": {"sizeLimit": "1Gi"}}}, "emptyDir is set"
     ),
-    Bad(
-        "cache-empty-dir-and-claim",
-        {"weights.cache": {"size": "1Gi", "emptyDir": {"sizeLimit": "1Gi"}}},
-        "spec.weights.cache.emptyDir",
-        "emptyDir is set",
-        "keep one of the two",
-        rule="cache-empty-dir-alone",
-    ),
-    Bad(
-        "cache-empty-dir-collect",
+    broken(
+        "cache-collect-shared",
         {"weights.cache": {"emptyDir": {"sizeLimit": "1Gi"}, "collect": True}},
-        "spec.weights.cache.collect",
         "collect is true",
-        "remove collect",
-        rule="cache-collect-shared",
     ),
-    Bad(
-        "cache-claim-reserve",
-        {"weights.cache": {"claimName": "models", "reservePercent": 10}},
-        "spec.weights.cache.reservePercent",
-        "10",
-        "remove it",
-        rule="cache-reserve-of-node",
-    ),
+    broken("cache-reserve-of-node", {"weights.cache": {"claimName": "models", "reservePercent": 10}}, "10"),
     Bad(
         "cache-reserve-most",
         {"weights.cache": {"nodePath": "/data", "reservePercent": 91}},
@@ -274,14 +206,7 @@ REST: tuple[Bad, ...] = (
         "write a URL without credentials",
     ),
     Bad("no-proxy", {"weights.noProxy": ["a b"]}, "spec.weights.noProxy[0]", "a b", "such as .svc or 10.0.0.0/8"),
-    Bad(
-        "weights-env-reserved",
-        {"weights.env": [{"name": "SPECULATIVE_X", "value": "x"}]},
-        "spec.weights.env[0].name",
-        "SPECULATIVE_X",
-        "the operator owns names that begin with SPECULATIVE_: use another name",
-        rule="env-reserved",
-    ),
+    broken("env-reserved", {"weights.env": [{"name": "SPECULATIVE_X", "value": "x"}]}, "SPECULATIVE_X"),
     Bad(
         "strategy",
         {"rollout.strategy": "Canary"},
@@ -312,14 +237,7 @@ REST: tuple[Bad, ...] = (
         "02:00-02:00",
         "two different times",
     ),
-    Bad(
-        "rollout-window-without-interrupt",
-        {"rollout.window": "02:00-05:00"},
-        "spec.rollout.window",
-        "02:00-05:00",
-        "set tuning: Interrupt, or remove window",
-        rule="window-of-interrupt",
-    ),
+    broken("window-of-interrupt", {"rollout.window": "02:00-05:00"}, "02:00-05:00"),
     Bad(
         "target",
         {"target": "StatefulSet"},
@@ -328,45 +246,22 @@ REST: tuple[Bad, ...] = (
         'supported values: "Deployment"',
         "use one of 'Deployment'",
     ),
-    Bad(
-        "inference-service-without-its-target",
-        {"inferenceService": {"exposed": True}},
-        "spec.inferenceService",
-        "Deployment",
-        "set target: InferenceService or LLMInferenceService, or remove inferenceService",
-        rule="inference-service-target",
+    broken("inference-service-target", {"inferenceService": {"exposed": True}}, "Deployment"),
+    broken(
+        "certificate-of-kserve", {"target": "InferenceService", "inferenceService": {"tls": True}}, "InferenceService"
     ),
-    Bad(
-        "certificate-without-one",
-        {"target": "InferenceService", "inferenceService": {"tls": True}},
-        "spec.inferenceService.tls",
-        "InferenceService",
-        "set target: LLMInferenceService and engine.type: vLLM",
-        rule="certificate-of-kserve",
-    ),
-    Bad(
-        "certificate-of-another-engine",
+    broken(
+        "certificate-of-kserve",
         {"target": "LLMInferenceService", "inferenceService": {"tls": True}, "engine.type": "SGLang"},
-        "spec.inferenceService.tls",
         "SGLang",
-        "KServe has a certificate for such pods alone",
-        rule="certificate-of-kserve",
     ),
-    Bad(
-        "route-of-kserve",
-        {"target": "InferenceService", "route": {"gateway": {"name": "public"}}},
-        "spec.route",
-        "InferenceService",
-        "KServe makes the routes of its objects",
-        rule="route-of-kserve",
+    broken(
+        "route-of-kserve", {"target": "InferenceService", "route": {"gateway": {"name": "public"}}}, "InferenceService"
     ),
-    Bad(
-        "canary-of-itself",
+    broken(
+        "canary-of-another",
         {"route": {"gateway": {"name": "public"}, "canary": {"name": "pair", "weight": 10}}},
-        "spec.route.canary.name",
         "pair",
-        "name another one of the namespace, or remove canary",
-        rule="canary-of-another",
     ),
     Bad(
         "canary-of-more-than-all",
@@ -398,42 +293,23 @@ REST: tuple[Bad, ...] = (
         "/qwen/",
         "without / at its end",
     ),
-    Bad(
-        "nodes-without-their-target",
-        {"nodes": 2},
-        "spec.nodes",
-        "nodes is 2 but target is Deployment",
-        "set target: LeaderWorkerSet, or remove nodes",
-        rule="nodes-target",
-    ),
-    Bad(
-        "several-nodes-of-unknown-number",
-        {"target": "LeaderWorkerSet"},
-        "spec.nodes",
-        "target is LeaderWorkerSet",
-        "set nodes to the number of nodes of one replica",
-        rule="target-nodes",
-    ),
-    Bad(
-        "nodes-that-share-unevenly",
+    broken("nodes-target", {"nodes": 2}, "nodes is 2 but target is Deployment"),
+    broken("target-nodes", {"target": "LeaderWorkerSet"}, "target is LeaderWorkerSet"),
+    broken(
+        "nodes-share-evenly",
         {"target": "LeaderWorkerSet", "nodes": 3, "verifier.tensorParallelSize": 4, "verifier.pipelineParallelSize": 2},
-        "spec.nodes",
         "3",
         "write a number that divides 8",
-        rule="nodes-share-evenly",
     ),
-    Bad(
-        "nodes-with-data-parallelism",
+    broken(
+        "nodes-data-parallel",
         {
             "target": "LeaderWorkerSet",
             "nodes": 2,
             "verifier.tensorParallelSize": 4,
             "verifier.dataParallelSize": 2,
         },
-        "spec.verifier.dataParallelSize",
         "2",
-        "remove it, and raise replicas instead",
-        rule="nodes-data-parallel",
     ),
     Bad(
         "nodes-one",
@@ -451,20 +327,10 @@ REST: tuple[Bad, ...] = (
         "a b",
         "use letters, digits and . _ -",
     ),
-    Bad(
-        "template-key",
-        {"template.metadata.annotations": {"a b": "x"}},
-        "spec.template.metadata.annotations",
-        '"a b"',
-        "write NAME or DOMAIN/NAME",
-        rule="key-form",
-    ),
-    Bad(
-        "template-label",
+    broken("key-form", {"template.metadata.annotations": {"a b": "x"}}, '"a b"'),
+    broken(
+        "label-reserved",
         {"template.metadata.labels": {"serving.speculative.dev/deployment": "x"}},
-        "spec.template.metadata.labels",
         '"serving.speculative.dev/deployment"',
-        "which selects its pods by it: remove it",
-        rule="label-reserved",
     ),
 )

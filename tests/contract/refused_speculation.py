@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contract.objects import DURATION_REMEDY, FIXED_K, STATIC, Bad, scheduled
+from tests.contract.objects import DURATION_REMEDY, STATIC, Bad, broken, scheduled
 
 SPECULATION: tuple[Bad, ...] = (
     # how many tokens
@@ -22,14 +22,7 @@ SPECULATION: tuple[Bad, ...] = (
         'supported values: "Auto", "Recommend", "Static", "Disabled"',
         "use one of 'Auto', 'Recommend', 'Static' or 'Disabled'",
     ),
-    Bad(
-        "k-zero",
-        {"speculation.numSpeculativeTokens": 0},
-        "spec.speculation.numSpeculativeTokens",
-        "numSpeculativeTokens is 0",
-        "write 1 or more, or set mode: Disabled",
-        rule="k-not-zero",
-    ),
+    broken("k-not-zero", {"speculation.numSpeculativeTokens": 0}, "numSpeculativeTokens is 0"),
     Bad(
         "k-negative",
         {"speculation.numSpeculativeTokens": -1},
@@ -38,13 +31,11 @@ SPECULATION: tuple[Bad, ...] = (
         "should be greater than or equal to 0",
         "use 0 or more",
     ),
-    Bad(
-        "k-above-max",
+    broken(
+        "k-within-max",
         {"speculation.numSpeculativeTokens": 12},
-        "spec.speculation.numSpeculativeTokens",
         "numSpeculativeTokens is 12",
         "write at most maxSpeculativeTokens (8), or raise maxSpeculativeTokens",
-        rule="k-within-max",
     ),
     Bad(
         "max-huge",
@@ -62,112 +53,34 @@ SPECULATION: tuple[Bad, ...] = (
         "must be of type integer",
         "use a whole number",
     ),
-    Bad(
-        "static-without-k",
-        STATIC,
-        "spec.speculation.numSpeculativeTokens",
-        "is not set but speculation.mode is Static",
-        "set it, or set a schedule",
-        rule="static-needs-k",
-    ),
-    Bad(
-        "static-empty-schedule",
-        scheduled(),
-        "spec.speculation.numSpeculativeTokens",
-        "is not set",
-        "set it, or set a schedule",
-        rule="static-needs-k",
-    ),
+    broken("static-needs-k", STATIC, "is not set but speculation.mode is Static"),
+    broken("static-needs-k", scheduled(), "is not set"),
     *(
-        Bad(
-            f"schedule-{mode}",
+        broken(
+            "schedule-static",
             {"speculation.mode": mode, "speculation.schedule": [[1, 256, 3]]},
-            "spec.speculation.schedule",
             f"schedule has 1 row(s) but mode is {mode}",
-            "set mode: Static, or remove schedule",
-            rule="schedule-static",
         )
         for mode in ("Auto", "Recommend", "Disabled")
     ),
-    Bad(
-        "schedule-starts-late",
-        scheduled([5, 256, 3]),
-        "spec.speculation.schedule",
-        "schedule starts at 5",
-        "start the first row at 1",
-        rule="schedule-starts-at-1",
-    ),
-    Bad(
-        "schedule-starts-at-zero",
-        scheduled([0, 256, 3]),
-        "spec.speculation.schedule",
-        "schedule starts at 0",
-        "start the first row at 1",
-        rule="schedule-starts-at-1",
-    ),
-    Bad(
-        "schedule-gap",
-        scheduled([1, 16, 4], [18, 256, 2]),
-        "spec.speculation.schedule",
-        "[18, 256, 2]",
-        "start each row one above the end of the previous row",
-        rule="schedule-contiguous",
-    ),
-    Bad(
-        "schedule-overlap",
-        scheduled([1, 16, 4], [16, 256, 2]),
-        "spec.speculation.schedule",
-        "[16, 256, 2]",
-        "start each row one above the end of the previous row",
-        rule="schedule-contiguous",
-    ),
-    Bad(
-        "schedule-disordered",
-        scheduled([1, 16, 4], [65, 256, 0], [17, 64, 2]),
-        "spec.speculation.schedule",
-        "3 row(s)",
-        "sort the rows by their first number, each row once",
-        rule="schedule-ascending",
-    ),
-    Bad(
-        "schedule-twice",
-        scheduled([1, 16, 4], [17, 64, 2], [17, 256, 2]),
-        "spec.speculation.schedule",
-        "3 row(s)",
-        "sort the rows by their first number, each row once",
-        rule="schedule-ascending",
-    ),
-    Bad(
-        "schedule-backward",
-        scheduled([1, 16, 4], [17, 10, 2]),
-        "spec.speculation.schedule",
-        "[17, 10, 2]",
-        "write [first, last, K]",
-        rule="schedule-forward",
-    ),
-    Bad(
-        "schedule-too-deep",
+    broken("schedule-starts-at-1", scheduled([5, 256, 3]), "schedule starts at 5"),
+    broken("schedule-starts-at-1", scheduled([0, 256, 3]), "schedule starts at 0"),
+    broken("schedule-contiguous", scheduled([1, 16, 4], [18, 256, 2]), "[18, 256, 2]"),
+    broken("schedule-contiguous", scheduled([1, 16, 4], [16, 256, 2]), "[16, 256, 2]"),
+    broken("schedule-ascending", scheduled([1, 16, 4], [65, 256, 0], [17, 64, 2]), "3 row(s)"),
+    broken("schedule-ascending", scheduled([1, 16, 4], [17, 64, 2], [17, 256, 2]), "3 row(s)"),
+    broken("schedule-forward", scheduled([1, 16, 4], [17, 10, 2]), "[17, 10, 2]"),
+    broken(
+        "schedule-within-max",
         scheduled([1, 16, 9], [17, 256, 2]),
-        "spec.speculation.schedule",
         "[1, 16, 9]",
         "write a K of at most maxSpeculativeTokens (8), or raise maxSpeculativeTokens",
-        rule="schedule-within-max",
     ),
-    Bad(
-        "schedule-no-drafts",
-        scheduled([1, 256, 0]),
-        "spec.speculation.schedule",
-        "K 0 in all of its 1 row(s)",
-        "or set mode: Disabled",
-        rule="schedule-drafts",
-    ),
-    Bad(
+    broken("schedule-drafts", scheduled([1, 256, 0]), "K 0 in all of its 1 row(s)"),
+    broken(
         "schedule-never-off",
         scheduled([1, 16, 4], [17, 256, 0], speculation__offPolicy="Never"),
-        "spec.speculation.schedule",
         "[17, 256, 0] but offPolicy is Never",
-        "or set offPolicy: Skip",
-        rule="schedule-never-off",
     ),
     Bad(
         "schedule-two-numbers",
@@ -194,23 +107,11 @@ SPECULATION: tuple[Bad, ...] = (
         "use at most 64 items, not 65",
     ),
     *(
-        Bad(
-            f"schedule-{method}",
-            scheduled([1, 256, 3], speculator={"method": method}),
-            "spec.speculation.schedule",
-            f"1 row(s) but K of {method}",
-            FIXED_K,
-            rule="schedule-method",
-        )
+        broken("schedule-method", scheduled([1, 256, 3], speculator={"method": method}), f"1 row(s) but K of {method}")
         for method in ("suffix", "ngram_gpu", "medusa")
     ),
-    Bad(
-        "schedule-data-parallel",
-        scheduled([1, 256, 3], verifier__dataParallelSize=2),
-        "spec.speculation.schedule",
-        "verifier.dataParallelSize is 2",
-        FIXED_K,
-        rule="schedule-data-parallel",
+    broken(
+        "schedule-data-parallel", scheduled([1, 256, 3], verifier__dataParallelSize=2), "verifier.dataParallelSize is 2"
     ),
     Bad(
         "off-policy",
@@ -228,22 +129,16 @@ SPECULATION: tuple[Bad, ...] = (
         "must be of type boolean",
         "use true or false",
     ),
-    Bad(
-        "adaptive-verification-elsewhere",
+    broken(
+        "adaptive-verification-engine",
         {"speculation.adaptiveVerification": True, "engine.type": "SGLang"},
-        "spec.speculation.adaptiveVerification",
         "adaptiveVerification is true but engine.type is SGLang",
-        "remove it, because it applies to vLLM only",
-        rule="adaptive-verification-engine",
     ),
     *(
-        Bad(
-            f"adaptive-verification-of-{method}",
+        broken(
+            "adaptive-verification-method",
             {"speculator": {"method": method}, "speculation.adaptiveVerification": True},
-            "spec.speculation.adaptiveVerification",
             f"adaptiveVerification is true but speculator.method is {method}",
-            "remove it, because it applies to draft_model, eagle, eagle3, mtp, dflash and dspark",
-            rule="adaptive-verification-method",
         )
         for method in ("ngram", "suffix", "medusa")
     ),
