@@ -33,9 +33,11 @@ def specdep(changes: Mapping[str, Any] | None = None, name: str = "pair") -> dic
         *parents, last = path.split(".")
         node = spec
         for key in parents:
-            node = node.setdefault(key, {})
+            if not isinstance(node.get(key), dict):  # another change has taken it out, or put a plain value there
+                node[key] = {}
+            node = node[key]
         if value is ABSENT:
-            del node[last]
+            node.pop(last, None)
         else:
             node[last] = copy.deepcopy(value)
     return {

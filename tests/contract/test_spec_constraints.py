@@ -162,7 +162,7 @@ def test_columns_name_fields_of_the_schema() -> None:
 
 
 @given(objects())
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_server_and_operator_agree(server: Server, body: dict[str, Any]) -> None:
     """What the API server lets in the operator can serve, and what the operator would refuse never gets in."""
     try:
