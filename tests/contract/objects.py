@@ -7,20 +7,19 @@ Python).
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from speculative_operator.api.crd import schema
 from speculative_operator.api.rules import ALL_RULES
+from speculative_operator.api.wire import VALIDATIONS
 
 VERIFIER = "hf://Qwen/Qwen3-8B"
 DRAFT = "hf://Qwen/Qwen3-0.6B"
 ABSENT = object()
-
-URI_REMEDY = "write one of hf://ORGANISATION/MODEL"
-DURATION_REMEDY = "write a duration above 0 and up to 10m"
-FIXED_K = "set speculation.numSpeculativeTokens instead"
 
 
 def specdep(changes: Mapping[str, Any] | None = None, name: str = "pair") -> dict[str, Any]:
@@ -82,6 +81,38 @@ class Bad:
 def broken(rule: str, changes: Mapping[str, Any], *said: str) -> Bad:
     """An object that breaks a rule of the API."""
     return Bad(rule, changes, "", "", "", rule=rule, said=said)
+
+
+TYPES = {str: "string", int: "integer", bool: "boolean", dict: "object", list: "array"}
+REMEDIES = {
+    "string": "use a string", "integer": "use a whole number", "boolean": "use true or false",
+    "object": "use an object",
+}  # fmt: skip
+"""Type of a field -> the operator's remedy for a value of another type."""
+
+
+def wrong(path: str, value: Any, beside: Mapping[str, Any] | None = None) -> Bad:
+    """An object with a value that its field itself does not take, beside other changes."""
+    node = schema()["properties"]["spec"]
+    for part in path.split("."):
+        node = node["properties"][part]
+    return Bad(f"{path}={value}", {**(beside or {}), path: value}, f"spec.{path}", *_refusal(node, value))
+
+
+def _refusal(node: Mapping[str, Any], value: Any) -> tuple[str, str, str]:
+    """Value and remedy as the API server words them by the schema of the field, and the operator's remedy."""
+    kind, given = node.get("type"), TYPES.get(type(value), "")
+    if "enum" in node:
+        first = node["enum"][0]
+        return json.dumps(value), f'supported values: "{first}"', f"use one of '{first}'"
+    if kind in REMEDIES and kind != given:
+        return given, f"must be of type {kind[:3]}", REMEDIES[kind]
+    if kind == "integer" and value < node["minimum"]:
+        return str(value), f"greater than or equal to {node['minimum']}", f"use {node['minimum']} or more"
+    if kind == "integer":
+        return str(value), f"less than or equal to {node['maximum']}", f"use {node['maximum']} or less"
+    message = node[VALIDATIONS][0]["message"]
+    return str(value), message, message
 
 
 STATIC = {"speculation.mode": "Static"}

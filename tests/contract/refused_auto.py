@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.contract.objects import DRAFT, Bad, broken
+from tests.contract.objects import DRAFT, Bad, broken, wrong
 
 BESIDE: tuple[tuple[str, Any, str], ...] = (
     ("model", DRAFT, f'is "{DRAFT}"'),
@@ -21,14 +21,7 @@ AUTO: tuple[Bad, ...] = (
     broken("method-or-auto", {"speculator": {}}, "method is not set"),
     broken("method-or-auto", {"speculator": {"auto": False}}, "auto is not true"),
     broken("method-without-auto", {"speculator.auto": True}, "method is draft_model but auto is true"),
-    Bad(
-        "auto-word",
-        {"speculator": {"auto": "yes", "method": "ngram"}},
-        "spec.speculator.auto",
-        "string",
-        "must be of type boolean",
-        "use true or false",
-    ),
+    wrong("speculator.auto", "yes"),
     *(
         broken(
             f"auto-without-{field.lower()}",

@@ -2,57 +2,22 @@
 
 from __future__ import annotations
 
-from tests.contract.objects import DURATION_REMEDY, STATIC, Bad, broken, scheduled
+from tests.contract.objects import STATIC, Bad, broken, scheduled, wrong
 
 SPECULATION: tuple[Bad, ...] = (
     # how many tokens
-    Bad(
-        "mode-case",
-        {"speculation.mode": "auto"},
-        "spec.speculation.mode",
-        '"auto"',
-        'supported values: "Auto", "Recommend", "Static", "Disabled"',
-        "use one of 'Auto', 'Recommend', 'Static' or 'Disabled'",
-    ),
-    Bad(
-        "mode-bare-off",
-        {"speculation.mode": False},
-        "spec.speculation.mode",
-        "false",
-        'supported values: "Auto", "Recommend", "Static", "Disabled"',
-        "use one of 'Auto', 'Recommend', 'Static' or 'Disabled'",
-    ),
+    wrong("speculation.mode", "auto"),
+    wrong("speculation.mode", False),
     broken("k-not-zero", {"speculation.numSpeculativeTokens": 0}, "numSpeculativeTokens is 0"),
-    Bad(
-        "k-negative",
-        {"speculation.numSpeculativeTokens": -1},
-        "spec.speculation.numSpeculativeTokens",
-        "-1",
-        "should be greater than or equal to 0",
-        "use 0 or more",
-    ),
+    wrong("speculation.numSpeculativeTokens", -1),
     broken(
         "k-within-max",
         {"speculation.numSpeculativeTokens": 12},
         "numSpeculativeTokens is 12",
         "write at most maxSpeculativeTokens (8), or raise maxSpeculativeTokens",
     ),
-    Bad(
-        "max-huge",
-        {"speculation.maxSpeculativeTokens": 65},
-        "spec.speculation.maxSpeculativeTokens",
-        "65",
-        "should be less than or equal to 64",
-        "use 64 or less",
-    ),
-    Bad(
-        "k-text",
-        {"speculation.numSpeculativeTokens": "4"},
-        "spec.speculation.numSpeculativeTokens",
-        "string",
-        "must be of type integer",
-        "use a whole number",
-    ),
+    wrong("speculation.maxSpeculativeTokens", 65),
+    wrong("speculation.numSpeculativeTokens", "4"),
     broken("static-needs-k", STATIC, "is not set but speculation.mode is Static"),
     broken("static-needs-k", scheduled(), "is not set"),
     *(
@@ -113,22 +78,8 @@ SPECULATION: tuple[Bad, ...] = (
     broken(
         "schedule-data-parallel", scheduled([1, 256, 3], verifier__dataParallelSize=2), "verifier.dataParallelSize is 2"
     ),
-    Bad(
-        "off-policy",
-        {"speculation.offPolicy": "Always"},
-        "spec.speculation.offPolicy",
-        '"Always"',
-        'supported values: "Never", "KeepRunning", "Skip", "Remove"',
-        "use one of 'Never'",
-    ),
-    Bad(
-        "adaptive-verification-text",
-        {"speculation.adaptiveVerification": "yes"},
-        "spec.speculation.adaptiveVerification",
-        "string",
-        "must be of type boolean",
-        "use true or false",
-    ),
+    wrong("speculation.offPolicy", "Always"),
+    wrong("speculation.adaptiveVerification", "yes"),
     broken(
         "adaptive-verification-engine",
         {"speculation.adaptiveVerification": True, "engine.type": "SGLang"},
@@ -142,22 +93,6 @@ SPECULATION: tuple[Bad, ...] = (
         )
         for method in ("ngram", "suffix", "medusa")
     ),
-    Bad(
-        "goal",
-        {"speculation.objective.goal": "Speed"},
-        "spec.speculation.objective.goal",
-        '"Speed"',
-        'supported values: "Goodput"',
-        "use one of 'Goodput'",
-    ),
-    *(
-        Bad(
-            f"duration-{name}",
-            {"speculation.objective.tpotP99": value},
-            "spec.speculation.objective.tpotP99",
-            value,
-            DURATION_REMEDY,
-        )
-        for name, value in {"bare": "40", "zero": "0ms", "long": "11m", "negative": "-5ms", "words": "fast"}.items()
-    ),
+    wrong("speculation.objective.goal", "Speed"),
+    *(wrong("speculation.objective.tpotP99", value) for value in ("40", "0ms", "11m", "-5ms", "fast")),
 )

@@ -143,7 +143,7 @@ def test_one_mistake_gives_one_cause(server: Server) -> None:
     assert not {name: said for name, said in loud.items() if name not in TWO_CAUSES}, json.dumps(loud, indent=1)
 
 
-TWO_CAUSES = {"replicas-negative", "mode-bare-off"}
+TWO_CAUSES = {"replicas=-1", "speculation.mode=False"}
 """The scale subresource brings a bound of its own; a word of the wrong type is not in the list either."""
 
 
