@@ -325,17 +325,6 @@ def test_kserve_makes_no_further_pods_for_the_operator(kserved: Cluster, kind: s
     kserved.kubectl("delete", kind, "demo")
 
 
-def test_what_is_rendered_for_kserve_passes(kserved: Cluster) -> None:
-    files = ("inference-service.yaml", "llm-inference-service.yaml", "llm-inference-service-tls.yaml")
-    rendered = [one for file in files for one in yaml.safe_load_all((GOLDEN / file).read_text())]
-    ours = [one for one in rendered if one["apiVersion"].startswith("serving.kserve.io/")]
-    assert len(ours) == 4
-    for one in ours:
-        one["metadata"] |= {"namespace": "default", "ownerReferences": [OWNER]}
-        done = writes(kserved, one)
-        assert done.returncode == 0, done.stderr
-
-
 def test_a_platform_may_say_where_pods_of_kserve_run(kserved: Cluster) -> None:
     """Its webhooks fill that in within the operator's own request."""
     where: Json = {"nodeSelector": {"gpu": "h100"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]}
