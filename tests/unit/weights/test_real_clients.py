@@ -22,7 +22,7 @@ from tests.unit.weights.shelf import BRISK, KIB, content, ignored
 
 from modelservers import s3
 from modelservers.faults import Fault, Ledger, Seen
-from modelservers.hub import Access, HubServer
+from modelservers.hub import HubServer
 from speculative_operator.domain.jobs import decode, progress_of
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
@@ -67,9 +67,8 @@ class Place:
 
 @contextlib.contextmanager
 def hub(folder: Path) -> Iterator[Place]:
-    server = HubServer(folder / "model", access=Access(frozenset({"hf_known"}), {"org/gated": frozenset({"hf_known"})}))
-    for name in ("org/small", "org/gated"):
-        laid_out(folder / "model" / name)
+    server = HubServer(folder / "model")
+    laid_out(folder / "model" / "org" / "small")
     with server.running():
         yield Place(Scheme.HF, "org/small", {"HF_ENDPOINT": server.url, "HF_HOME": str(folder)}, server.ledger)
 
@@ -144,18 +143,6 @@ def test_a_file_that_comes_wrong_twice_is_named(place: Place, tmp_path: Path) ->
     error = refused(place, tmp_path / "cache")
     assert (error.reason, error.file) == (Reason.CHECKSUM_MISMATCH, "model-1.safetensors")
     assert not (tmp_path / "cache" / FOLDER / "models" / source.pin.key).exists()
-
-
-def test_a_gated_model_names_the_secret_until_a_token_is_there(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gated = replace(place, location="org/gated")
-    error = refused(gated, tmp_path / "cache")
-    assert error.reason is Reason.SOURCE_UNAUTHORIZED
-    assert "HF_TOKEN" in error.remedy
-    assert "Secret" in error.remedy
-    monkeypatch.setenv("HF_TOKEN", "hf_known")
-    assert brought(gated, tmp_path / "cache") == MODEL
 
 
 def claimed(cache: Path, source: Source) -> dict[str, set[int]]:
