@@ -120,6 +120,29 @@ class Stage:
             until(tuned, LONG)
         assert not [record for record in read_records(out) if record["failed"]]
 
+    def order(self, *faults: dict[str, Any]) -> None:
+        """What the hub does wrong from now on."""
+        code = "import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1], sys.argv[2].encode(), method='PUT'))"
+        url = f"{scene.service_url(self.cluster, hub.NAME)}/_control"
+        assert self.cluster.inside([sys.executable, "-c", code, url, json.dumps(faults)]).wait(60) == 0
+
+    def sent(self, model: str) -> float:
+        """How often the hub has sent a model's weights, by bytes."""
+        weights = hub.MODELS / model / "model.safetensors"
+        told = hub.asked(self.cluster)["bytesByPath"].items()
+        through: int = sum(count for path, count in told if f"tiny/{model}" in path and weights.name in path)
+        return through / weights.stat().st_size
+
+    def written(self, name: str, *kinds: str) -> dict[str, tuple[int, list[Any]]]:
+        """Of the objects by this name, how often anybody changed each, and what the operator wrote of it."""
+        found = {}
+        for kind in kinds:
+            words = ("get", kind, name, "-n", NAMESPACE, "-o", "json", "--show-managed-fields")
+            metadata = json.loads(self.cluster.kubectl(*words).stdout)["metadata"]
+            ours = [one for one in metadata["managedFields"] if one["manager"] == names.FIELD_MANAGER]
+            found[kind] = (metadata["generation"], ours)
+        return found
+
     def wait_available(self, name: str) -> None:
         """Wait until figures of the object are found."""
         until(lambda: self.condition(name, "MetricsAvailable").get("status") == "True", LONG)

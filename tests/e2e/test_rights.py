@@ -13,7 +13,6 @@ import json
 import os
 import re
 import shutil
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -230,12 +229,12 @@ def filled(controllers: list[kserve.Controller]) -> int:
 
 def arrive(stage: Stage, *faults: Json) -> None:
     """All objects come, one by way of a hub into a claim, and serve."""
-    order(stage, *faults)
+    stage.order(*faults)
     for body in (read(WHOLE), *map(of_target, TARGETS)):
         stage.apply(body)
     if faults:
         until(lambda: "%" in str((stage.get("specdep", WHOLE).get("status") or {}).get("weights")), LONG)
-        order(stage)
+        stage.order()
     for name in (WHOLE, *TARGETS):
         scene.wait_ready(stage.cluster, name, LONG)
 
@@ -343,13 +342,6 @@ def tables(stage: Stage, name: str) -> int:
 def edit(stage: Stage, name: str, spec: Json) -> None:
     patch = json.dumps({"spec": spec})
     stage.cluster.kubectl("patch", "specdep", name, "-n", NAMESPACE, "--type=merge", "-p", patch)
-
-
-def order(stage: Stage, *faults: Json) -> None:
-    """What the hub does wrong from now on."""
-    code = "import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1], sys.argv[2].encode(), method='PUT'))"
-    url = f"{scene.service_url(stage.cluster, hub.NAME)}/_control"
-    assert stage.cluster.inside([sys.executable, "-c", code, url, json.dumps(faults)]).wait(60) == 0
 
 
 # -- the objects

@@ -1,4 +1,4 @@
-"""The shape of the house: imports point one way, the core does no I/O, modules stay readable."""
+"""The shape of the house: imports point one way, the core does no I/O, modules stay readable, nothing grows unasked."""
 
 from __future__ import annotations
 
@@ -60,6 +60,26 @@ WINGS = ("observed", "pair", "table", "children", "report")
 before: what a later wing has found reaches an earlier one only with the next reconcile, by status."""
 TOP = {"__init__", "world", "turn", "tick"}
 """Modules beside them: what goes in and comes out, which all wings import, and the steps, which none does."""
+
+BUDGETS = {
+    "operator/speculative_operator/*.py": 850,
+    "operator/speculative_operator/api/": 2_700,
+    "operator/speculative_operator/cli/": 3_450,
+    "operator/speculative_operator/domain/": 2_250,
+    "operator/speculative_operator/engines/": 5_800,
+    "operator/speculative_operator/pairing/": 3_450,
+    "operator/speculative_operator/payload/": 1_900,
+    "operator/speculative_operator/physics/": 950,
+    "operator/speculative_operator/reconcile/": 7_900,
+    "operator/speculative_operator/render/": 2_100,
+    "operator/speculative_operator/shell/": 6_700,
+    "operator/speculative_operator/tuner/": 4_900,
+    "operator/speculative_operator/weights/": 3_300,
+    "lab/": 11_100,
+    "dev/": 25_350,
+    "tests/": 72_800,
+}
+"""Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 LAB_MODULES = sorted(LABORATORY.rglob("*.py"))
@@ -238,6 +258,16 @@ def test_modules_say_why_and_stay_short() -> None:
         "longer than 400 lines"
     )
     assert {module.stem for module in every} & {"utils", "util", "helpers", "common", "misc"} == set()
+
+
+def test_nothing_grows_beyond_its_budget_of_lines() -> None:
+    modules = {place: ROOT.glob(f"{place}**/*.py" if place.endswith("/") else place) for place in BUDGETS}
+    lines = {place: sum(path.read_text().count("\n") for path in found) for place, found in modules.items()}
+    assert all(lines.values()), "a place that is no more"
+    packages = {f"{path.parent.relative_to(ROOT)}/" for path in PACKAGE.glob("*/__init__.py")}
+    assert packages - BUDGETS.keys() == set(), "packages without a budget"
+    over = {place: f"{count} lines of {BUDGETS[place]}" for place, count in lines.items() if count > BUDGETS[place]}
+    assert over == {}, "raise a budget only with a record in docs/decisions that says what the lines buy"
 
 
 def test_source_root_is_no_package() -> None:

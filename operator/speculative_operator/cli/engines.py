@@ -12,7 +12,7 @@ import sys
 from typing import Any, NamedTuple
 
 from speculative_operator.cli import terminal
-from speculative_operator.cli.commands import FAILED, OK, UsageError
+from speculative_operator.cli.commands import FAILED, OK, UsageError, member
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
 from speculative_operator.engines.matrix.answers import CELLS, Answer, answers
@@ -60,10 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the answers that were asked for; returns the exit status. Raises UsageError."""
     engines = (
-        [_member(EngineType, arguments.engine, "ENGINE")] if arguments.engine else [e for e in EngineType if e in CELLS]
+        [member(EngineType, arguments.engine, "ENGINE")] if arguments.engine else [e for e in EngineType if e in CELLS]
     )
-    vendor = _member(Vendor, arguments.vendor, "--vendor")
-    method = _member(Method, arguments.method, "--method") if arguments.method else None
+    vendor = member(Vendor, arguments.vendor, "--vendor")
+    method = member(Method, arguments.method, "--method") if arguments.method else None
     rows = [row for engine in engines for row in _rows(engine, arguments.version, vendor, method)]
     if not rows:
         raise UsageError(f"--method {method}: none of the engines has it", f"name one of {', '.join(Method)}")
@@ -76,14 +76,6 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _list(rows)
     return FAILED if assumed or all(row.alone.refused for row in rows) else OK
-
-
-def _member(kind: Any, text: str, what: str) -> Any:
-    """The member of an enumeration that `text` names, in any case of letters."""
-    for member in kind:
-        if member.value.lower() == text.lower():
-            return member
-    raise UsageError(f"{what} is {text!r}", f"name one of {', '.join(kind)}")
 
 
 def _rows(engine: EngineType, given: str | None, vendor: Vendor, method: Method | None) -> list[_Row]:
