@@ -108,12 +108,10 @@ def _refusal_lines(here: Sequence[Answer]) -> list[str]:
 
 
 def _reason(one: Answer) -> str:
-    """The row's own, or the release from which on there is a row."""
-    if one.cell is not None:
-        return one.cell.refused
+    """The release from which on the form is served, or that none is."""
     form = (one.question.method, one.question.variant)
-    since = min(cell.since for cell in CELLS[one.question.engine] if (cell.method, cell.variant) == form)
-    return f"needs engine.version {show_version(since)} or newer"
+    later = [cell.since for cell in CELLS[one.question.engine] if (cell.method, cell.variant) == form]
+    return f"needs engine.version {show_version(min(later))} or newer" if later else "the engine does not have it"
 
 
 def _releases(engine: EngineType) -> list[str]:
@@ -125,9 +123,9 @@ def _releases(engine: EngineType) -> list[str]:
     headers = ["Method", "Since"]
     headers += [_range(since, before) for since, before in zip(bounds, [*bounds[1:], None], strict=True)]
     rows = []
-    for place, (method, variant) in enumerate(forms(engine)):
+    for place, (method, variant) in enumerate(forms()):
         changes = [states[place] for _, states in columns]
-        had = [c.since for c in CELLS[engine] if (c.method, c.variant) == (method, variant) and not c.refused]
+        had = [c.since for c in CELLS[engine] if (c.method, c.variant) == (method, variant)]
         if had:
             rows.append([f"`{method}`{FORMS[variant]}", show_version(min(had)), *changes])
     return [f"## {engine} by release", "", _table(headers, rows), ""]

@@ -64,7 +64,7 @@ COMBINATIONS: tuple[Combination, ...] = (
         WITHOUT,
         {"engine.version": "0.13.0"},
         "speculator.method",
-        ("draft_model", "0.14.0 or newer"),
+        ("draft_model", "0.15.0 or newer"),
     ),
     Combination("oldest", TICK, {"engine.version": "0.10.2"}, "engine.version", ("0.10.2", "use 0.11.0 or newer")),
     Combination(
@@ -78,7 +78,7 @@ COMBINATIONS: tuple[Combination, ...] = (
         WITHOUT,
         drafted("ngram", model=None, engine__env=V2, engine__version="0.31.0"),
         "speculator.method",
-        ("ngram", "needs engine.version 0.32.0"),
+        ("ngram", "remove VLLM_USE_V2_MODEL_RUNNER"),
     ),
     Combination(
         "p-eagle-early",
@@ -233,7 +233,7 @@ COMBINATIONS: tuple[Combination, ...] = (
         WITHOUT,
         {**drafted("eagle3"), "verifier.pipelineParallelSize": 2, "engine.version": "0.14.0"},
         "speculator.method",
-        ("eagle3", "pipeline parallelism before 0.15.0", "newer engine.version"),
+        ("eagle3", "pipelineParallelSize: 1", "engine.version 0.32.0 or newer"),
     ),
     Combination(
         "schedule-early",
@@ -455,7 +455,7 @@ COMBINATIONS: tuple[Combination, ...] = (
     ),
     # TensorRT-LLM
     Combination("trt-eagle", TICK, {**TRT, **drafted("eagle")}, "speculator.method", ("eagle", "eagle3")),
-    Combination("trt-medusa", TICK, {**TRT, **drafted("medusa")}, "speculator.method", ("medusa", "use eagle3 or mtp")),
+    Combination("trt-medusa", TICK, {**TRT, **drafted("medusa")}, "speculator.method", ("medusa", "use one of")),
     Combination(
         "trt-amd",
         TICK,
@@ -492,7 +492,9 @@ COMBINATIONS: tuple[Combination, ...] = (
         ("0.20.0", "or newer"),
     ),
     # TGI
-    Combination("tgi-eagle3", TICK, {**TGI, **drafted("eagle3")}, "speculator.method", ("eagle3", "ngram and medusa")),
+    Combination(
+        "tgi-eagle3", TICK, {**TGI, **drafted("eagle3")}, "speculator.method", ("eagle3", "use one of ngram, medusa")
+    ),
     Combination("tgi-draft-model", TICK, TGI, "speculator.method", ("draft_model", "vLLM")),
     Combination(
         "tgi-schedule",

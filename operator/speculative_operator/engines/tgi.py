@@ -21,7 +21,7 @@ from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, Speculator, Verifier
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.base import Engine, EngineContainer, Notice, Refusal
-from speculative_operator.engines.matrix.cell import Cell, Variant, Version
+from speculative_operator.engines.matrix.cell import Cell, Version
 from speculative_operator.engines.shared.arguments import (
     ALL_INTERFACES,
     ALWAYS,
@@ -44,7 +44,6 @@ NOTHING_TUNED = (
     "With TGI nothing is tuned: K stays what it is when a pod starts, for no metric tells how many tokens were drafted"
 )
 _SOURCE = "text-generation-inference 3.3.7 launcher/src/main.rs"
-_REMEDY = "TGI has ngram and medusa only; use one of them or engine.type: vLLM"
 
 
 def _row(method: Method) -> Cell:
@@ -55,19 +54,7 @@ def _row(method: Method) -> Cell:
     )  # fmt: skip
 
 
-def _refusal_row(method: Method, variant: Variant = Variant.PLAIN) -> Cell:
-    return Cell(EngineType.TGI, method, OLDEST, Actuator.NONE, _SOURCE, variant=variant, refused=_REMEDY)
-
-
-_SERVED = (Method.NGRAM, Method.MEDUSA)
-CELLS: tuple[Cell, ...] = (
-    *(_row(method) for method in _SERVED),
-    *(_refusal_row(method) for method in Method if method not in _SERVED),
-    _refusal_row(Method.EAGLE, Variant.PARALLEL),
-    _refusal_row(Method.EAGLE3, Variant.PARALLEL),
-    _refusal_row(Method.DRAFT_MODEL, Variant.PARALLEL),
-    _refusal_row(Method.DRAFT_MODEL, Variant.HETEROGENEOUS),
-)
+CELLS: tuple[Cell, ...] = (_row(Method.NGRAM), _row(Method.MEDUSA))
 
 OFFER = Offer(
     engine=EngineType.TGI,

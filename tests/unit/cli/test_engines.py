@@ -62,7 +62,7 @@ def test_one_object_a_row(
 def test_explains_a_refusal_and_says_so_by_its_status(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, "SGLang", "--method", "medusa")
     assert status == 1
-    assert "use eagle3 or mtp" in out
+    assert "SGLang does not have it; use one of ngram" in out
     status, out, _ = run(capsys, "vLLM", "--method", "dspark", "--version", "0.24.0")
     assert status == 1
     assert "needs engine.version 0.25.1 or newer" in out

@@ -36,9 +36,6 @@ def obeyed(cell: Cell) -> None:
             # TGI finds the heads in the verifier's own checkpoint.
             subject = replace(subject, speculator=replace(subject.speculator, source=None))
         found = engine.refusals(subject)
-        if cell.refused:
-            assert any(cell.refused in one.message for one in found)
-            continue
         assert found == ()
         knobs = engine.knobs(subject)
         assert knobs.actuator is cell.actuator

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from types import MappingProxyType
 
 from speculative_operator.domain.platform import Vendor
@@ -110,15 +111,16 @@ def answer(question: Question) -> Answer:
     return Answer(question, find(cells, question), row, "" if refusal is None else refusal.message)
 
 
-def forms(engine: EngineType) -> tuple[tuple[Method, Variant], ...]:
-    """Methods and their forms that the engine's rows speak of, in the order of the enums."""
-    known = {(cell.method, cell.variant) for cell in CELLS.get(engine, ())}
+@cache
+def forms() -> tuple[tuple[Method, Variant], ...]:
+    """Methods and their forms that some engine has, in the order of the enums."""
+    known = {(cell.method, cell.variant) for cells in CELLS.values() for cell in cells}
     return tuple((method, variant) for method in Method for variant in Variant if (method, variant) in known)
 
 
 def answers(engine: EngineType, version: Version, vendor: Vendor, data_parallel_size: int = 1) -> tuple[Answer, ...]:
-    """One answer for every form of every method that the engine knows."""
+    """One answer for every form of every method."""
     return tuple(
         answer(Question(engine, version, method, "", variant, vendor, data_parallel_size))
-        for method, variant in forms(engine)
+        for method, variant in forms()
     )

@@ -1,6 +1,7 @@
 """One row of the capability matrix: what an engine does with a method under stated circumstances.
 
-Rows are data. Every adapter registers its own in `engines/<engine>/capability.py` as `CELLS`; `matrix.answers` answers
+Rows are data, and say only what works: where none matches a question, the engine refuses it. Every adapter registers
+its own in `engines/<engine>/capability.py` as `CELLS`; `matrix.answers` answers
 from them, `speculative engines` prints them and docs/engines.md is generated from them. What an accelerator takes away
 is told apart from that, in `matrix.vendors`.
 """
@@ -113,7 +114,7 @@ class Cell:
     since: Version
     """First release that the row speaks of."""
     actuator: Actuator
-    """The gentlest way to change K: Live, else Table, else Restart. NONE with `refused`."""
+    """The gentlest way to change K: Live, else Table, else Restart."""
     source: str
     """Where the row was read or shown: release and file, issue, or make target."""
     before: Version | None = None
@@ -125,8 +126,8 @@ class Cell:
     data: Extent = Extent.ANY
     """Data parallelism (attention data parallelism where the engine has that)."""
     pipeline: Extent = Extent.ANY
-    pipelined_since: Version = (0, 0, 0)
-    """First release in which the row holds under pipeline parallelism, too; before, that is refused."""
+    pipelined_since: Version | None = (0, 0, 0)
+    """First release in which the row holds under pipeline parallelism, too; None: no release is known."""
     experts: Extent = Extent.ANY
     """Expert parallelism: ONE is without, MANY with."""
     passes_at_zero: float = 1.0
@@ -137,8 +138,6 @@ class Cell:
     """True when one draft pass yields all K tokens."""
     metrics: frozenset[Figure] = frozenset()
     """Figures that are right. A figure that is missing here is absent, diluted or counted otherwise."""
-    refused: str = ""
-    """Remedy, where an engine lacks the method: a clause such as `use eagle3 or mtp`, preceded by the reason."""
     proven: Proven = Proven.SOURCE
     live: Proven | None = None
     """How it was shown that K changes while the engine runs, on whatever accelerator; None where it does not."""
@@ -146,6 +145,10 @@ class Cell:
     """How it was shown that no part of the speculator runs at K = 0; None: a part does, or K = 0 is a rollout."""
     note: str = ""
     """What else a user should know, one sentence: it becomes a footnote."""
+
+    def pipelined(self, version: Version) -> bool:
+        """True when the row holds under pipeline parallelism in a release."""
+        return self.pipelined_since is not None and self.pipelined_since <= version
 
     def matches(self, question: Question) -> bool:
         """True when the row speaks of `question`."""
@@ -159,6 +162,7 @@ class Cell:
             and question.vendor in self.vendors
             and self.data.holds(question.data_parallel_size)
             and self.pipeline.holds(question.pipeline_parallel_size)
+            and (question.pipeline_parallel_size == 1 or self.pipelined(question.version))
             and self.experts.holds(2 if question.expert_parallel else 1)
         )
 

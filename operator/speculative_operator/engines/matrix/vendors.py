@@ -149,6 +149,6 @@ def vendors_of(engine: EngineType) -> tuple[Vendor, ...]:
 
 def best_actuator(cell: Cell | None, platform: Platform | None) -> Actuator:
     """The gentlest way to change K: Live, else Table, else Restart, which is also the answer where no row serves."""
-    if cell is None or cell.refused:
+    if cell is None:
         return Actuator.RESTART
     return max(cell.actuator, platform.actuator if platform is not None else Actuator.RESTART, key=GENTLEST.index)

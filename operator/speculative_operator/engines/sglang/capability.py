@@ -15,7 +15,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Speculator
 from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice, Refusal
-from speculative_operator.engines.matrix.cell import Cell, Extent, Figure, Variant, Version
+from speculative_operator.engines.matrix.cell import Cell, Extent, Figure, Version
 from speculative_operator.engines.shared.arguments import ALWAYS, SPECULATION, Flags, of_verifier
 from speculative_operator.engines.shared.checks import refusals_of, refuse_field
 from speculative_operator.engines.shared.plan import Offer
@@ -33,7 +33,6 @@ WITH_LORA = frozenset({Method.NGRAM, Method.EAGLE, Method.EAGLE3, Method.MTP, Me
 """arg_groups/lora_hook.py, check_lora_speculative_compatibility."""
 
 _SEEN = frozenset({Figure.ACCEPTED, Figure.STEP_TIME, Figure.ACTIVE_K})
-_HOOK = "SGLang 0.5.23 arg_groups/speculative_hook.py"
 _ADAPTIVE = "SGLang 0.5.23 speculative/adaptive_spec_params.py"
 _PIPELINE = "SGLang 0.5.23 arg_groups/validation_hook.py, check_pipeline_parallel_compat"
 _NOTE = (
@@ -47,62 +46,33 @@ _MODULES = (
 _STATIC = "The engine's adaptive mode, which takes a table, is for EAGLE and EAGLE-3 alone: K changes by a rollout."
 
 
-def _adaptive(method: Method) -> tuple[Cell, ...]:
-    """Methods that `--speculative-adaptive` serves: one candidate per slot makes it a table."""
+def _adaptive(method: Method, *, staged: bool = True) -> Iterator[Cell]:
+    """Rows of a method that `--speculative-adaptive` serves: one candidate per slot makes it a table. `staged`: it
+    works under pipeline parallelism."""
     plain = Cell(EngineType.SGLANG, method, OLDEST, Actuator.RESTART, _ADAPTIVE, pipeline=Extent.ONE, metrics=_SEEN)
     note = _NOTE + (_MODULES if method is Method.MTP else "")
-    staged = replace(plain, source=_PIPELINE, pipeline=Extent.MANY)
-    return (
-        replace(plain, actuator=Actuator.TABLE, data=Extent.ONE, note=note),
-        replace(plain, data=Extent.MANY, note="The adaptive mode was not read for several schedulers in one pod."),
-        _no_pipeline(method) if method is Method.EAGLE3 else staged,
-    )
+    yield replace(plain, actuator=Actuator.TABLE, data=Extent.ONE, note=note)
+    yield replace(plain, data=Extent.MANY, note="The adaptive mode was not read for several schedulers in one pod.")
+    if staged:
+        yield replace(plain, source=_PIPELINE, pipeline=Extent.MANY)
 
 
-def _fixed_rows(method: Method, drafts_blocks: bool = False) -> tuple[Cell, ...]:
-    """Methods whose K is fixed at start."""
-    return (
-        Cell(
-            EngineType.SGLANG, method, OLDEST, Actuator.RESTART, _ADAPTIVE, pipeline=Extent.ONE,
-            passes_at_zero=0.0, drafts_blocks=drafts_blocks, metrics=_SEEN, note=_STATIC,
-        ),
-        _no_pipeline(method),
-    )  # fmt: skip
-
-
-def _no_pipeline(method: Method) -> Cell:
-    remedy = "SGLang speculates with eagle and mtp only under pipeline parallelism; set pipelineParallelSize: 1"
+def _fixed(method: Method, drafts_blocks: bool = False) -> Cell:
+    """The row of a method whose K is fixed at start."""
     return Cell(
-        EngineType.SGLANG, method, OLDEST, Actuator.NONE, _PIPELINE, pipeline=Extent.MANY, refused=remedy
+        EngineType.SGLANG, method, OLDEST, Actuator.RESTART, _ADAPTIVE, pipeline=Extent.ONE,
+        passes_at_zero=0.0, drafts_blocks=drafts_blocks, metrics=_SEEN, note=_STATIC,
     )  # fmt: skip
 
 
-def _refusal_row(method: Method, remedy: str, variant: Variant = Variant.PLAIN) -> Cell:
-    return Cell(EngineType.SGLANG, method, OLDEST, Actuator.NONE, _HOOK, variant=variant, refused=remedy)
-
-
-_MEDUSA = "SGLang has no Medusa heads; use eagle3 or mtp"
-_LOOKUP = "SGLang has one lookup; use ngram"
-_PARALLEL = "SGLang drafts token after token; use dflash, or remove speculator.parallelDrafting"
 CELLS: tuple[Cell, ...] = (
     *_adaptive(Method.EAGLE),
-    *_adaptive(Method.EAGLE3),
+    *_adaptive(Method.EAGLE3, staged=False),
     *_adaptive(Method.MTP),
-    *_fixed_rows(Method.DRAFT_MODEL),
-    *_fixed_rows(Method.NGRAM),
-    *_fixed_rows(Method.DFLASH, drafts_blocks=True),
-    *_fixed_rows(Method.DSPARK, drafts_blocks=True),
-    _refusal_row(Method.NGRAM_GPU, _LOOKUP),
-    _refusal_row(Method.SUFFIX, _LOOKUP),
-    _refusal_row(Method.MEDUSA, _MEDUSA),
-    _refusal_row(Method.EAGLE, _PARALLEL, Variant.PARALLEL),
-    _refusal_row(Method.EAGLE3, _PARALLEL, Variant.PARALLEL),
-    _refusal_row(Method.DRAFT_MODEL, _PARALLEL, Variant.PARALLEL),
-    _refusal_row(
-        Method.DRAFT_MODEL,
-        "SGLang compares token ids, so verifier and speculator need one vocabulary; use engine.type: vLLM",
-        Variant.HETEROGENEOUS,
-    ),
+    _fixed(Method.DRAFT_MODEL),
+    _fixed(Method.NGRAM),
+    _fixed(Method.DFLASH, drafts_blocks=True),
+    _fixed(Method.DSPARK, drafts_blocks=True),
 )
 
 

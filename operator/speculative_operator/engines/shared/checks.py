@@ -82,9 +82,9 @@ def _release(spec: DeploymentSpec, offer: Offer, version: Version) -> Iterator[R
 def _speculator(spec: DeploymentSpec, speculator: Speculator, offer: Offer, version: Version) -> Iterator[Refusal]:
     if version < offer.oldest:
         return
-    refused = tuple(refusing.method(spec, version, offer.cells))
-    if refused:
-        yield from refused
+    refused = refusing.why(refusing.question_of(spec, version), offer.cells)
+    if refused is not None:
+        yield refused
         return
     yield from weights(speculator, needed=speculator.method in offer.needs_source)
     yield from _own_name(speculator, spec.verifier.source.uri)

@@ -93,7 +93,7 @@ def knobs(spec: DeploymentSpec, offer: Offer) -> KnobSpace:
 
 
 def _actuator(spec: DeploymentSpec, cell: Cell | None, offer: Offer) -> Actuator:
-    if cell is None or cell.refused or cell.actuator is not Actuator.TABLE:
+    if cell is None or cell.actuator is not Actuator.TABLE:
         return Actuator.RESTART
     one_k = spec.speculation.mode is Mode.STATIC and spec.speculation.schedule is None
     return Actuator.RESTART if one_k or offer.fixed_k_reason(spec) else Actuator.TABLE

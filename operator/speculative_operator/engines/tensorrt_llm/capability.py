@@ -71,12 +71,6 @@ def _newer(method: Method, since: Version, variant: Variant = Variant.PLAIN) -> 
     return _row(method, Actuator.TABLE, since, variant=variant, drafts_blocks=not method.draft_free)
 
 
-def _refusal_row(method: Method, remedy: str, variant: Variant = Variant.PLAIN) -> Cell:
-    return Cell(EngineType.TENSORRT_LLM, method, OLDEST, Actuator.NONE, _ARGS, variant=variant, refused=remedy)
-
-
-_HEADS = "the PyTorch backend has no Medusa heads; use eagle3 or mtp"
-_P_EAGLE = "TensorRT-LLM drafts Eagle tokens one by one; remove speculator.parallelDrafting, or use dflash"
 CELLS: tuple[Cell, ...] = (
     *_both(Method.EAGLE3),
     *_both(Method.MTP),
@@ -87,16 +81,6 @@ CELLS: tuple[Cell, ...] = (
     _newer(Method.DFLASH, SCHEDULE_SINCE),
     _newer(Method.DSPARK, (1, 4, 0)),
     _newer(Method.DRAFT_MODEL, SCHEDULE_SINCE, Variant.PARALLEL),
-    _refusal_row(Method.EAGLE, "the PyTorch backend has Eagle3 only; use a checkpoint of eagle3"),
-    _refusal_row(Method.EAGLE, _P_EAGLE, Variant.PARALLEL),
-    _refusal_row(Method.EAGLE3, _P_EAGLE, Variant.PARALLEL),
-    _refusal_row(Method.NGRAM_GPU, "TensorRT-LLM has no such lookup; use suffix (suffix automaton) or ngram"),
-    _refusal_row(Method.MEDUSA, _HEADS),
-    _refusal_row(
-        Method.DRAFT_MODEL,
-        "TensorRT-LLM compares token ids, so verifier and speculator need one vocabulary; use engine.type: vLLM",
-        Variant.HETEROGENEOUS,
-    ),
 )
 
 

@@ -27,7 +27,6 @@ from speculative_operator.engines.matrix.cell import (
 from speculative_operator.engines.matrix.vendors import GENTLEST, platform_of
 from speculative_operator.engines.vllm.forms import (
     FORMS,
-    PIPELINE_SINCE,
     RELEASES,
     V2_SCHEDULE_SINCE,
     Form,
@@ -74,19 +73,17 @@ def _of_form(form: Form) -> Iterator[Cell]:
         engine=EngineType.VLLM,
         method=form.method,
         since=form.since,
-        actuator=Actuator.NONE if form.refused else Actuator.RESTART,
-        before=form.before,
+        actuator=Actuator.RESTART,
         source=form.source,
         runner=form.runner,
         variant=form.variant,
         passes_at_zero=0.0,
         drafts_blocks=form.block,
-        pipelined_since=PIPELINE_SINCE,
-        metrics=frozenset() if form.refused else _TRUSTED - ({Figure.DRAFTED} if form.diluted else set()),
-        refused=form.refused,
+        pipelined_since=form.pipelined_since,
+        metrics=_TRUSTED - ({Figure.DRAFTED} if form.diluted else set()),
         note=form.note,
     )
-    if form.refused or not form.scheduled:
+    if not form.scheduled:
         yield base
         return
     for release in RELEASES:
@@ -149,7 +146,7 @@ CELLS: tuple[Cell, ...] = tuple(_cells())
 """Every row of vLLM."""
 
 
-SERVED = frozenset(form.method for form in FORMS if not form.refused)
+SERVED = frozenset(form.method for form in FORMS)
 """Methods that some model runner has."""
 BLOCK_METHODS = frozenset(form.method for form in FORMS if form.block and form.variant is Variant.PLAIN)
 """Methods whose plain form drafts all K tokens in one pass."""
@@ -172,6 +169,6 @@ def runner_under_schedule(asked: Question) -> Runner:
     served: list[tuple[int, bool, Runner]] = []
     for runner in order:
         cell = row_of(replace(asked, runner=runner, data_parallel_size=1))
-        if cell is not None and not cell.refused and (platform is None or platform.runner in ("", runner)):
+        if cell is not None and (platform is None or platform.runner in ("", runner)):
             served.append((GENTLEST.index(cell.actuator), not (cell.follows_k or cell.drafts_blocks), runner))
     return min(served, key=lambda one: one[:2])[2] if served else Runner.V1

@@ -64,7 +64,8 @@ def _all(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
 def _speculator(spec: DeploymentSpec, speculator: Speculator, version: Version) -> Iterator[Refusal]:
     if version >= OLDEST:
         yield from _runner(spec, version)
-        yield from refusing.method(spec, version, capability.CELLS, plan(spec).runner)
+        refused = refusing.why(refusing.question_of(spec, version, plan(spec).runner), capability.CELLS)
+        yield from (refused,) if refused is not None else ()
     if speculator.method not in capability.SERVED:
         return
     method = speculator.method

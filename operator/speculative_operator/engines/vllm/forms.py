@@ -1,7 +1,7 @@
 """How each method drafts on each of vLLM's model runners, and how the runners take a schedule by release: data.
 
 `capability` multiplies the two into rows of the matrix; no other module reads them. The versions come from comparing
-releases 0.18 to 0.32.
+the sources of releases 0.11 to 0.33.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SCHEDULE_SINCE: Version = (0, 24, 0)
 UNPROVEN: Version = (0, 34, 0)
 """First release on which the plug-in was not run. It checks itself at its start, and says there what it lacks."""
 V2_SCHEDULE_SINCE: Version = (0, 32, 0)
-"""First release whose V2 runner drafts what the schedule says; before, only V1 does."""
+"""First release that takes the V2 runner by itself, and whose V2 runner drafts what the schedule says."""
 IN_FULL_ALONE = frozenset({Method.DRAFT_MODEL})
 """Methods whose speculator the V2 runner by itself runs in full at every K; with the plug-in's worker it follows K."""
 
@@ -50,20 +50,21 @@ class Form:
     variant: Variant = Variant.PLAIN
     diluted: bool = False
     """True when vLLM counts drafts that the verifier cannot accept."""
-    refused: str = ""
-    before: Version | None = None
-    """First release that the form no longer speaks of."""
     source: str = "vLLM 0.32.0 v1/spec_decode and v1/worker/gpu/spec_decode"
     note: str = ""
+
+    @property
+    def pipelined_since(self) -> Version | None:
+        """First release that serves it under pipeline parallelism; None: none is known. Hidden states from inside the
+        verifier come from every stage, and only the V2 runner brings them to the last one."""
+        if self.method not in (Method.EAGLE3, Method.DFLASH, Method.DSPARK):
+            return PIPELINE_SINCE
+        return V2_SCHEDULE_SINCE if self.runner is Runner.V2 else None
 
 
 _V1, _V2 = Runner.V1, Runner.V2
 _FIRST = OLDEST
 _ASSERTED = "vLLM 0.32.0: the proposer asserts that K is the largest"
-_NOT_ON_V2 = "vLLM 0.32.0 config/vllm.py, _get_v2_model_runner_unsupported_features"
-_NOT_ON_V1 = "vLLM 0.32.0 config/vllm.py, _get_v1_model_runner_unsupported_features"
-_ONLY_V1 = "the V2 model runner does not have it; remove VLLM_USE_V2_MODEL_RUNNER from engine.env"
-_ONLY_V2 = "the V1 model runner does not have it; remove VLLM_USE_V2_MODEL_RUNNER from engine.env"
 _PARALLEL_V1 = "vLLM 0.32.0 v1/spec_decode/llm_base_proposer.py: inputs laid out for the largest K"
 _MISPLACED = "With another K than the largest, drafts would land at other requests, so K is fixed at start."
 _MODULES = "With several modules in the checkpoint the V2 runner drafts in full at every K."
@@ -72,45 +73,39 @@ _NO_GRAPHS = "The speculator has no CUDA graphs of its own, so it pays at low lo
 
 FORMS: tuple[Form, ...] = (
     Form(Method.EAGLE, _V1, _FIRST),
-    Form(Method.EAGLE, _V2, _FIRST),
+    Form(Method.EAGLE, _V2, (0, 12, 0)),
     Form(Method.EAGLE3, _V1, _FIRST),
-    Form(Method.EAGLE3, _V2, _FIRST),
+    Form(Method.EAGLE3, _V2, (0, 17, 0)),
     Form(
         Method.EAGLE, _V1, (0, 16, 0), False, block=True, variant=Variant.PARALLEL, source=_PARALLEL_V1,
         note=_MISPLACED,
     ),
-    Form(Method.EAGLE, _V2, (0, 16, 0), variant=Variant.PARALLEL, refused=_ONLY_V1, source=_NOT_ON_V2),
     Form(
         Method.EAGLE3, _V1, (0, 16, 0), False, block=True, variant=Variant.PARALLEL, source=_PARALLEL_V1,
         note=_MISPLACED,
     ),
-    Form(Method.EAGLE3, _V2, (0, 16, 0), variant=Variant.PARALLEL, refused=_ONLY_V1, source=_NOT_ON_V2),
     Form(Method.MTP, _V1, _FIRST),
-    Form(Method.MTP, _V2, _FIRST, note=_MODULES),
-    Form(Method.DRAFT_MODEL, _V1, (0, 14, 0)),
+    Form(Method.MTP, _V2, (0, 12, 0), note=_MODULES),
+    Form(Method.DRAFT_MODEL, _V1, (0, 15, 0)),
     Form(Method.DRAFT_MODEL, _V2, (0, 31, 0), note=_NO_GRAPHS),
     Form(
         Method.DRAFT_MODEL, _V1, (0, 16, 0), False, block=True, variant=Variant.PARALLEL, source=_PARALLEL_V1,
         note=_MISPLACED,
     ),
-    Form(Method.DRAFT_MODEL, _V2, (0, 16, 0), variant=Variant.PARALLEL, refused=_ONLY_V1, source=_NOT_ON_V2),
     Form(Method.DRAFT_MODEL, _V1, (0, 25, 1), variant=Variant.HETEROGENEOUS),
-    Form(Method.DRAFT_MODEL, _V2, (0, 25, 1), variant=Variant.HETEROGENEOUS, refused=_ONLY_V1, source=_NOT_ON_V2),
     Form(Method.DFLASH, _V1, (0, 23, 0), block=True),
-    Form(Method.DFLASH, _V2, (0, 23, 0), follows=False, block=True),
-    Form(Method.DSPARK, _V1, (0, 25, 1), refused=_ONLY_V2, source=_NOT_ON_V1),
+    Form(Method.DFLASH, _V2, (0, 24, 0), follows=False, block=True),
     Form(Method.DSPARK, _V2, (0, 25, 1), follows=False, block=True),
     Form(Method.NGRAM, _V1, _FIRST, passes_at_zero=0.0),
     Form(Method.NGRAM, _V2, (0, 32, 0), passes_at_zero=0.0, diluted=True, note=_FILLER),
     Form(Method.NGRAM_GPU, _V1, (0, 18, 0), False, source=_ASSERTED),
     Form(Method.NGRAM_GPU, _V2, (0, 32, 0), False, diluted=True, note=_FILLER),
     Form(Method.SUFFIX, _V1, (0, 12, 0), False, source=_ASSERTED, note="The image must hold arctic-inference 0.1.1."),
-    Form(Method.SUFFIX, _V2, (0, 12, 0), refused=_ONLY_V1, source=_NOT_ON_V2),
     Form(Method.MEDUSA, _V1, _FIRST, False, source=_ASSERTED),
-    Form(Method.MEDUSA, _V2, _FIRST, refused=_ONLY_V1, before=(0, 33, 0), source=_NOT_ON_V2),
     Form(Method.MEDUSA, _V2, (0, 33, 0), False, source="vLLM 0.33.0 config/vllm.py"),
 )  # fmt: skip
-"""How each method drafts on each runner."""
+"""How each method drafts on each runner that has it (vLLM 0.32.0 config/vllm.py, `_get_v1_model_runner_unsupported_
+features` and its twin of V2)."""
 
 
 @dataclass(frozen=True, slots=True)
