@@ -13,15 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from speculative_operator.domain.models import ModelFacts, WeightFacts
-from speculative_operator.pairing.fit_caches import (
-    decoder,
-    layer_kinds,
-    number,
-    numbers,
-    sequence,
-    stored_bytes,
-    value_bytes,
-)
+from speculative_operator.pairing.fit_caches import layer_kinds, stored_bytes, value_bytes
+from speculative_operator.pairing.reading import decoder, number, numbers, sequence
 
 _UNGATED = ("relu2", "gelu_new", "gelu_fast")
 """Activations of feed-forward layers with two matrices; all others have three."""

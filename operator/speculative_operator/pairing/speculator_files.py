@@ -70,11 +70,8 @@ def target_hidden_size(facts: ModelFacts) -> tuple[str, int] | None:
     A head that does not name another width reads one as wide as its own hidden states (vLLM 0.32.0 llama_eagle3.py).
     """
     inner = reading.decoder(facts.config)
-    for key in ("target_hidden_size", "backbone_hidden_size", "hidden_size", "emb_dim"):
-        for place in (facts.config, inner):
-            if width := reading.whole(place, key):
-                return key, width
-    return None
+    keys = ("target_hidden_size", "backbone_hidden_size", "hidden_size", "emb_dim")
+    return next(((key, width) for key in keys if (width := reading.whole(inner, key))), None)
 
 
 def auxiliary_layers(facts: ModelFacts) -> tuple[str, tuple[int, ...]]:

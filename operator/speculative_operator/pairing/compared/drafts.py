@@ -37,8 +37,7 @@ def findings(pair: Pair) -> Iterator[Finding]:
 
 def modules(facts: ModelFacts) -> tuple[str, int] | None:
     """(key, number of modules); None where config.json does not tell."""
-    inner = reading.decoder(facts.config)
-    for place, prefix in ((facts.config, ""), (inner, ""), (at(facts.config, "mtp_config"), "mtp_config.")):
+    for place, prefix in ((reading.decoder(facts.config), ""), (at(facts.config, "mtp_config"), "mtp_config.")):
         for key in KEYS:
             if count := reading.whole(place, key):
                 return prefix + key, 1 if reading.model_type(facts).startswith(_FIRST_ONLY) else count
@@ -96,13 +95,8 @@ def _absent(pair: Pair) -> Iterator[Finding]:
 
 def _none_by_number(facts: ModelFacts) -> str:
     """The key of config.json that says 0 modules; empty where none says it."""
-    places = (facts.config, reading.decoder(facts.config))
-    keys = (key for key in KEYS for place in places if at(place, key) in (0,) and _plain(place, key))
-    return next(keys, "")
-
-
-def _plain(place: object, key: str) -> bool:
-    return not isinstance(at(place, key), bool)
+    inner = reading.decoder(facts.config)
+    return next((key for key in KEYS if at(inner, key) in (0,) and not isinstance(at(inner, key), bool)), "")
 
 
 def _unknown(facts: ModelFacts, known: frozenset[str]) -> bool:
