@@ -108,7 +108,8 @@ def answer(question: Question) -> Answer:
             question, None, None, f"{question.engine} is not known to run on {question.vendor} in this release"
         )
     refusal = refusing.why(question, cells)
-    return Answer(question, find(cells, question), row, "" if refusal is None else refusal.message)
+    cell = find(cells, refusing.asked_there(question, row))
+    return Answer(question, cell, row, "" if refusal is None else refusal.message)
 
 
 @cache

@@ -14,7 +14,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Speculator
 from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.matrix.cell import Cell, Question, Variant, Version, find, show_version
-from speculative_operator.engines.matrix.vendors import PLATFORMS, platform_of, vendors_of
+from speculative_operator.engines.matrix.vendors import PLATFORMS, Platform, platform_of, vendors_of
 
 _UNSUPPORTED = Reason.UNSUPPORTED_BY_ENGINE
 METHOD = "spec.speculator.method"
@@ -81,9 +81,13 @@ def why(question: Question, cells: Collection[Cell]) -> Refusal | None:
     if question.method not in row.methods or question.variant not in row.variants:
         where = f"{question.engine} {show_version(question.version)} on {question.vendor}"
         return Refusal(METHOD, _UNSUPPORTED, f"speculator.method {_method_text(question)}, {where}: {row.remedy}")
-    # Where accelerators have no pipelines at all, `platform` says so.
-    asked = question if row.pipeline else replace(question, pipeline_parallel_size=1)
+    asked = asked_there(question, row)
     return None if find(cells, asked) is not None else Refusal(METHOD, _UNSUPPORTED, _no_row(asked, cells))
+
+
+def asked_there(question: Question, row: Platform) -> Question:
+    """The question without a pipeline where accelerators have none at all, which `platform` refuses."""
+    return question if row.pipeline else replace(question, pipeline_parallel_size=1)
 
 
 def _elsewhere(spec: DeploymentSpec, version: Version) -> Refusal:

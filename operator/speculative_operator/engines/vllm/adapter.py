@@ -82,5 +82,5 @@ ENGINE = Engine(
     knobs,
     container,
     reading.read,
-    needed=reading.NEED.required,
+    needed=reading.READER.need.required,
 )
