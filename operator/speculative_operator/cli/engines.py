@@ -92,7 +92,7 @@ def _rows(engine: EngineType, given: str | None, vendor: Vendor, method: Method 
     if version is None:
         raise UsageError(f"--version is {release!r}", "write a release such as 0.32.0")
     both = zip(answers(engine, version, vendor), answers(engine, version, vendor, 2), strict=True)
-    assumed = version > _newest(engine)
+    assumed = version[:2] > _newest(engine)[:2]
     return [_Row(release, *pair, assumed) for pair in both if method in (None, pair[0].question.method)]
 
 

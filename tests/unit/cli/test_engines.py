@@ -41,7 +41,7 @@ def test_rows_by_value(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "actuator", "proven"),
     [
-        (("--version", "0.34.0"), "Live", "Source"),
+        (("--version", "0.33.0"), "Live", "Source"),
         (("--version", "0.23.0"), "Restart", "Source"),
         (("--vendor", "cpu"), "Live", "RealEngine"),
         (("--vendor", "TPU"), "Restart", "Source"),

@@ -17,6 +17,7 @@ from speculative_operator.domain.table import Actuator
 from speculative_operator.engines import tgi
 from speculative_operator.engines.matrix import refusing
 from speculative_operator.engines.matrix.cell import Cell, Proven, Question, Variant, Version, find
+from speculative_operator.engines.matrix.proofs import END_TO_END_SOURCE, shown, shown_live
 from speculative_operator.engines.matrix.vendors import Platform, best_actuator, platform_of
 from speculative_operator.engines.sglang import capability as sglang
 from speculative_operator.engines.tensorrt_llm import capability as tensorrt_llm
@@ -77,23 +78,27 @@ class Answer:
     def proven(self) -> Proven:
         """How the answer was shown to be true; a vendor's plug-in was only read, never run."""
         plugged = self.platform is not None and bool(self.platform.plugin)
-        return Proven.SOURCE if self.cell is None or plugged else self.cell.proven
+        return Proven.SOURCE if self.cell is None or plugged else shown(self.cell, self.question)
 
     @property
     def live(self) -> Proven | None:
         """How live changes of K were shown to work; None where K changes by another actuator."""
-        return self.cell.live if self.cell is not None and self.actuator is Actuator.LIVE else None
+        if self.cell is None or self.actuator is not Actuator.LIVE:
+            return None
+        return shown_live(self.cell, self.question.version[:2])
 
     @property
     def off(self) -> Proven | None:
         """How it was shown that the engine skips the speculator live; None where it does not."""
-        return self.cell.off if self.cell is not None and self.actuator is Actuator.LIVE else None
+        return self.live if self.cell is not None and self.cell.skips else None  # one run asserts both
 
     @property
     def source(self) -> str:
         """Where the row was read or shown; for a vendor's plug-in, the source of the plug-in's row."""
         if self.platform is not None and (self.platform.plugin or self.cell is None):
             return self.platform.source
+        if self.proven is Proven.REAL_ENGINE:
+            return END_TO_END_SOURCE
         return self.cell.source if self.cell is not None else ""
 
 

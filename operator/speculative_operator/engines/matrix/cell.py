@@ -38,9 +38,6 @@ def show_version(version: Version) -> str:
     return ".".join(map(str, version))
 
 
-ALL_VENDORS = frozenset(Vendor)
-
-
 class Proven(StrEnum):
     """How a row was shown to be true, strongest first."""
 
@@ -102,7 +99,6 @@ class Question:
     vendor: Vendor = Vendor.NVIDIA
     data_parallel_size: int = 1
     pipeline_parallel_size: int = 1
-    expert_parallel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +118,11 @@ class Cell:
     runner: str = ""
     """The engine's name of the model runner; empty where there is one only."""
     variant: Variant = Variant.PLAIN
-    vendors: frozenset[Vendor] = ALL_VENDORS
     data: Extent = Extent.ANY
     """Data parallelism (attention data parallelism where the engine has that)."""
     pipeline: Extent = Extent.ANY
     pipelined_since: Version | None = (0, 0, 0)
     """First release in which the row holds under pipeline parallelism, too; None: no release is known."""
-    experts: Extent = Extent.ANY
-    """Expert parallelism: ONE is without, MANY with."""
     passes_at_zero: float = 1.0
     """Draft passes that a step still runs at K = 0; infinity: as many as at the largest K."""
     follows_k: bool = True
@@ -138,11 +131,8 @@ class Cell:
     """True when one draft pass yields all K tokens."""
     metrics: frozenset[Figure] = frozenset()
     """Figures that are right. A figure that is missing here is absent, diluted or counted otherwise."""
-    proven: Proven = Proven.SOURCE
-    live: Proven | None = None
-    """How it was shown that K changes while the engine runs, on whatever accelerator; None where it does not."""
-    off: Proven | None = None
-    """How it was shown that no part of the speculator runs at K = 0; None: a part does, or K = 0 is a rollout."""
+    skips: bool = False
+    """True when the plug-in can leave the speculator out at K = 0, so that no part of it runs."""
     note: str = ""
     """What else a user should know, one sentence: it becomes a footnote."""
 
@@ -159,11 +149,9 @@ class Cell:
             and (self.before is None or question.version < self.before)
             and self.runner in ("", question.runner)
             and self.variant is question.variant
-            and question.vendor in self.vendors
             and self.data.holds(question.data_parallel_size)
             and self.pipeline.holds(question.pipeline_parallel_size)
             and (question.pipeline_parallel_size == 1 or self.pipelined(question.version))
-            and self.experts.holds(2 if question.expert_parallel else 1)
         )
 
 

@@ -43,7 +43,6 @@ def question_of(spec: DeploymentSpec, version: Version, runner: str = "") -> Que
         vendor=spec.accelerator.vendor,
         data_parallel_size=verifier.data_parallel_size,
         pipeline_parallel_size=verifier.pipeline_parallel_size,
-        expert_parallel=verifier.expert_parallel,
     )
 
 

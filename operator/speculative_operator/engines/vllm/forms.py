@@ -1,7 +1,6 @@
-"""How each method drafts on each of vLLM's model runners, and how the runners take a schedule by release: data.
+"""How each method drafts on each of vLLM's model runners: data, of which `capability` makes rows of the matrix.
 
-`capability` multiplies the two into rows of the matrix; no other module reads them. The versions come from comparing
-the sources of releases 0.11 to 0.33.
+The versions come from comparing the sources of releases 0.11 to 0.33.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from speculative_operator.domain.spec import Method
-from speculative_operator.domain.table import Actuator
-from speculative_operator.engines.matrix.cell import Proven, Variant, Version
+from speculative_operator.engines.matrix.cell import Variant, Version
 
 OLDEST: Version = (0, 11, 0)
 """First release with `inter_token_latency_seconds` and `kv_cache_usage_perc`, which `reading` needs."""
@@ -33,6 +31,11 @@ class Runner(StrEnum):
 
     V1 = "V1"
     V2 = "V2"
+
+    @property
+    def schedule_since(self) -> Version:
+        """First release in which the runner drafts what a schedule says."""
+        return SCHEDULE_SINCE if self is Runner.V1 else V2_SCHEDULE_SINCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,34 +109,3 @@ FORMS: tuple[Form, ...] = (
 )  # fmt: skip
 """How each method drafts on each runner that has it (vLLM 0.32.0 config/vllm.py, `_get_v1_model_runner_unsupported_
 features` and its twin of V2)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """How a runner takes a schedule in a range of releases, without data parallelism."""
-
-    runner: Runner
-    since: Version
-    before: Version | None
-    actuator: Actuator
-    proven: Proven = Proven.SOURCE
-    """Live: what the mounted scheduler ran in there."""
-
-
-RELEASES: tuple[Release, ...] = (
-    Release(_V1, OLDEST, SCHEDULE_SINCE, Actuator.RESTART),
-    Release(_V1, SCHEDULE_SINCE, (0, 25, 0), Actuator.LIVE, Proven.CLASSES),
-    Release(_V1, (0, 25, 0), (0, 30, 0), Actuator.LIVE, Proven.REAL_ENGINE),
-    Release(_V1, (0, 30, 0), (0, 31, 0), Actuator.LIVE, Proven.CLASSES),
-    Release(_V1, (0, 31, 0), (0, 32, 0), Actuator.LIVE, Proven.REAL_ENGINE),
-    Release(_V1, (0, 32, 0), (0, 33, 0), Actuator.LIVE, Proven.REAL_ENGINE),
-    Release(_V1, (0, 33, 0), UNPROVEN, Actuator.LIVE, Proven.REAL_ENGINE),
-    Release(_V1, UNPROVEN, None, Actuator.LIVE),
-    Release(_V2, OLDEST, V2_SCHEDULE_SINCE, Actuator.RESTART),
-    Release(_V2, V2_SCHEDULE_SINCE, (0, 33, 0), Actuator.LIVE, Proven.REAL_ENGINE),
-    Release(_V2, (0, 33, 0), UNPROVEN, Actuator.LIVE, Proven.REAL_ENGINE),
-    Release(_V2, UNPROVEN, None, Actuator.LIVE),
-)
-"""Rows by range of releases: 0.32, which the end-to-end run serves, apart from others, which `realengine.matrix` ran:
-0.24 and 0.30 by their scheduler classes alone, for their builds for CPUs cannot verify drafts; 0.33 is its Python over
-the kernels of 0.32. Newer releases are held to what the newest known one does, where the plug-in finds its hooks."""

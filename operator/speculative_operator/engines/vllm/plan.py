@@ -66,7 +66,7 @@ def has_worker(planned: Plan) -> bool:
     """True when pods are started with the plug-in's worker: their K is live on the V2 runner, and the method is one
     whose speculator the worker makes follow K."""
     live_on_v2 = planned.actuator is Actuator.LIVE and planned.runner is Runner.V2
-    return live_on_v2 and planned.cell is not None and planned.cell.off is not None
+    return live_on_v2 and planned.cell is not None and planned.cell.skips
 
 
 def can_skip(spec: DeploymentSpec, planned: Plan) -> bool:
