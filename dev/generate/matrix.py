@@ -8,8 +8,17 @@ from dataclasses import replace
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
 from speculative_operator.domain.table import Actuator
-from speculative_operator.engines.matrix.answers import CELLS, FORMS, Answer, answer, answers, forms
-from speculative_operator.engines.matrix.cell import Cell, Extent, Figure, Proven, Version, parse_version, show_version
+from speculative_operator.engines.matrix.answers import FORMS, Answer, answer, answers, forms
+from speculative_operator.engines.matrix.cell import (
+    CELLS,
+    Cell,
+    Extent,
+    Figure,
+    Proven,
+    Version,
+    parse_version,
+    show_version,
+)
 from speculative_operator.engines.matrix.proofs import RUNS, shown_live
 from speculative_operator.engines.matrix.vendors import PLATFORMS, Platform
 

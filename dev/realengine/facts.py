@@ -1,7 +1,7 @@
 """Read from the sources of vLLM's releases what the judge of pairs and the capability matrix claim of them.
 
 `python -m realengine.facts DIR` reads `DIR/RELEASE/`, each the `vllm` folder of a release's source, and writes
-`engines/vllm/data/facts.csv`: one row for each fact, with the first release that it holds in and the first later one
+`engines/data/facts.csv`: one row for each fact, with the first release that it holds in and the first later one
 that was read and in which it holds no more. Read the last patch of every line, so that no line is left out.
 
 Nothing is imported of the engine: all is told by its syntax trees.
@@ -17,9 +17,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from speculative_operator.engines.vllm.facts import PATH, READ
+from speculative_operator import engines
+from speculative_operator.engines.vllm.facts import READ
 from speculative_operator.pairing.pair import Fact
 
+PATH = Path(engines.__file__).parent / "data" / "facts.csv"
 _MODELS = "model_executor/models"
 _SPECULATIVE = "config/speculative.py"
 _RELAY = "supports_aux_hidden_states_over_pp"

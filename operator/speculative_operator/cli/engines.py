@@ -15,8 +15,8 @@ from speculative_operator.cli import terminal
 from speculative_operator.cli.commands import FAILED, OK, UsageError
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
-from speculative_operator.engines.matrix.answers import CELLS, Answer, answers
-from speculative_operator.engines.matrix.cell import Version, parse_version, show_version
+from speculative_operator.engines.matrix.answers import Answer, answers
+from speculative_operator.engines.matrix.cell import CELLS, Version, parse_version, show_version
 
 EPILOG = """examples:
   speculative engines

@@ -19,9 +19,9 @@ from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, Speculator, Verifier
-from speculative_operator.domain.table import Actuator, KTable
+from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine, EngineContainer, Notice, Refusal
-from speculative_operator.engines.matrix.cell import Cell, Version
+from speculative_operator.engines.matrix.cell import CELLS, Version
 from speculative_operator.engines.shared.arguments import (
     ALL_INTERFACES,
     ALWAYS,
@@ -43,22 +43,10 @@ DEFAULT_MAX_BATCH = 128
 NOTHING_TUNED = (
     "With TGI nothing is tuned: K stays what it is when a pod starts, for no metric tells how many tokens were drafted"
 )
-_SOURCE = "text-generation-inference 3.3.7 launcher/src/main.rs"
-
-
-def _row(method: Method) -> Cell:
-    return Cell(
-        EngineType.TGI, method, OLDEST, Actuator.RESTART, _SOURCE, passes_at_zero=0.0,
-        drafts_blocks=method is Method.MEDUSA,
-        note=f"{NOTHING_TUNED}. TGI is in maintenance mode.",
-    )  # fmt: skip
-
-
-CELLS: tuple[Cell, ...] = (_row(Method.NGRAM), _row(Method.MEDUSA))
 
 OFFER = Offer(
     engine=EngineType.TGI,
-    cells=CELLS,
+    cells=CELLS[EngineType.TGI],
     oldest=OLDEST,
     why_oldest="was not read for this adapter",
     default_batch=DEFAULT_MAX_BATCH,

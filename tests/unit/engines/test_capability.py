@@ -12,7 +12,7 @@ from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPo
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.matrix import cell
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.engines.vllm.forms import Runner
+from speculative_operator.engines.vllm.capability import Runner
 from speculative_operator.engines.vllm.plan import boot_schedule, plan
 
 V1, V2 = {"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}, {"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "1"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from generate import matrix
-from speculative_operator.engines.matrix.answers import CELLS
+from speculative_operator.engines.matrix.cell import CELLS
 from speculative_operator.engines.vllm import reading
 from speculative_operator.engines.vllm.graphs import FLAGS
 

@@ -12,8 +12,9 @@ from tests.unit.failing import failing
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
 from speculative_operator.domain.table import Actuator
-from speculative_operator.engines.matrix.answers import CELLS, answer, answers, forms
+from speculative_operator.engines.matrix.answers import answer, answers, forms
 from speculative_operator.engines.matrix.cell import (
+    CELLS,
     Cell,
     Figure,
     Proven,
@@ -25,7 +26,7 @@ from speculative_operator.engines.matrix.cell import (
 from speculative_operator.engines.matrix.proofs import END_TO_END, RUNS, shown_live
 from speculative_operator.engines.matrix.vendors import PLATFORMS, platform_of, vendors_of
 from speculative_operator.engines.vllm import capability
-from speculative_operator.engines.vllm import forms as vllm_forms
+from speculative_operator.engines.vllm import capability as vllm_forms
 
 EVERY = [cell for cells in CELLS.values() for cell in cells]
 VERSIONS: list[Version] = [

@@ -10,8 +10,7 @@ from tests.unit.failing import failing
 
 from speculative_operator.domain.spec import EngineType, Method
 from speculative_operator.engines.matrix import refusing
-from speculative_operator.engines.matrix.answers import CELLS
-from speculative_operator.engines.matrix.cell import Cell, Extent, Version, find, show_version
+from speculative_operator.engines.matrix.cell import CELLS, Cell, Extent, Version, find, show_version
 from speculative_operator.engines.registry import engine_for
 
 OTHERS = [cell for cell in EVERY if cell.engine is not EngineType.VLLM]

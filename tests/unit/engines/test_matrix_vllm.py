@@ -23,7 +23,7 @@ from speculative_operator.engines.matrix import refusing
 from speculative_operator.engines.matrix.cell import Cell, Extent, Variant, Version, find, show_version
 from speculative_operator.engines.matrix.vendors import PLATFORMS, Platform
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.engines.vllm.capability import CELLS
+from speculative_operator.engines.vllm.capability import ROWS as CELLS
 from speculative_operator.engines.vllm.plan import plan
 
 EMULATED: Version = (0, 32, 0)

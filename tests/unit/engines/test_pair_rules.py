@@ -11,8 +11,8 @@ from speculative_operator.domain.spec import EngineSettings, EngineType, Method,
 from speculative_operator.engines.matrix.cell import Variant, Version, show_version
 from speculative_operator.engines.pairs import rules_of
 from speculative_operator.engines.registry import engine_for
+from speculative_operator.engines.vllm.capability import OLDEST, ROWS, SCHEDULE_SINCE
 from speculative_operator.engines.vllm.facts import facts_of, last_read
-from speculative_operator.engines.vllm.forms import FORMS, OLDEST, SCHEDULE_SINCE
 from speculative_operator.pairing.pair import EngineRules, Fact
 
 
@@ -51,7 +51,7 @@ def test_of_releases_that_were_not_read_rules_hold_and_lists_are_unknown() -> No
 
 def test_the_matrix_claims_no_form_before_the_release_that_has_it() -> None:
     first: dict[Variant, Version] = {Variant.PARALLEL: (0, 16, 0), Variant.HETEROGENEOUS: (0, 25, 0)}
-    for form in FORMS:
+    for form in ROWS:
         assert form.since >= first.get(form.variant, OLDEST)
         if form.variant is Variant.HETEROGENEOUS:
             assert Fact.HETEROGENEOUS in facts_of(form.since)

@@ -6,32 +6,18 @@ Used by `speculative engines`, by the generator of docs/engines.md and by tests.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from types import MappingProxyType
 
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import EngineType, Method
 from speculative_operator.domain.table import Actuator
-from speculative_operator.engines import tgi
 from speculative_operator.engines.matrix import refusing
-from speculative_operator.engines.matrix.cell import Cell, Proven, Question, Variant, Version, find
+from speculative_operator.engines.matrix.cell import CELLS, Cell, Proven, Question, Variant, Version, find
 from speculative_operator.engines.matrix.proofs import END_TO_END_SOURCE, shown, shown_live
 from speculative_operator.engines.matrix.vendors import Platform, best_actuator, platform_of
-from speculative_operator.engines.sglang import capability as sglang
-from speculative_operator.engines.tensorrt_llm import capability as tensorrt_llm
 from speculative_operator.engines.vllm import capability as vllm
 
-CELLS: Mapping[EngineType, tuple[Cell, ...]] = MappingProxyType(
-    {
-        EngineType.VLLM: vllm.CELLS,
-        EngineType.SGLANG: sglang.CELLS,
-        EngineType.TENSORRT_LLM: tensorrt_llm.CELLS,
-        EngineType.TGI: tgi.CELLS,
-    }
-)
-"""Every row, by engine."""
 FORMS = {Variant.PLAIN: "", Variant.PARALLEL: " (one pass)", Variant.HETEROGENEOUS: " (other vocabulary)"}
 """Variant -> text behind the name of a method, for people."""
 

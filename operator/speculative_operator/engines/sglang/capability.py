@@ -1,5 +1,4 @@
-"""What SGLang can turn for each method: rows of the capability matrix; and everything that it would reject, or
-silently do otherwise, found before a pod exists. Read by `adapter` and the matrix.
+"""Everything that SGLang would reject, or silently do otherwise, found before a pod exists. Read by `adapter`.
 
 Everything was read in SGLang 0.5.23 (the wheel of that release; paths below python/sglang/srt/). Older releases are
 refused: the adapter relies on flags and counters that were read there only.
@@ -8,14 +7,12 @@ refused: the adapter relies on flags and counters that were read there only.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Speculator
-from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice, Refusal
-from speculative_operator.engines.matrix.cell import Cell, Extent, Figure, Version
+from speculative_operator.engines.matrix.cell import CELLS, Version
 from speculative_operator.engines.shared.arguments import ALWAYS, SPECULATION, Flags, of_verifier
 from speculative_operator.engines.shared.checks import refusals_of, refuse_field
 from speculative_operator.engines.shared.plan import Offer
@@ -32,49 +29,6 @@ ALGORITHMS = {
 WITH_LORA = frozenset({Method.NGRAM, Method.EAGLE, Method.EAGLE3, Method.MTP, Method.DFLASH, Method.DSPARK})
 """arg_groups/lora_hook.py, check_lora_speculative_compatibility."""
 
-_SEEN = frozenset({Figure.ACCEPTED, Figure.STEP_TIME, Figure.ACTIVE_K})
-_ADAPTIVE = "SGLang 0.5.23 speculative/adaptive_spec_params.py"
-_PIPELINE = "SGLang 0.5.23 arg_groups/validation_hook.py, check_pipeline_parallel_compat"
-_NOTE = (
-    "A slot of the adaptive file has one candidate, so that K goes by the table and not by the engine's own law, which "
-    "knows no costs; a batch is padded to the next CUDA-graph size first, so a band may begin a size early."
-)
-_MODULES = (
-    " Where the checkpoint has several modules (MiMo-V2, Step 3.5, GigaChat 3.5) the engine drops the table with a "
-    "warning and drafts its largest K at every load."
-)
-_STATIC = "The engine's adaptive mode, which takes a table, is for EAGLE and EAGLE-3 alone: K changes by a rollout."
-
-
-def _adaptive(method: Method, *, staged: bool = True) -> Iterator[Cell]:
-    """Rows of a method that `--speculative-adaptive` serves: one candidate per slot makes it a table. `staged`: it
-    works under pipeline parallelism."""
-    plain = Cell(EngineType.SGLANG, method, OLDEST, Actuator.RESTART, _ADAPTIVE, pipeline=Extent.ONE, metrics=_SEEN)
-    note = _NOTE + (_MODULES if method is Method.MTP else "")
-    yield replace(plain, actuator=Actuator.TABLE, data=Extent.ONE, note=note)
-    yield replace(plain, data=Extent.MANY, note="The adaptive mode was not read for several schedulers in one pod.")
-    if staged:
-        yield replace(plain, source=_PIPELINE, pipeline=Extent.MANY)
-
-
-def _fixed(method: Method, drafts_blocks: bool = False) -> Cell:
-    """The row of a method whose K is fixed at start."""
-    return Cell(
-        EngineType.SGLANG, method, OLDEST, Actuator.RESTART, _ADAPTIVE, pipeline=Extent.ONE,
-        passes_at_zero=0.0, drafts_blocks=drafts_blocks, metrics=_SEEN, note=_STATIC,
-    )  # fmt: skip
-
-
-CELLS: tuple[Cell, ...] = (
-    *_adaptive(Method.EAGLE),
-    *_adaptive(Method.EAGLE3, staged=False),
-    *_adaptive(Method.MTP),
-    _fixed(Method.DRAFT_MODEL),
-    _fixed(Method.NGRAM),
-    _fixed(Method.DFLASH, drafts_blocks=True),
-    _fixed(Method.DSPARK, drafts_blocks=True),
-)
-
 
 def one_k_reason(spec: DeploymentSpec) -> str:
     """Why SGLang keeps one K: `--speculative-adaptive` does not serve adapters (arg_groups/lora_hook.py)."""
@@ -83,7 +37,7 @@ def one_k_reason(spec: DeploymentSpec) -> str:
 
 OFFER = Offer(
     engine=EngineType.SGLANG,
-    cells=CELLS,
+    cells=CELLS[EngineType.SGLANG],
     oldest=OLDEST,
     why_oldest="lacks flags and counters that the operator uses",
     default_batch=DEFAULT_MAX_RUNNING,
@@ -161,7 +115,7 @@ def _speculator(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusa
 
 def _notices(spec: DeploymentSpec) -> Iterator[Notice]:
     for flag in LOSSY_FLAGS:
-        for value in FLAGS.values(spec.engine.args, flag):
+        for value in FLAGS.given(spec.engine.args).get(flag, ()):
             if not _is_one(value):
                 message = f"engine.args sets {flag} {value}: outputs may differ from the verifier's own; remove it"
                 yield Notice(Reason.LOSSY, message)

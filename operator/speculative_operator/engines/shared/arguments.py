@@ -64,17 +64,18 @@ class Flags:
         bare = flag.rstrip(_DIGITS)
         return bare if bare in self.aliases else flag
 
-    def values(self, args: tuple[str, ...], wanted: str) -> list[str]:
-        """Values given to `wanted`, in order: `--flag=value` and `--flag value`."""
-        found = []
-        for place, argument in enumerate(args):
-            if self.name(argument) != wanted:
+    def given(self, args: tuple[str, ...]) -> dict[str, list[str]]:
+        """Flag -> its values as written, in order: `--flag=value`, and all that stands between it and the next flag."""
+        found: dict[str, list[str]] = {}
+        values: list[str] = []
+        for argument in args:
+            flag = self.name(argument)
+            if not flag:
+                values.append(argument)
                 continue
             _, equals, value = argument.partition("=")
-            if equals:
-                found.append(value)
-            elif place + 1 < len(args) and not args[place + 1].startswith("--"):
-                found.append(args[place + 1])
+            values = found.setdefault(flag, [])
+            values.extend([value] if equals else [])
         return found
 
     def refusals(self, spec: DeploymentSpec) -> Iterator[Refusal]:

@@ -16,8 +16,7 @@ from speculative_operator.engines.vllm.arguments import (
     environment,
     has_own_weights,
 )
-from speculative_operator.engines.vllm.capability import BLOCK_METHODS
-from speculative_operator.engines.vllm.forms import SHUTDOWN_TIMEOUT_SINCE, Runner
+from speculative_operator.engines.vllm.capability import BLOCK_METHODS, SHUTDOWN_TIMEOUT_SINCE, Runner
 from speculative_operator.engines.vllm.graphs import capture_sizes, raised_ceiling
 from speculative_operator.engines.vllm.plan import Plan, can_skip, follows_k, plan, skips
 

@@ -16,9 +16,8 @@ from speculative_operator.engines.matrix.vendors import platform_of
 from speculative_operator.engines.shared import checks as shared
 from speculative_operator.engines.shared.arguments import source_refusals
 from speculative_operator.engines.vllm import arguments, capability, graphs
-from speculative_operator.engines.vllm.capability import LIVE_PROVEN
+from speculative_operator.engines.vllm.capability import LIVE_PROVEN, OLDEST, UNPROVEN
 from speculative_operator.engines.vllm.config_checks import adaptive_refusals, options_refusals
-from speculative_operator.engines.vllm.forms import OLDEST, UNPROVEN
 from speculative_operator.engines.vllm.graphs import FLAGS
 from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, plan, user_runner
 
@@ -64,10 +63,8 @@ def _all(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
 def _speculator(spec: DeploymentSpec, speculator: Speculator, version: Version) -> Iterator[Refusal]:
     if version >= OLDEST:
         yield from _runner(spec, version)
-        refused = refusing.why(refusing.question_of(spec, version, plan(spec).runner), capability.CELLS)
+        refused = refusing.why(refusing.question_of(spec, version, plan(spec).runner), capability.ROWS)
         yield from (refused,) if refused is not None else ()
-    if speculator.method not in capability.SERVED:
-        return
     method = speculator.method
     yield from shared.weights(speculator, needed=not method.draft_free and method not in arguments.IN_VERIFIER)
     yield from _options(spec, speculator)

@@ -17,7 +17,7 @@ from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator
 from speculative_operator.domain.vllm import FIELDS_OF_KEYS
 from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.matrix.cell import Variant, Version, show_version
-from speculative_operator.engines.vllm.forms import Runner
+from speculative_operator.engines.vllm.capability import Runner
 from speculative_operator.engines.vllm.graphs import FLAGS, capture_sizes
 from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, Plan, user_runner
 from speculative_operator.physics.catalog import find_accelerator

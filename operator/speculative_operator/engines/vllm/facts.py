@@ -6,15 +6,12 @@ that has it, first one read after that which has it no more). Its row `Read` tel
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from pathlib import Path
 
-from speculative_operator.engines.matrix.cell import Version, parse_version
+from speculative_operator.engines.matrix.cell import Version, parse_version, rows_of
 from speculative_operator.pairing.pair import Fact
 
-PATH = Path(__file__).with_name("data") / "facts.csv"
 READ = "Read"
 _NEVER: Version = (9999, 0, 0)
 _HELD = frozenset({Fact.RENAMED})
@@ -35,17 +32,13 @@ def facts_of(version: Version) -> Mapping[Fact, frozenset[str]]:
 @cache
 def last_read() -> Version:
     """The last release whose source was read."""
-    return next(parse_version(row["before"]) or _NEVER for row in _table() if row["fact"] == READ)
+    return next(parse_version(row["before"]) or _NEVER for row in rows_of("facts") if row["fact"] == READ)
 
 
 @cache
 def _rows() -> tuple[tuple[Fact, str, Version, Version], ...]:
     return tuple(
         (Fact(row["fact"]), row["name"], parse_version(row["since"]) or _NEVER, parse_version(row["before"]) or _NEVER)
-        for row in _table()
+        for row in rows_of("facts")
         if row["fact"] != READ
     )
-
-
-def _table() -> list[dict[str, str]]:
-    return list(csv.DictReader(PATH.read_text(encoding="utf-8").splitlines()))

@@ -15,8 +15,14 @@ from speculative_operator.engines.matrix.cell import Cell, Question, Variant, pa
 from speculative_operator.engines.matrix.refusing import question_of
 from speculative_operator.engines.matrix.vendors import best_actuator, platform_of
 from speculative_operator.engines.shared import plan as shared
-from speculative_operator.engines.vllm.capability import row_of, runner_under_schedule
-from speculative_operator.engines.vllm.forms import IN_FULL_ALONE, OLDEST, V2_SCHEDULE_SINCE, Runner
+from speculative_operator.engines.vllm.capability import (
+    IN_FULL_ALONE,
+    OLDEST,
+    V2_SCHEDULE_SINCE,
+    Runner,
+    row_of,
+    runner_under_schedule,
+)
 
 DEFAULT_MAX_NUM_SEQS = 256
 """vLLM's own default depends on the accelerator; a table and a capture ceiling need a number that is known."""

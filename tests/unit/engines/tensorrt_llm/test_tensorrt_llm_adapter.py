@@ -24,8 +24,8 @@ from speculative_operator.domain.spec import (
     Scheme,
 )
 from speculative_operator.domain.table import Actuator, KTable
+from speculative_operator.engines.matrix.cell import CELLS
 from speculative_operator.engines.tensorrt_llm.adapter import ENGINE, schedule
-from speculative_operator.engines.tensorrt_llm.capability import CELLS
 
 TABLE = KTable.from_rows([[1, 8, 5], [9, 40, 2], [41, 256, 1]])
 TABLED = (Method.EAGLE3, Method.MTP, Method.DRAFT_MODEL, Method.SUFFIX, Method.DFLASH, Method.DSPARK)
@@ -94,7 +94,7 @@ def test_the_file() -> None:
 
 def test_never_a_gate_a_second_cutoff_or_a_relaxed_acceptance() -> None:
     forbidden = ("acceptance", "concurrency", "relaxed", "window", "threshold")
-    methods = [method for method in Method if any(cell.method is method for cell in CELLS)]
+    methods = [method for method in Method if any(cell.method is method for cell in CELLS[EngineType.TENSORRT_LLM])]
     for method, version in product(methods, ("1.0.0", "1.2.1", "1.3.0rc4", "1.3.0rc15", "1.3.0", "1.4.0rc1")):
         subject = trt(method, version)
         if not ENGINE.refusals(subject):
