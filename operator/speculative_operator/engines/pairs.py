@@ -19,7 +19,8 @@ from speculative_operator.engines.base import Engine
 from speculative_operator.engines.matrix.cell import Version, parse_version
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.engines.vllm.facts import facts_of
-from speculative_operator.pairing.catalogue import Catalogue, Choice, Entry, pick, stem, tail
+from speculative_operator.pairing.catalogue import Catalogue, Choice, pick, stem, tail
+from speculative_operator.pairing.catalogue_rows import Entry
 from speculative_operator.pairing.fit_room import MEMORY_SHARE
 from speculative_operator.pairing.pair import EngineRules, Fact
 from speculative_operator.physics.catalog import find_accelerator, find_model
@@ -119,7 +120,7 @@ def choose(
 
     key = ("choose", among, digest(asked), base_models, without, only)
     uri = spec.verifier.source.uri
-    return (memo or Memo()).get(key, lambda: pick(uri, base_models, serves, among=among))
+    return (memo or Memo()).get(key, lambda: pick(uri, base_models, among, serves))
 
 
 def key_of(entry: Entry) -> Key:

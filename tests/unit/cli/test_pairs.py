@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from speculative_operator.cli.main import main
-from speculative_operator.pairing.catalogue import entries
+from speculative_operator.pairing.catalogue import load_packaged
 
 EXTRA = "verifier,speculator,method,source,date\nQwen/Qwen3-8B,me/head,eagle3,our wiki,2026-08\n"
 
@@ -23,7 +23,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
 def test_lists_every_row(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys)
     assert status == 0
-    assert len(out.splitlines()) == 1 + len(entries())
+    assert len(out.splitlines()) == 1 + len(load_packaged().entries)
     assert out.startswith("verifier ")
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from speculative_operator.domain.spec import EngineType, Method
 from speculative_operator.engines.matrix.cell import CELLS, Cell, Question, Variant, Version, find
+from speculative_operator.engines.matrix.proofs import RUNS
 from speculative_operator.engines.matrix.vendors import GENTLEST, platform_of
 
 OLDEST: Version = (0, 11, 0)
@@ -18,8 +19,6 @@ OLDEST: Version = (0, 11, 0)
 SHUTDOWN_TIMEOUT_SINCE: Version = (0, 18, 0)
 SCHEDULE_SINCE: Version = (0, 24, 0)
 """First release with `num_speculative_tokens_per_batch_size`."""
-UNPROVEN: Version = (0, 34, 0)
-"""First release on which the plug-in was not run. It checks itself at its start, and says there what it lacks."""
 V2_SCHEDULE_SINCE: Version = (0, 32, 0)
 """First release that takes the V2 runner by itself, and whose V2 runner drafts what the schedule says."""
 IN_FULL_ALONE = frozenset({Method.DRAFT_MODEL})
@@ -33,8 +32,10 @@ class Runner(StrEnum):
     V2 = "V2"
 
 
-LIVE_PROVEN = tuple((0, minor) for minor in range(SCHEDULE_SINCE[1], UNPROVEN[1]))
+LIVE_PROVEN = tuple((0, minor) for minor in range(RUNS[0].first[1], max(run.last for run in RUNS)[1] + 1))
 """Release lines on which the plug-in was run. The payload holds the same list, for its label `proven`."""
+UNPROVEN: Version = (0, LIVE_PROVEN[-1][1] + 1, 0)
+"""First release on which the plug-in was not run. It checks itself at its start, and says there what it lacks."""
 ROWS = CELLS[EngineType.VLLM]
 SKIPPED = frozenset(cell.method for cell in ROWS if cell.skips)
 """Methods whose speculator the plug-in's worker on the V2 runner can skip, and makes follow K where vLLM does not. The
