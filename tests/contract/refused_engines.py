@@ -262,13 +262,6 @@ COMBINATIONS: tuple[Combination, ...] = (
         ("1024", "or more"),
         "SpecInvalid",
     ),
-    Combination(
-        "mtp-modules",
-        TICK,
-        {**drafted("mtp", model=None), "verifier.model": "hf://stepfun-ai/Step-3.5-Flash"},
-        "speculation.maxSpeculativeTokens",
-        ("K 7", "3 mtp modules", "maxSpeculativeTokens: 3"),
-    ),
     # vLLM: what the API server sees in the fields
     Combination(
         "suffix-schedule",

@@ -137,7 +137,7 @@ def locate(source: ModelSource, role: str) -> Located:
     if source.scheme is Scheme.PVC:
         claim, _, path = source.location.partition("/")
         mount = f"{MODELS_MOUNT}/{claim}"
-        return Located(f"{mount}/{path}".rstrip("/"), pvc=PvcMount(claim, "", mount))
+        return Located(f"{mount}/{path}".rstrip("/"), pvc=PvcMount(claim, mount))
     if source.scheme is Scheme.POD:
         _, _, path = source.location.rpartition(f"/{names.CACHE_FOLDER}/")
         return Located(f"{names.WEIGHTS_MOUNT}/{names.CACHE_FOLDER}/{path}")

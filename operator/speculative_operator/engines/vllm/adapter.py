@@ -64,7 +64,6 @@ def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
         startup_seconds=startup,
         shutdown_seconds=SHUTDOWN_SECONDS if planned.version >= SHUTDOWN_TIMEOUT_SINCE else 0,
         payload=live,
-        telemetry=live,
     )
 
 

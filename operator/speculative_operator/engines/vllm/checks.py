@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, Speculator
+from speculative_operator.domain.spec import DeploymentSpec, EngineType, Mode, Speculator
 from speculative_operator.domain.table import Actuator
 from speculative_operator.engines import images
 from speculative_operator.engines.base import Notice, Refusal
@@ -21,8 +21,6 @@ from speculative_operator.engines.vllm.config_checks import adaptive_refusals, o
 from speculative_operator.engines.vllm.graphs import FLAGS
 from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, plan, user_runner
 
-MODULES = {"stepfun-ai/step-3.5-flash": 3}
-"""Checkpoints whose number of mtp modules is above 1 (`num_nextn_predict_layers` of their config.json)."""
 _UNSUPPORTED, _INVALID = Reason.UNSUPPORTED_BY_ENGINE, Reason.SPEC_INVALID
 
 
@@ -79,7 +77,6 @@ def _options(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
             "are trained for one vocabulary; remove one of the two"
         )
         yield Refusal("spec.speculator.heterogeneousVocabulary", _INVALID, message)
-    yield from _modules(spec, speculator)
     yield from options_refusals(speculator)
     yield from adaptive_refusals(spec, speculator, plan(spec))
 
@@ -92,26 +89,10 @@ def _own_name(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]
         or speculator.method in (*arguments.OWN_NAME, *arguments.IN_VERIFIER)
     ):
         return
-    if speculator.method is Method.DRAFT_MODEL:
-        remedy = "a verifier cannot draft faster than it verifies; set a smaller model"
-    else:
-        named = ", ".join(arguments.OWN_NAME)
-        remedy = f"checkpoints that name their verifier have method {named}; set another speculator, or that method"
+    named = ", ".join(arguments.OWN_NAME)
+    remedy = f"checkpoints that name their verifier have method {named}; set another speculator, or that method"
     message = f"speculator.model {source.uri} with method {speculator.method} is the verifier: {remedy}"
     yield Refusal("spec.speculator.model", _INVALID, message)
-
-
-def _modules(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
-    """Refuses a K above the number of modules that is no multiple of it: vLLM runs all modules equally often."""
-    modules = MODULES.get(spec.verifier.source.location.lower(), 1)
-    k = plan(spec).max_k
-    if speculator.method is Method.MTP and k > modules and k % modules:
-        below = k - k % modules
-        message = (
-            f"speculation reaches K {k}, but {spec.verifier.source.uri} has {modules} mtp modules and vLLM takes "
-            f"multiples of that; set speculation.maxSpeculativeTokens: {modules}, or a Static K of {below}"
-        )
-        yield Refusal("spec.speculation.maxSpeculativeTokens", _UNSUPPORTED, message)
 
 
 def _runner(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
