@@ -41,6 +41,9 @@ class Image:
     before: Version | None
     """First release that the image is no longer published for."""
 
+    def speaks_of(self, version: Version) -> bool:
+        return self.since <= version and (self.before is None or version < self.before)
+
 
 IMAGES: tuple[Image, ...] = tuple(
     Image(
@@ -161,9 +164,14 @@ def environment_of(spec: DeploymentSpec) -> dict[str, str]:
 
 
 def stock(spec: DeploymentSpec) -> Image | None:
-    """The documented image for the spec's engine, release and accelerators; None where there is none."""
-    version = parse_version(spec.engine.version)
-    return next((image for image in IMAGES if version is not None and _speaks_of(image, spec, version)), None)
+    """The documented image for the spec's engine, release and accelerators; None where there is none.
+
+    Other accelerators have NVIDIA's: they are mostly a share of its GPUs by another name.
+    """
+    version, vendor = parse_version(spec.engine.version), spec.accelerator.vendor
+    wanted = (spec.engine.type, Vendor.NVIDIA if vendor is Vendor.OTHER else vendor)
+    fitting = (image for image in IMAGES if (image.engine, image.vendor) == wanted)
+    return next((image for image in fitting if version is not None and image.speaks_of(version)), None)
 
 
 def image_of(spec: DeploymentSpec) -> str:
@@ -173,7 +181,8 @@ def image_of(spec: DeploymentSpec) -> str:
         if not spec.engine.image:
             raise ValueError(f"no image is documented for {_circumstances(spec)}: look at refusals() first")
         return spec.engine.image
-    return found.reference.format(version=_tag(spec.engine.version))
+    # Image tags are without a vendor's suffix (`+rhai5`): the user names vendors' own images.
+    return found.reference.format(version=spec.engine.version.removeprefix("v").partition("+")[0])
 
 
 def mirror_of(reference: str, registry: str) -> str:
@@ -199,25 +208,6 @@ def refusal(spec: DeploymentSpec) -> Refusal | None:
         f", such as {example}" if example else " to an image built for it"
     )
     return Refusal("spec.engine.image", Reason.UNSUPPORTED_BY_ENGINE, message)
-
-
-def _speaks_of(image: Image, spec: DeploymentSpec, version: Version) -> bool:
-    return (
-        image.engine is spec.engine.type
-        and image.vendor is _image_vendor(spec.accelerator.vendor)
-        and image.since <= version
-        and (image.before is None or version < image.before)
-    )
-
-
-def _image_vendor(vendor: Vendor) -> Vendor:
-    """The vendor whose image serves `vendor`: NVIDIA for OTHER, which is mostly a share of its GPUs by another name."""
-    return Vendor.NVIDIA if vendor is Vendor.OTHER else vendor
-
-
-def _tag(version: str) -> str:
-    """The release as image tags spell it, without a vendor's suffix (`+rhai5`): the user names vendors' own images."""
-    return version.removeprefix("v").partition("+")[0]
 
 
 def _circumstances(spec: DeploymentSpec) -> str:

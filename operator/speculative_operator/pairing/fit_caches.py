@@ -160,22 +160,29 @@ def _group(config: Mapping[str, Any], widths: Widths, kind: str, layers: int) ->
 
 
 def _attention(config: Mapping[str, Any], widths: Widths, kind: str, layers: int) -> tuple[CacheGroup, ...] | None:
+    shape = key_shape(config, windowed=kind == _WINDOW)
+    if shape is None:
+        return None
+    kv_heads, size, value = shape
+    window = (number(config, "window") or 0) if kind == _WINDOW else 0
+    return (CacheGroup(layers, kv_heads, (size + value) * widths.value, window),)
+
+
+def key_shape(config: Mapping[str, Any], *, windowed: bool) -> tuple[int, int, int] | None:
+    """(KV heads, values of a key in each, values of a value) of a layer of attention; None where config.json does not
+    say."""
     heads, hidden = number(config, "heads"), number(config, "hidden")
     kv_heads = number(config, "kv_heads") or heads
     size = number(config, "head_dim") or (hidden // heads if hidden and heads else None)
     if kv_heads is None or size is None:
         return None
     value = number(config, "value_dim") or size
-    window = 0
-    if kind == _WINDOW:
-        window = number(config, "window") or 0
-        kv_heads = number(config, "window_kv_heads") or kv_heads
-        size = number(config, "window_head_dim") or size
+    if windowed:
+        kv_heads, size = number(config, "window_kv_heads") or kv_heads, number(config, "window_head_dim") or size
         value = number(config, "window_value_dim") or value
     elif own := number(config, "global_head_dim"):
-        size = value = own
-        kv_heads = number(config, "global_kv_heads") or kv_heads
-    return (CacheGroup(layers, kv_heads, (size + value) * widths.value, window),)
+        kv_heads, size, value = number(config, "global_kv_heads") or kv_heads, own, own
+    return kv_heads, size, value
 
 
 def _latent(config: Mapping[str, Any], widths: Widths, layers: int) -> tuple[CacheGroup, ...]:

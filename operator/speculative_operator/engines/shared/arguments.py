@@ -157,16 +157,12 @@ def locate_all(spec: DeploymentSpec, with_speculator: bool) -> tuple[Located, ..
 
 def source_refusals(spec: DeploymentSpec) -> Iterator[Refusal]:
     """Refusals of the sources of models, in the order of the spec."""
-    cached = spec.weights.cache is not None
-    yield from _refusals(spec.verifier.source, "spec.verifier.model", cached=cached)
-    if spec.speculator is not None and spec.speculator.source is not None:
-        yield from _refusals(spec.speculator.source, "spec.speculator.model", cached=cached)
-
-
-def _refusals(source: ModelSource, field: str, *, cached: bool) -> Iterator[Refusal]:
-    if source.scheme is Scheme.S3 and not cached:
-        message = (
-            f"{field} {source.uri}: engines do not load s3:// themselves; set spec.weights.cache, or use hf://, pvc:// "
-            "or oci://"
-        )
-        yield Refusal(field, Reason.UNSUPPORTED_SOURCE, message)
+    speculator = spec.speculator.source if spec.speculator is not None else None
+    for side, source in (("verifier", spec.verifier.source), ("speculator", speculator)):
+        if source is not None and source.scheme is Scheme.S3 and spec.weights.cache is None:
+            field = f"spec.{side}.model"
+            message = (
+                f"{field} {source.uri}: engines do not load s3:// themselves; set spec.weights.cache, or use hf://, "
+                "pvc:// or oci://"
+            )
+            yield Refusal(field, Reason.UNSUPPORTED_SOURCE, message)

@@ -5,9 +5,7 @@ Used by every other module of this adapter, so that command line, environment an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
 from speculative_operator.domain.table import Actuator
@@ -80,15 +78,10 @@ def can_skip(spec: DeploymentSpec, planned: Plan) -> bool:
     but tensor parallel ones of one node, since agreements between nodes never ran."""
     verifier = spec.verifier
     others = verifier.pipeline_parallel_size * verifier.data_parallel_size * spec.nodes
-    if spec.speculator is None or _needs_every_step(spec.speculator.options):
+    # The plug-in never skips a speculator whose drafts are drawn from its probabilities (`speculative_worker`).
+    if spec.speculator is None or spec.speculator.options.get("draft_sample_method") not in (None, "greedy"):
         return False
     return has_worker(planned) and others == 1 and 0 in planned.ks
-
-
-def _needs_every_step(options: Mapping[str, Any]) -> bool:
-    """True for a speculator that the plug-in never skips (`speculative_worker`): one whose drafts are drawn from its
-    probabilities."""
-    return options.get("draft_sample_method") not in (None, "greedy")
 
 
 def skips(spec: DeploymentSpec, planned: Plan) -> bool:
