@@ -50,7 +50,7 @@ class Code(StrEnum):
     )
     VERIFIER_UNSUPPORTED = (
         "VerifierUnsupported",
-        "The engine cannot read hidden states inside this verifier's architecture.",
+        "The engine cannot read hidden states inside this verifier's architecture, or not across stages of a pipeline.",
     )
     # tokens
     VOCABULARY_DIFFERS = (

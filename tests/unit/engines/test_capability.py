@@ -142,24 +142,6 @@ def test_zero_by_restart_is_a_pod_without_drafter_which_only_remove_allows() -> 
     assert 0 in plan(removed).ks
 
 
-@pytest.mark.parametrize(
-    ("method", "zero", "block", "free"),
-    [
-        (Method.EAGLE3, 1.0, False, False),
-        (Method.MTP, 1.0, False, False),
-        (Method.DRAFT_MODEL, 1.0, False, False),
-        (Method.NGRAM, 0.0, False, True),
-        (Method.DFLASH, 1.0, True, False),
-        (Method.DSPARK, 1.0, True, False),
-    ],
-)
-def test_what_a_step_at_zero_still_costs(method: Method, zero: float, block: bool, free: bool) -> None:
-    subject = spec(method, off_policy=OffPolicy.KEEP_RUNNING)
-    knobs = engine_for(subject).knobs(subject)
-    assert (knobs.passes_at_zero, knobs.drafts_blocks, knobs.draft_free) == (zero, block, free)
-    assert engine_for(subject).knobs(spec(method)).passes_at_zero == 0, "steps skip it"
-
-
 def test_boot_schedule_by_value() -> None:
     assert boot_schedule((0, 1, 3, 7), 256) == [[1, 252, 1], [253, 253, 7], [254, 254, 3], [255, 256, 0]]
     assert boot_schedule((0, 1, 3), 512, 512) == [[1, 252, 1], [253, 253, 3], [254, 512, 0]], "no graph is larger"
