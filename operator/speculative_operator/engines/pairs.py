@@ -40,7 +40,7 @@ def pair_facts(spec: DeploymentSpec) -> PairFacts:
     room for; the rest is None."""
     verifier = _shape(spec.verifier.source, spec.verifier.kv_cache_dtype)
     if verifier is not None:
-        size = min(verifier.bytes_per_parameter, _weight_bytes(spec.verifier.quantization))
+        size = min(verifier.bytes_per_parameter, _named_bytes(spec.verifier.quantization.lower()) or 2.0)
         verifier = replace(verifier, bytes_per_parameter=size)
     facts = PairFacts(
         verifier=verifier,
@@ -77,11 +77,6 @@ def _find_shape(location: str) -> ModelShape | None:
     plain = stem(location)
     shape, size = find_model(plain), _named_bytes(tail(location)[len(plain) :])
     return replace(shape, bytes_per_parameter=size) if shape is not None and size is not None else None
-
-
-def _weight_bytes(quantization: str) -> float:
-    """Bytes per weight at `quantization`; 2 when it is empty or unknown."""
-    return _named_bytes(quantization.lower()) or 2.0
 
 
 def _named_bytes(text: str) -> float | None:

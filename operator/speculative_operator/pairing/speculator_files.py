@@ -173,7 +173,11 @@ def _whole(facts: ModelFacts) -> Nature:
     if count is None or not reading.vocabulary_size(facts):
         return Nature(None)
     if count > _MODEL_LAYERS or _complete(facts):
-        return Nature(Method.DRAFT_MODEL, f"{count} decoder layers and a vocabulary", bool(_pard(facts)))
+        return Nature(
+            Method.DRAFT_MODEL,
+            f"{count} decoder layers and a vocabulary",
+            reading.whole(facts.config, "pard_token") is not None,
+        )
     return Nature(None)
 
 
@@ -185,7 +189,3 @@ def _complete(facts: ModelFacts) -> bool:
         and reading.shape(facts, "embed_tokens.weight") is not None
         and reading.shape(facts, "fc.weight", "d2t", "t2d") is None
     )
-
-
-def _pard(facts: ModelFacts) -> int | None:
-    return reading.whole(facts.config, "pard_token")
