@@ -50,7 +50,6 @@ OFFER = Offer(
     oldest=OLDEST,
     why_oldest="was not read for this adapter",
     default_batch=DEFAULT_MAX_BATCH,
-    needs_source=frozenset(),
 )
 
 

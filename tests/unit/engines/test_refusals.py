@@ -30,12 +30,6 @@ WRONG: list[tuple[dict[str, Any], str, str, tuple[str, ...]]] = [
         "UnsupportedByEngine",
         ("dspark", "0.25.1"),
     ),
-    (
-        {"method": Method.EAGLE3, "source": None},
-        "spec.speculator.model",
-        "SpecInvalid",
-        ("eagle3", "spec.speculator.model"),
-    ),
     ({"method": Method.MEDUSA, "source": None}, "spec.speculator.model", "SpecInvalid", ("medusa",)),
     (
         {"method": Method.SUFFIX, "mode": Mode.STATIC, "schedule": TABLE},

@@ -41,7 +41,6 @@ OFFER = Offer(
     oldest=OLDEST,
     why_oldest="lacks flags and counters that the operator uses",
     default_batch=DEFAULT_MAX_RUNNING,
-    needs_source=frozenset({Method.EAGLE, Method.EAGLE3, Method.DRAFT_MODEL, Method.DFLASH}),
     # Every K in use holds a state with CUDA graphs of its own, so tables are drawn from few.
     table_ks=frozenset({1, 2, 3, 5, 7}),
     zero_in_table=True,

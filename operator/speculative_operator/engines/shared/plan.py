@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, OffPolicy
+from speculative_operator.domain.spec import DeploymentSpec, EngineType, Mode, OffPolicy
 from speculative_operator.domain.table import Actuator, KnobSpace, KTable
 from speculative_operator.engines.matrix.cell import Cell, Version, find, parse_version
 from speculative_operator.engines.matrix.refusing import question_of
@@ -25,8 +25,6 @@ class Offer:
     why_oldest: str
     default_batch: int
     """Requests at once where the spec leaves it open: always written out, because a table needs a number."""
-    needs_source: frozenset[Method]
-    """Methods that draft with weights of their own; the others find them in the verifier's checkpoint or need none."""
     table_ks: frozenset[int] = frozenset()
     """K worth having in a table beside the largest and the start K; empty: all."""
     zero_in_table: bool = False

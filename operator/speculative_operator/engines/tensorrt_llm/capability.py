@@ -61,7 +61,6 @@ OFFER = Offer(
     oldest=OLDEST,
     why_oldest="builds engines ahead of serving, which the operator does not",
     default_batch=DEFAULT_MAX_BATCH,
-    needs_source=frozenset({Method.EAGLE3, Method.DRAFT_MODEL, Method.DFLASH}),
     # Graphs are captured for the pairs of batch and K that the schedule holds, so few K keep them few.
     table_ks=frozenset({1, 2, 3, 5, 7}),
     falling=True,

@@ -235,7 +235,6 @@ REFUSED: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
         {"draft_tp": 1, "verifier": {"tensor_parallel_size": 2}},
         ("tensorParallelSize 1", "remove it"),
     ),
-    ("no weights", {"source": None}, ("set spec.speculator.model",)),
     (
         "itself",
         {"source": ModelSource(Scheme.HF, "Qwen/Qwen3-8B")},

@@ -199,7 +199,6 @@ REFUSED: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
     ("drafter quantization", {"drafting": {"quantization": "fp8"}}, ("fp8", "remove it")),
     ("drafter revision", {"source": ModelSource(Scheme.HF, "a/b", "r1")}, ("r1", "pvc://")),
     ("lookup minimum", {"method": Method.NGRAM, "drafting": {"prompt_lookup_min": 2}}, ("promptLookup.max",)),
-    ("no weights", {"source": None}, ("set spec.speculator.model",)),
     ("zero in a schedule", {"mode": Mode.STATIC, "schedule": KTable.from_rows([[1, 4, 2], [5, 256, 0]])}, ("use 1",)),
     ("rising schedule", {"mode": Mode.STATIC, "schedule": RISING}, ("rises", "largest K first")),
     ("schedule early", {"version": "1.2.0", "mode": Mode.STATIC, "schedule": TABLE}, ("numSpeculativeTokens",)),
