@@ -9,7 +9,7 @@ import pytest
 
 from speculative_operator.cli.main import main
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
-from speculative_operator.engines.matrix.answers import CELLS
+from speculative_operator.engines.matrix.cell import CELLS
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
