@@ -226,13 +226,13 @@ def _names(arguments: argparse.Namespace, sides: Mapping[str, ModelFacts]) -> di
 
 
 def _show(spec: DeploymentSpec, sides: Mapping[str, ModelFacts], names: Mapping[str, str], verdict: Verdict) -> None:
-    from speculative_operator.pairing.verdict import KINDS, expectation, findings
+    from speculative_operator.pairing.verdict import expectation, findings
 
     for side, facts in sides.items():
         print(f"{side:<12}{names[side]} at {facts.pin.resolved}")
     method = spec.speculator.method if spec.speculator else "none"
     print(f"{'engine':<12}{spec.engine.type} {spec.engine.version}, method {method}")
-    print(f"{'kind':<12}{verdict.kind}: {KINDS[verdict.kind]}")
+    print(f"{'kind':<12}{verdict.kind}: {verdict.kind.meaning}")
     if verdict.expected is not None:
         print(f"{'expected':<12}{expectation(verdict.expected)}")
     if verdict.findings:

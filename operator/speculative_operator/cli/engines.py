@@ -15,8 +15,8 @@ from speculative_operator.cli import terminal
 from speculative_operator.cli.commands import FAILED, OK, UsageError, member
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
-from speculative_operator.engines.matrix.answers import CELLS, Answer, answers
-from speculative_operator.engines.matrix.cell import Version, parse_version, show_version
+from speculative_operator.engines.matrix.answers import Answer, answers
+from speculative_operator.engines.matrix.cell import CELLS, Version, parse_version, show_version
 
 EPILOG = """examples:
   speculative engines
@@ -84,7 +84,7 @@ def _rows(engine: EngineType, given: str | None, vendor: Vendor, method: Method 
     if version is None:
         raise UsageError(f"--version is {release!r}", "write a release such as 0.32.0")
     both = zip(answers(engine, version, vendor), answers(engine, version, vendor, 2), strict=True)
-    assumed = version > _newest(engine)
+    assumed = version[:2] > _newest(engine)[:2]
     return [_Row(release, *pair, assumed) for pair in both if method in (None, pair[0].question.method)]
 
 

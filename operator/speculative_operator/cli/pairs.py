@@ -19,7 +19,8 @@ from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.spec import DeploymentSpec, Method, ModelSource
 from speculative_operator.engines.pairs import choose, key_of, with_entry
 from speculative_operator.pairing import catalogue
-from speculative_operator.pairing.catalogue import REMEDY, Catalogue, CatalogueError, Entry, Match
+from speculative_operator.pairing.catalogue import REMEDY, Catalogue, Match
+from speculative_operator.pairing.catalogue_rows import CatalogueError, Entry
 from speculative_operator.pairing.verdict import Verdict
 from speculative_operator.weights.source import WeightsError
 
@@ -121,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
         _print([(None, one) for one in rows.entries], plain=arguments.json)
         return OK
     found = rows.entries_for(arguments.verifier, tuple(arguments.base))
-    choice = catalogue.pick(arguments.verifier, arguments.base, among=rows)
+    choice = catalogue.pick(arguments.verifier, tuple(arguments.base), rows)
     if not arguments.json:
         print(choice.reason)
     if found:

@@ -15,7 +15,8 @@ from speculative_operator.domain.platform import CanarySeen
 from speculative_operator.domain.reading import is_controlled_by
 from speculative_operator.domain.reasons import Reason, without_credentials
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.pairing.catalogue import Catalogue, CatalogueError, catalogue_of, load_packaged
+from speculative_operator.pairing.catalogue import Catalogue, catalogue_of, load_packaged
+from speculative_operator.pairing.catalogue_rows import CatalogueError
 from speculative_operator.render import Capabilities
 from speculative_operator.tuner import Memory
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.unit.cli.conftest import Run
 
-from speculative_operator.pairing.catalogue import entries
+from speculative_operator.pairing.catalogue import load_packaged
 
 EXTRA = "verifier,speculator,method,source,date\nQwen/Qwen3-8B,me/head,eagle3,our wiki,2026-08\n"
 
@@ -15,7 +15,7 @@ EXTRA = "verifier,speculator,method,source,date\nQwen/Qwen3-8B,me/head,eagle3,ou
 def test_lists_every_row(run: Run) -> None:
     status, out, _ = run("pairs")
     assert status == 0
-    assert len(out.splitlines()) == 1 + len(entries())
+    assert len(out.splitlines()) == 1 + len(load_packaged().entries)
     assert out.startswith("verifier ")
 
 

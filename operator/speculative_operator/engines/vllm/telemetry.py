@@ -12,10 +12,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 from speculative_operator.domain.observation import PodWindow, Series, StepCell
-from speculative_operator.engines.samples import EXACT_BELOW, SAME_SCRAPE_SECONDS, Need, UnreadableError
+from speculative_operator.engines.samples import EXACT_BELOW, SAME_SCRAPE_SECONDS, Need, UnreadableError, UnusableError
 from speculative_operator.engines.shared.reading import of_the_same_target, one_target
 from speculative_operator.engines.vllm import pieces
-from speculative_operator.engines.vllm.pieces import INFO, PREFIX, Piece, UnusableError, piece_of, rows, whole
+from speculative_operator.engines.vllm.pieces import INFO, PREFIX, Piece, piece_of, rows, whole
 
 TABLE_VERSION = f"{PREFIX}table_version"
 TABLE_SINCE = f"{PREFIX}table_applied_timestamp_seconds"
@@ -49,7 +49,7 @@ def extend(window: PodWindow, series: Sequence[Series], stale_after: float) -> P
     except UnreadableError:
         return window
     info = max((track for track in own if track.name == INFO and track.samples), key=_last, default=None)
-    if info is None or abs(window.end - _last(info)) > stale_after:
+    if info is None or abs(window.end - (newest := _last(info))) > stale_after:
         return window
     live = {"true": True, "false": False}.get(info.labels.get("live", ""))
     if live is None:
@@ -58,9 +58,9 @@ def extend(window: PodWindow, series: Sequence[Series], stale_after: float) -> P
         window,
         live=live,
         inert="" if live else _why_inert(info, own),
-        table_version=_table_version(own, _last(info)),
+        table_version=_table_version(_values(own, TABLE_VERSION, newest)),
         engine_version=info.labels.get("engine_version", "")[:_VERSION_LENGTH],
-        gapped=_requests_with_gaps(own, _last(info)),
+        gapped=max((one for one in _values(own, GAPPED, newest) if 0 <= one < math.inf), default=0.0),
     )
     piece = piece_of(own, window)
     if piece is None:
@@ -86,14 +86,13 @@ def _last(track: Series) -> float:
     return max(time for time, _ in track.samples)
 
 
-def _requests_with_gaps(tracks: Iterable[Series], newest: float) -> float:
-    values = [_value(track, newest) for track in tracks if track.name == GAPPED]
-    return max((value for value in values if value is not None and value >= 0 and math.isfinite(value)), default=0.0)
+def _values(tracks: Iterable[Series], name: str, newest: float) -> list[float]:
+    """Values at the newest scrape of the series called `name`."""
+    found = (_value(track, newest) for track in tracks if track.name == name)
+    return [value for value in found if value is not None]
 
 
-def _table_version(tracks: Iterable[Series], newest: float) -> int | None:
-    values = [_value(track, newest) for track in tracks if track.name == TABLE_VERSION]
-    known = [value for value in values if value is not None]
+def _table_version(known: Sequence[float]) -> int | None:
     if len(known) != 1 or not 0 <= known[0] < EXACT_BELOW or known[0] != int(known[0]):
         return None
     return int(known[0])

@@ -34,7 +34,6 @@ from speculative_operator.render.inference_service import (
 )
 from speculative_operator.render.llm_inference_service import (
     ALL_AT_ONCE,
-    EXPOSED,
     KIND,
     OF_OBJECT,
     OF_PODS,
@@ -44,7 +43,7 @@ from speculative_operator.render.llm_inference_service import (
 from speculative_operator.render.llm_inference_service import (
     CONTAINER as LLM_CONTAINER,
 )
-from speculative_operator.render.target import unescape
+from speculative_operator.render.target import EXPOSED, unescape
 
 Body = Mapping[str, Any]
 Objects = Mapping[tuple[str, str], Body]
