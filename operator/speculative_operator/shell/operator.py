@@ -272,9 +272,20 @@ class Operator:
             key = await self.queue.get()
             if key is None:
                 return
+            if self._rests(key):
+                continue
             running = asyncio.create_task(self._reconcile(key))
             self._reconciles.add(running)
             running.add_done_callback(self._reconciles.discard)
+
+    def _rests(self, key: Key) -> bool:
+        """True for an object at rest, at which one look is enough: of thousands nearly all are."""
+        with suppress(Exception):  # whatever is wrong with it, its reconcile fails of, and tells
+            again = self.reconciler.rests(key)
+            if again is not None:
+                self._finish(key, again)
+                return True
+        return False
 
     async def _reconcile(self, key: Key) -> None:
         """Reconcile one object when a worker is free for its namespace; the queue is told of every end."""
