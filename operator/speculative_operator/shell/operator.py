@@ -20,7 +20,7 @@ from speculative_operator.shell.aside import Aside
 from speculative_operator.shell.bodies import Key
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.errors import ApiError, NamespaceTerminatingError
-from speculative_operator.shell.gate import Gate, deadline
+from speculative_operator.shell.gate import Gate
 from speculative_operator.shell.informer import Informer
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.leader import Leader
@@ -94,8 +94,9 @@ class Operator:
 
     def healthy(self) -> str:
         """What is wrong with the process, empty when nothing: a stuck process is restarted by the kubelet."""
-        # One object that takes long is its own trouble, and its reconcile has an end. Where none ends, it is ours.
-        limit = max(DEAD, self.settings.reconcile_seconds + 3.0 * self.settings.tick_seconds)
+        # One object that takes long is its own trouble, and its reconcile has an end: it is a handful of requests, each
+        # of which has its limit. Where none ends, it is ours.
+        limit = max(DEAD, 6.0 * self.settings.read_timeout_seconds + 3.0 * self.settings.tick_seconds)
         silent = time.monotonic() - self._beat_at
         if silent > limit:
             return f"the main loop has given no sign of life for {silent:.0f} s"
@@ -290,7 +291,6 @@ class Operator:
     async def _reconcile(self, key: Key) -> None:
         """Reconcile one object when a worker is free for its namespace; the queue is told of every end."""
         tags = {"namespace": key[0], "object": key[1]}
-        limit = self.settings.reconcile_seconds
         try:
             async with self._crew.slot(self._shares.rank(key[0]), key[0]):
                 self.queue.begin(key)
@@ -298,18 +298,13 @@ class Operator:
                     self.telemetry.tick("failed", "Unknown")
                     self.queue.finish(key, self.settings.tick_seconds)
                     return
-                async with deadline(limit):
-                    again = await Metered(self.reconciler.reconcile(key), partial(self._shares.spend, key[0]))
+                again = await Metered(self.reconciler.reconcile(key), partial(self._shares.spend, key[0]))
         except NamespaceTerminatingError:
             self.queue.finish(key, TERMINATING_PAUSE)
         except ApiError as error:
             wait = self.queue.retry(key, error.retry_after or 0.0)
             self.telemetry.tick("failed", type(error).__name__.removesuffix("Error"))
             log.warning("%s; retrying in %.0f s", error, wait, extra=tags)
-        except TimeoutError:
-            wait = self.queue.retry(key)
-            self.telemetry.tick("failed", "Deadline")
-            log.warning("a reconcile did not end within %.0f s; retrying in %.0f s", limit, wait, extra=tags)
         except asyncio.CancelledError:
             # By us at the end, or by kopf when its watches are started anew.
             self.queue.retry(key)
