@@ -64,6 +64,17 @@ def test_a_queue_that_does_not_turn_over_still_fails_the_liveness_probe() -> Non
     assert "no reconcile has ended" in operator(queue).healthy()
 
 
+def test_objects_at_rest_never_hide_that_no_reconcile_ends() -> None:
+    clock = Clock()
+    queue = full_queue(clock)
+    assert queue.pop() is not None, "this visit never ends"
+    for _ in range(40):
+        while (other := queue.pop()) is not None:
+            queue.put_off(other, 10.0)
+        clock.now += 10.0
+    assert "no reconcile has ended" in operator(queue).healthy()
+
+
 async def test_a_visit_never_goes_on_for_ever(api: FakeApi) -> None:
     await api.put(OWNER, owner())
     async with running(read_timeout_seconds=0.5, leader_election=False) as run:

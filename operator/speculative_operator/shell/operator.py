@@ -284,7 +284,7 @@ class Operator:
         with suppress(Exception):  # whatever is wrong with it, its reconcile fails of, and tells
             again = self.reconciler.rests(key)
             if again is not None:
-                self._finish(key, again)
+                self.queue.put_off(key, again * _jitter())
                 return True
         return False
 
@@ -321,7 +321,7 @@ class Operator:
             self.queue.finish(key)
         else:
             rest = self._shares.rest(key[0])
-            self.queue.finish(key, again * (0.95 + 0.1 * random()), rest)  # noqa: S311  spreads load only
+            self.queue.finish(key, again * _jitter(), rest)
 
     # -- end
 
@@ -360,3 +360,7 @@ class Operator:
         watch.cancel()
         await asyncio.wait([watch], timeout=1.0)
         await self.kube.close()
+
+
+def _jitter() -> float:
+    return 0.95 + 0.1 * random()  # noqa: S311  spreads load only

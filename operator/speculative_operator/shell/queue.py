@@ -81,6 +81,13 @@ class Queue(Generic[K]):
             return key
         return None
 
+    def put_off(self, key: K, again: float) -> None:
+        """Note that a key that was just taken needs no reconcile for `again` seconds. It says nothing of whether
+        reconciles end."""
+        entry = self._entries[key]
+        entry.reconciling = False
+        self._reschedule(key, entry, again)
+
     def begin(self, key: K) -> None:
         """Note that the reconcile begins only now, and so sees everything that was asked for since `pop`."""
         entry = self._entries.get(key)
