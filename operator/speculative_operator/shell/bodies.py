@@ -25,12 +25,22 @@ _PART_BYTES = 50
 _KEPT_OF_WORKERS = ("phase", "reason", "message", "conditions", "containerStatuses")
 
 
+def key_of(body: Body) -> Key:
+    """Namespace and name of an object: its key, where it is a SpeculativeDeployment."""
+    return body["metadata"]["namespace"], body["metadata"]["name"]
+
+
+def tags(key: Key) -> dict[str, str]:
+    """Fields that tell in a line of the log which object it is about."""
+    return {"namespace": key[0], "object": key[1]}
+
+
 def owner_key(body: Body) -> Key | None:
     """The SpeculativeDeployment that an object is or belongs to: by owner reference, else by label; None without
     one."""
     meta = body["metadata"]
     if body["kind"] == OWNER.kind:
-        return meta["namespace"], meta["name"]
+        return key_of(body)
     if body["kind"] != POD.kind and body["kind"] not in CHILD_BY_KIND:
         return None
     for reference in meta.get("ownerReferences") or ():

@@ -17,7 +17,7 @@ from random import random
 
 from speculative_operator.settings import Settings
 from speculative_operator.shell.aside import Aside
-from speculative_operator.shell.bodies import Key
+from speculative_operator.shell.bodies import Key, tags
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.errors import ApiError, NamespaceTerminatingError
 from speculative_operator.shell.gate import Gate
@@ -290,7 +290,6 @@ class Operator:
 
     async def _reconcile(self, key: Key) -> None:
         """Reconcile one object when a worker is free for its namespace; the queue is told of every end."""
-        tags = {"namespace": key[0], "object": key[1]}
         try:
             async with self._crew.slot(self._shares.rank(key[0]), key[0]):
                 self.queue.begin(key)
@@ -304,14 +303,14 @@ class Operator:
         except ApiError as error:
             wait = self.queue.retry(key, error.retry_after or 0.0)
             self.telemetry.tick("failed", type(error).__name__.removesuffix("Error"))
-            log.warning("%s; retrying in %.0f s", error, wait, extra=tags)
+            log.warning("%s; retrying in %.0f s", error, wait, extra=tags(key))
         except asyncio.CancelledError:
             # By us at the end, or by kopf when its watches are started anew.
             self.queue.retry(key)
         except Exception:
             wait = self.queue.retry(key)
             self.telemetry.tick("failed", "Unexpected")
-            log.exception("a reconcile failed unexpectedly; retrying in %.0f s", wait, extra=tags)
+            log.exception("a reconcile failed unexpectedly; retrying in %.0f s", wait, extra=tags(key))
         else:
             self._finish(key, again)
 
@@ -331,11 +330,9 @@ class Operator:
             loop.add_signal_handler(number, self.stop.set)
 
     async def _watching(self) -> None:
-        """Once the watches run, ask for one more listing and take the signals back from kopf: its end would drop
-        requests under way, ours lets them finish."""
+        """Once kopf has started, take the signals back from it: its end would drop requests under way, ours lets them
+        finish."""
         await self.informer.started.wait()
-        # What is deleted between our listing and kopf's is told by neither: list once more when the watches run.
-        self.resync.asked.set()
         self._handle_signals()
         await asyncio.sleep(0.2)
         self._handle_signals()

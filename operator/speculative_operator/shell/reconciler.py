@@ -30,7 +30,7 @@ from speculative_operator.reconcile.report.status import cannot_wait, should_wri
 from speculative_operator.reconcile.tick import invalid
 from speculative_operator.reconcile.world import Outcome, World
 from speculative_operator.settings import Settings
-from speculative_operator.shell.bodies import Body, Key, is_ready, ready_since
+from speculative_operator.shell.bodies import Body, Key, is_ready, key_of, ready_since, tags
 from speculative_operator.shell.cache import Cache, Snapshot
 from speculative_operator.shell.errors import ApiError
 from speculative_operator.shell.jobs import READ_EVERY
@@ -251,7 +251,7 @@ class Reconciler:
 
     def _count(self, owner: Body, reason: str) -> None:
         self._telemetry.decision(reason)
-        self._telemetry.of_objects.count((owner["metadata"]["namespace"], owner["metadata"]["name"]), reason)
+        self._telemetry.of_objects.count(key_of(owner), reason)
 
     def _in_turn(self, key: Key, snapshot: Snapshot, actions: tuple[Action, ...], now: float) -> tuple[Action, ...]:
         """`actions` without a Job that reads where it is not this object's turn; the next tick asks for it again."""
@@ -292,7 +292,7 @@ class Reconciler:
         storable = self._reporter.storable(outcome.status)
         due = should_write(old, storable, state.status_at, now, self._sources.budget.interval)
         if due and (self._sources.budget.take() or cannot_wait(old, storable)):
-            log.debug("writing the status: %s", _changed_parts(old, storable), extra=_tags(owner))
+            log.debug("writing the status: %s", _changed_parts(old, storable), extra=tags(key_of(owner)))
             if spec is not None and outcome.notes is not None:
                 await self._keep(snapshot, spec, state, outcome.notes, now)
             if not await self._reporter.status(owner, outcome.status):
@@ -319,7 +319,7 @@ class Reconciler:
         owner = snapshot.owner
         self._telemetry.tick("invalid", Reason.SPEC_INVALID)
         outcome = invalid(owner, problem, now)
-        self._show((owner["metadata"]["namespace"], owner["metadata"]["name"]), None, outcome.status, state, now)
+        self._show(key_of(owner), None, outcome.status, state, now)
         await self._report(snapshot, None, state, outcome, now)
         return self._settings.resync_seconds
 
@@ -355,10 +355,6 @@ def _unless_changed(before: Memory | None, after: Memory | None) -> Memory | Non
     if before is None or after is None or after.changed_at == before.changed_at:
         return after
     return before
-
-
-def _tags(owner: Body) -> dict[str, str]:
-    return {"namespace": owner["metadata"]["namespace"], "object": owner["metadata"]["name"]}
 
 
 def _new_reasons(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.reconcile.report.status import FIGURES_SECONDS
 from speculative_operator.reconcile.world import Event
-from speculative_operator.shell.bodies import Body
+from speculative_operator.shell.bodies import Body, key_of, tags
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.errors import ApiError, ConflictError, InvalidError, NotFoundError, OutdatedError
 from speculative_operator.shell.kube import Kube
@@ -113,7 +113,7 @@ class Reporter:
                 "the CustomResourceDefinition on the cluster is older than this operator: the status is written without"
                 " the fields %s. Apply the definition of this release (crds/)",
                 ", ".join(sorted(found)),
-                extra={"namespace": owner["metadata"]["namespace"], "object": owner["metadata"]["name"]},
+                extra=tags(key_of(owner)),
             )
         self._undeclared = found
 
@@ -127,7 +127,7 @@ class Reporter:
         try:
             await self._kube.create(EVENT, meta["namespace"], event_body(owner, event, self._instance))
         except ApiError as error:
-            log.warning("%s", error, extra={"namespace": meta["namespace"], "object": meta["name"]})
+            log.warning("%s", error, extra=tags(key_of(owner)))
             return
         self._telemetry.event(event.type, str(event.reason))
 
