@@ -297,6 +297,10 @@ class Outlook:
     ) -> Difference:
         """The difference for steps with log `richer` more tokens and log `longer` time; `tokens`, `seconds`:
         variances."""
+        if self.ks[0] == 0 and self.policy.skips:
+            # A step without the speculator is part of each step with it: no measurement makes drafts shorten a step.
+            longer[:, 0] = np.minimum(longer[:, 0], 0.0)
+            longer = np.maximum(longer, longer[:, :1])
         bounds = -FURTHEST, FURTHEST
         time = whole_time(self.traffic.shares, np.clip(richer, *bounds), np.clip(longer, *bounds))
         mean = np.where(self.speed > INFEASIBLE / 2, -time.longer, INFEASIBLE)

@@ -187,3 +187,12 @@ class TestOff:
     )
     def test_nothing_is_told_of_what_was_not_off_not_near_or_not_compared(self, change: dict[str, Any]) -> None:
         assert self.told(**{"cells": self.CELLS, **change}) is None
+
+    @pytest.mark.parametrize("active", [0, 3])
+    def test_no_measurement_makes_drafts_shorten_a_step(self, active: int) -> None:
+        """A step at K = 1 is said to take half of one at K = 0, which it contains."""
+        ours = policy(off_policy=OffPolicy.SKIP, knobs=replace(KNOBS, can_skip=True))
+        cells = learned(compared(1, 0, -0.7, math.log(LENGTHS[1]), 100.0))
+        absurd = outlook(ours, cells=cells, compares=True)
+        gain = seen(absurd, 1, active)[0] - seen(absurd, 0, active)[0]
+        assert 0.0 < gain <= math.log(absurd.lengths()[1]) + 0.02
