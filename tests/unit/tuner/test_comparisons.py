@@ -91,13 +91,6 @@ def test_few_blocks_of_many_requests_say_more_of_seconds_than_of_tokens() -> Non
     assert seen(view(lucky), 4, 3)[0] - base < 0.1
 
 
-def test_one_block_that_is_far_off_may_be_a_stall_and_many_are_not() -> None:
-    stalled, sure = learned(compared(4, 3, -1.2, 0.0, 1.0)), learned(compared(4, 3, -1.2, 0.0, 60.0))
-    base = seen(view(), 4, 3)[0]
-    assert seen(view(stalled), 4, 3)[0] - base < 0.3
-    assert seen(view(sure), 4, 3)[0] - base > 0.9
-
-
 def test_where_requests_wait_what_prompts_take_stays() -> None:
     """Steps without prompts are twice as long; with prompts, which take half of the time, half as much longer."""
     tried, beside = (
