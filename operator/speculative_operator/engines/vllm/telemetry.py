@@ -28,14 +28,13 @@ DRAFTED = f"{PREFIX}drafted_tokens_total"
 ACCEPTED = f"{PREFIX}accepted_tokens_total"
 
 _CELL = (STEPS, SECONDS, REQUESTS, TOKENS, PREFILL)
-GAPPED = f"{PREFIX}requests_with_gaps"
 OFF = f"{PREFIX}off"
 """Parts that turned themselves off, and why; the part `Hooks` names what of the engine the payload lacks."""
-NAMES: tuple[str, ...] = (INFO, TABLE_VERSION, GAPPED, OFF, *_CELL, DRAFTED, ACCEPTED, *pieces.TRIED_NAMES)
+NAMES: tuple[str, ...] = (INFO, TABLE_VERSION, OFF, *_CELL, DRAFTED, ACCEPTED, *pieces.TRIED_NAMES)
 """Series that a query asks for. TABLE_SINCE is for people: the operator needs only the version of the active table."""
 
 _TRIED = frozenset(pieces.TRIED_NAMES)
-_NEED = Need((INFO,), gauges=frozenset({TABLE_VERSION, GAPPED}), infos=frozenset({INFO, OFF}))
+_NEED = Need((INFO,), gauges=frozenset({TABLE_VERSION}), infos=frozenset({INFO, OFF}))
 _SLACK_SECONDS = 5.0
 """By this much steps may have taken longer than passed between scrapes: one that began before ends within."""
 _VERSION_LENGTH, _REASON_LENGTH = 64, 200
@@ -58,9 +57,8 @@ def extend(window: PodWindow, series: Sequence[Series], stale_after: float) -> P
         window,
         live=live,
         inert="" if live else _why_inert(info, own),
-        table_version=_table_version(_values(own, TABLE_VERSION, newest)),
+        table_version=_table_version(own, newest),
         engine_version=info.labels.get("engine_version", "")[:_VERSION_LENGTH],
-        gapped=max((one for one in _values(own, GAPPED, newest) if 0 <= one < math.inf), default=0.0),
     )
     piece = piece_of(own, window)
     if piece is None:
@@ -86,13 +84,9 @@ def _last(track: Series) -> float:
     return max(time for time, _ in track.samples)
 
 
-def _values(tracks: Iterable[Series], name: str, newest: float) -> list[float]:
-    """Values at the newest scrape of the series called `name`."""
-    found = (_value(track, newest) for track in tracks if track.name == name)
-    return [value for value in found if value is not None]
-
-
-def _table_version(known: Sequence[float]) -> int | None:
+def _table_version(tracks: Iterable[Series], newest: float) -> int | None:
+    values = [_value(track, newest) for track in tracks if track.name == TABLE_VERSION]
+    known = [value for value in values if value is not None]
     if len(known) != 1 or not 0 <= known[0] < EXACT_BELOW or known[0] != int(known[0]):
         return None
     return int(known[0])

@@ -34,8 +34,7 @@ from speculative_operator.tuner.persistence import from_status
 from speculative_operator.tuner.request_time import Speed
 
 _SEEN = (
-    "costs", "acceptance", "traffic", "last", "windows", "updated_at", "seen", "cells", "drafted_at", "speed",
-    "blind_since",
+    "costs", "acceptance", "traffic", "last", "windows", "updated_at", "seen", "cells", "speed", "blind_since",
 )  # fmt: skip
 """Fields of a memory that say what was seen, not what was done."""
 
