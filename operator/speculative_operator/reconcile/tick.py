@@ -22,7 +22,6 @@ from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import OffPolicy
 from speculative_operator.domain.table import Actuator
-from speculative_operator.engines.base import Engine
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.children import privileges, upgrade
 from speculative_operator.reconcile.children.desired import Desired, desired_children
@@ -35,14 +34,7 @@ from speculative_operator.reconcile.children.plan import (
     rolls,
 )
 from speculative_operator.reconcile.observed import route, startup, surge, targets
-from speculative_operator.reconcile.observed.pods import (
-    Rollout,
-    configs_of,
-    first_ended_by_probe,
-    read_pods,
-    read_rollout,
-    scaling_notices,
-)
+from speculative_operator.reconcile.observed.pods import first_ended_by_probe, scaling_notices
 from speculative_operator.reconcile.observed.running_engine import (
     engine_as_found,
     engine_of_pods,
@@ -58,6 +50,8 @@ from speculative_operator.reconcile.report.events import events
 from speculative_operator.reconcile.report.figures import estimate_of
 from speculative_operator.reconcile.report.status import make_status
 from speculative_operator.reconcile.report.view import View
+from speculative_operator.reconcile.snapshot.take import Snapshot, take
+from speculative_operator.reconcile.snapshot.workload import Rollout
 from speculative_operator.reconcile.table import own_rollouts, tables
 from speculative_operator.reconcile.table.active_table import ActiveTable, active_table
 from speculative_operator.reconcile.table.deciding import (
@@ -70,7 +64,6 @@ from speculative_operator.reconcile.table.deciding import (
 )
 from speculative_operator.reconcile.table.own_rollouts import permission_of
 from speculative_operator.reconcile.turn import (
-    Look,
     Turn,
     invalid,
     pair_view,
@@ -101,22 +94,23 @@ def tick(world: World, memory: Memory | None, observation: Observation | None, n
     at = Moment(now, clock)
     if observation is not None:
         observation = replace(observation, time=Moment(observation.time, clock))
-    outcome = notes.take_out(_walk(targets.with_workload(world, at), memory, observation, at), world)
+    outcome = notes.take_out(_walk(take(world, at), memory, observation, at), world)
     clock.runs = False
     return replace(outcome, stands_for=clock.changes_in)
 
 
-def _walk(world: World, memory: Memory | None, observation: Observation | None, now: float) -> Outcome:
+def _walk(world: Snapshot, memory: Memory | None, observation: Observation | None, now: float) -> Outcome:
     picking = picking_of(world, now)
     if picking is not None:
         picking = pass_over_misfits(picking, now)
     spec = picking.spec if picking is not None else resolve(world.spec)
-    rollout = read_rollout(world.deployment, world.spec.replicas)
+    rollout = world.rollout
     if not rollout.complete:
-        rollout = replace(rollout, stuck=surge.find_stuck(world, now, short=rollout.ready < rollout.wanted))
-    look = Look(read_pods(world.pods), rollout, observation)
+        served = {one.pod for one in startup.starts(world.status)}
+        stuck = surge.find_stuck(world.pods, served, now, short=rollout.ready < rollout.wanted)
+        rollout = replace(rollout, stuck=stuck)
     engine = engine_as_found(engine_for(world.spec), world.spec, world.status)
-    turn = Turn(world, spec, look, engine, memory, now, picking)
+    turn = Turn(world, spec, rollout, observation, engine, memory, now, picking)
     for step in (_refuse, _pause, _pair, _hold):
         result = step(turn)
         if isinstance(result, Outcome):
@@ -198,10 +192,10 @@ def _active(turn: Turn, choice: PairedSpec) -> ActiveTable:
 def _as_made(turn: Turn, choice: PairedSpec) -> tuple[Turn, ActiveTable] | None:
     """`turn` with what running pods can do, and the active table; None where there are no pods, or a user asks for
     others than pods of `choice` as they were made."""
-    world, record = turn.world, resolved.read(turn.world.deployment, turn.world.spec.uid)
-    if world.deployment is None:
+    world, workload = turn.world, turn.world.workload
+    if not workload.exists:
         return None
-    engine = engine_of_pods(turn.engine, choice.by_name, world.deployment)
+    record, engine = workload.resolved, engine_of_pods(turn.engine, choice.by_name, workload)
     waiting = (upgrade.live_notice(choice.by_name),) if engine is not turn.engine else ()
     live = engine.knobs(choice.by_name).actuator is Actuator.LIVE
     known = record.knobs if record is not None and (record.knobs.actuator is Actuator.LIVE) is live else None
@@ -212,18 +206,18 @@ def _as_made(turn: Turn, choice: PairedSpec) -> tuple[Turn, ActiveTable] | None:
         return made, active
     # What a user writes may make no difference to pods, such as a default.
     same = record is not None and record.adopt == world.spec.adopt
-    return (made, active) if same and _renders_alike(made, choice, active, asked) else None
+    alike = same and _template_rendered(made, choice, active, asked) == workload.made_as
+    return (made, active) if alike else None
 
 
-def _renders_alike(turn: Turn, choice: PairedSpec, active: ActiveTable, asked: str) -> bool:
-    """True where the pod template of `choice` is rendered as that of the Deployment was."""
+def _template_rendered(turn: Turn, choice: PairedSpec, active: ActiveTable, asked: str) -> str:
+    """Hash of the pod template that is rendered of `choice`; empty where none can be."""
     world, own = turn.world, _labels(choice.pinned, active, turn.pairing.same)
     try:
         desired = desired_children(world, choice, turn.engine, active, asked, own)
     except RenderError:
-        return False
-    uid = world.spec.uid
-    return resolved.template_of(desired.workload, uid) == resolved.template_of(world.deployment, uid)
+        return ""
+    return resolved.template_of(desired.workload, world.spec.uid)
 
 
 def _reconcile_with(turn: Turn, choice: PairedSpec, active: ActiveTable) -> Outcome:
@@ -232,19 +226,18 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, active: ActiveTable) -> Outc
     policy = _policy(turn, choice)
     memory = restore_memory(world, turn.memory, policy, active, turn.now)
     own = _labels(spec, active, pairing.same)
-    observation = tables.of_pods(turn.look.observation, turn.look.pods, own)
-    permission = permission_of(world, turn.look.rollout, policy, active, turn.now)
-    rollout = own_rollouts.judge_wait(world, turn.look.rollout, memory, permission)
-    turn, stuck = replace(turn, look=replace(turn.look, rollout=rollout)), rollout.stuck
-    verdict = consider(memory, observation, policy, active, Serving(turn.look.rollout, permission), turn.now)
+    observation = tables.of_pods(turn.observation, world.pods, own)
+    permission = permission_of(world, turn.rollout, policy, active, turn.now)
+    turn = replace(turn, rollout=own_rollouts.judge_wait(world, turn.rollout, memory, permission))
+    verdict = consider(memory, observation, policy, active, Serving(turn.rollout, permission), turn.now)
     leaving, memories = _decide_for_leaving(world, turn, policy, own)
     own_notices = own_rollouts.notices(choice.by_name, verdict.own)
-    decided = _view(spec, turn.look, policy, verdict)
+    decided = _view(turn, spec, policy, verdict)
     made_of = _made_of(turn, choice, policy, verdict.active)
     try:
-        makes_room = stuck is not None and not stuck.why_not
+        makes_room = turn.rollout.stuck is not None and not turn.rollout.stuck.why_not
         desired = desired_children(world, choice, engine, verdict.active, made_of, own, leaving, makes_room=makes_room)
-        planned = _plan(world, turn.look, engine, verdict, policy.knobs.actuator, desired)
+        planned = _plan(turn, verdict, policy.knobs.actuator, desired)
     except RenderError as error:
         problems, pair = (render_problem(error), *world.problems), pair_view(pairing, choice)
         return stay(replace(turn, memory=memory), problems, pair, pairing.actions)
@@ -252,19 +245,19 @@ def _reconcile_with(turn: Turn, choice: PairedSpec, active: ActiveTable) -> Outc
     waiting = turn.waiting
     if pairing.frozen:
         planned = keep_pods(turn.world, planned, repairs=False)
-    elif upgrade.waits(turn.world, planned, turn.look.rollout, made_of):
+    elif upgrade.waits(turn.world, planned, turn.rollout, made_of):
         waiting, planned = (upgrade.notice(turn.world, planned),), keep_pods(turn.world, planned, repairs=True)
     repairs = () if pairing.frozen else repairs_of_group(world, desired, planned.actions)
     actions = (*pairing.actions, *targets.of_objects(spec, planned.actions), *repairs)
-    late = first_ended_by_probe(turn.look.pods)
+    late = first_ended_by_probe(world.pods)
     notices = (
         *turn.notices, *engine.notices(choice.by_name), *pairing.notices, *waiting,
-        *privileges.notices(world), *own_notices, *scaling_notices(world.deployment),
-        *targets.notices(world.spec, turn.look.rollout), *route.notices(world),
+        *privileges.notices(world), *own_notices, *scaling_notices(world.spec, world.workload.scaler),
+        *targets.notices(world.spec, turn.rollout), *route.notices(world),
         *((startup.late_notice(late.name, late.outlasted),) if late is not None else ()),
     )  # fmt: skip
     view = replace(
-        decided, rollout=_rollout_with(world, turn.look.rollout, planned), notices=notices, startup=starts,
+        decided, rollout=_rollout_with(world, turn.rollout, planned), notices=notices, startup=starts,
         problems=(*planned.problems, *route.problems(world), *world.problems), leaving=leaving, of_pair=observation,
         pairing=pair_view(pairing, choice), pick=picked_view(turn),
     )  # fmt: skip
@@ -296,11 +289,10 @@ def _policy(turn: Turn, choice: PairedSpec) -> Policy:
 def _rereads_table(turn: Turn) -> bool:
     """True where the table of pods that must stay as they are can still be changed, because they re-read it."""
     block = mapping(turn.world.status, "speculation")
-    template = mapping(turn.world.deployment, "spec", "template")
-    table = turn.world.children.get(("ConfigMap", configs_of(template).get(TABLE_VOLUME, "")))
+    table = turn.world.children.get(("ConfigMap", turn.world.workload.configs.get(TABLE_VOLUME, "")))
     live = turn.engine.knobs(turn.pairing.choices[-1].by_name).actuator is Actuator.LIVE
     read = text(block, "actuator") == Actuator.LIVE.value and at(block, "speculatorRemoved") is not True
-    return live and read and table is not None and turn.world.owns(table)
+    return live and read and table is not None and table.owned
 
 
 def _labels(spec: ResolvedSpec, active: ActiveTable, same: frozenset[str]) -> frozenset[str]:
@@ -311,17 +303,17 @@ def _labels(spec: ResolvedSpec, active: ActiveTable, same: frozenset[str]) -> fr
 
 
 def _decide_for_leaving(
-    world: World, turn: Turn, policy: Policy, own: frozenset[str]
+    world: Snapshot, turn: Turn, policy: Policy, own: frozenset[str]
 ) -> tuple[tuple[tables.Leaving, ...], dict[str, Memory]]:
     """The tables of pods of former pairs after this reconcile, and the tuner's memory of each pair."""
     found, memories = [], {}
-    for one in tables.read_leaving(world, turn.look.pods, own):
-        seen = tables.of_pods(turn.look.observation, turn.look.pods, {one.pair})
+    for one in tables.read_leaving(world, own):
+        seen = tables.of_pods(turn.observation, world.pods, {one.pair})
         if tables.tunes_tables(policy):
             active = ActiveTable(one.table, one.version)
             known = world.leaving.get(one.pair) or Memory.fresh(one.table, turn.now)
             allowed = tables.policy_for(one, policy)
-            verdict = consider(known, seen, allowed, active, Serving(turn.look.rollout), turn.now)
+            verdict = consider(known, seen, allowed, active, Serving(turn.rollout), turn.now)
             if verdict.memory is not None:
                 memories[one.pair] = verdict.memory
             table = verdict.active.table or one.table
@@ -330,22 +322,23 @@ def _decide_for_leaving(
     return tuple(found), memories
 
 
-def _startup_status(world: World, spec: ResolvedSpec, desired: Desired, planned: Plan) -> dict[str, Any]:
+def _startup_status(world: Snapshot, spec: ResolvedSpec, desired: Desired, planned: Plan) -> dict[str, Any]:
     """`status.startup` with the measured starts and the budget of the template that pods were made of."""
-    known = startup.collect_starts(world.status, world.pods, pair_hash(spec), spec.weights.bytes)
+    known = startup.collect_starts(startup.starts(world.status), world.pods, pair_hash(spec), spec.weights.bytes)
     rolling = rolls(world, (*planned.actions, *planned.held))
     seconds = whole(world.status, "startup", "budgetSeconds") if rolling else desired.startup_seconds
     return startup.to_status(known, seconds)
 
 
-def _plan(world: World, look: Look, engine: Engine, verdict: Verdict, actuator: Actuator, desired: Desired) -> Plan:
+def _plan(turn: Turn, verdict: Verdict, actuator: Actuator, desired: Desired) -> Plan:
+    world = turn.world
     given_up = text(world.status, "speculation", "actuator") == Actuator.LIVE.value != actuator.value
-    fallen = engine.from_reports and given_up
+    fallen = turn.engine.from_reports and given_up
     why = Reason.ENGINE_VERSION_DIFFERS if fallen else _reason_of_change(world, verdict)
-    return plan(world, desired, look.pods, look.rollout, why)
+    return plan(world, desired, turn.rollout, why)
 
 
-def _reason_of_change(world: World, verdict: Verdict) -> Reason:
+def _reason_of_change(world: Snapshot, verdict: Verdict) -> Reason:
     """The reason given for new manifests: the tuner's, also where its decision was recorded but not carried out yet;
     else SpecChanged."""
     if verdict.changed and verdict.decision is not None:
@@ -359,23 +352,23 @@ def _reason_of_change(world: World, verdict: Verdict) -> Reason:
     return Reason.SPEC_CHANGED
 
 
-def _rollout_with(world: World, rollout: Rollout, planned: Plan) -> Rollout:
+def _rollout_with(world: Snapshot, rollout: Rollout, planned: Plan) -> Rollout:
     """The rollout as it is once the plan is carried out."""
     if not rollout.exists or not rolls(world, (*planned.actions, *planned.held)):
         return rollout
     return replace(rollout, complete=False, updated=0, stalled="", stuck=None)
 
 
-def _view(spec: ResolvedSpec, look: Look, policy: Policy, verdict: Verdict) -> View:
+def _view(turn: Turn, spec: ResolvedSpec, policy: Policy, verdict: Verdict) -> View:
     return View(
         spec=spec,
-        rollout=look.rollout,
-        pods=look.pods,
+        rollout=turn.rollout,
+        pods=turn.world.pods,
         active=verdict.active,
         actuator=policy.knobs.actuator,
         skips=policy.skips and not verdict.active.removed,
-        observation=look.observation,
-        sight=_sight(look, policy, verdict),
+        observation=turn.observation,
+        sight=_sight(turn.observation, policy, verdict),
         decision=verdict.decision,
         changed=verdict.changed,
         proposed=proposal(verdict, policy),
@@ -383,9 +376,9 @@ def _view(spec: ResolvedSpec, look: Look, policy: Policy, verdict: Verdict) -> V
     )
 
 
-def _sight(look: Look, policy: Policy, verdict: Verdict) -> Sight | None:
-    if look.observation is None or verdict.memory is None:
+def _sight(observation: Observation | None, policy: Policy, verdict: Verdict) -> Sight | None:
+    if observation is None or verdict.memory is None:
         return None
     asked = verdict.decision is not None and policy.knobs.actuator is not Actuator.NONE
     knobs = policy.knobs if asked else None  # pods of another pair may draft what these do not know
-    return sight(look.observation, verdict.memory.last_windows, knobs, look.observation.time)
+    return sight(observation, verdict.memory.last_windows, knobs, observation.time)

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, Condition, Truth
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reading import conditions_of, mapping, text, whole
@@ -21,7 +20,6 @@ from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.matrix.refusing import METHOD
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile.observed.pods import Pod, Rollout
 from speculative_operator.reconcile.pair.choices import Pairing
 from speculative_operator.reconcile.pair.picked import PickView
 from speculative_operator.reconcile.pair.picking import Picking, pick_view
@@ -31,31 +29,25 @@ from speculative_operator.reconcile.report.conditions import stamp
 from speculative_operator.reconcile.report.events import events
 from speculative_operator.reconcile.report.status import make_status
 from speculative_operator.reconcile.report.view import PairView, View
+from speculative_operator.reconcile.snapshot.take import Snapshot
+from speculative_operator.reconcile.snapshot.workload import Rollout
 from speculative_operator.reconcile.table.active_table import ActiveTable
 from speculative_operator.reconcile.table.tables import label_of
-from speculative_operator.reconcile.world import Event, Outcome, World
+from speculative_operator.reconcile.world import Event, Outcome
 from speculative_operator.render import RenderError
 from speculative_operator.render.metadata import pair_hash
 from speculative_operator.tuner import Memory
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """Pods, rollout and observation, read once per reconcile."""
-
-    pods: tuple[Pod, ...]
-    rollout: Rollout
-    observation: Observation | None
-
-
-@dataclass(frozen=True, slots=True)
 class Turn:
     """One reconcile of one object, as far as it has come."""
 
-    world: World
+    world: Snapshot
     spec: ResolvedSpec
     """The spec with the pick in place of `auto`; versions are resolved by `pairing`."""
-    look: Look
+    rollout: Rollout
+    observation: Observation | None
     engine: Engine
     memory: Memory | None
     now: float
@@ -102,15 +94,15 @@ def stay(
 ) -> Outcome:
     """The outcome that leaves pods and their table as they are: nothing is decided, and the status keeps what it said
     of them. `actions` are those of Jobs and of the route."""
-    world, look = turn.world, turn.look
+    world = turn.world
     view = View(
         spec=turn.spec,
-        rollout=look.rollout,
-        pods=look.pods,
+        rollout=turn.rollout,
+        pods=world.pods,
         active=ActiveTable(None, 0),
         actuator=Actuator.NONE,
         problems=tuple(problems),
-        observation=look.observation,
+        observation=turn.observation,
         kept=True,
         pairing=pair,
         pick=picked_view(turn),
@@ -152,7 +144,7 @@ def _refuse_sources(spec: DeploymentSpec) -> list[Condition]:
     return [Condition(ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_SOURCE, f"{uri} {message}") for uri in uris]
 
 
-def without_unknown_method(world: World, spec: ResolvedSpec) -> tuple[ResolvedSpec, tuple[Notice, ...]]:
+def without_unknown_method(world: Snapshot, spec: ResolvedSpec) -> tuple[ResolvedSpec, tuple[Notice, ...]]:
     """`spec` with mode Disabled and a notice, where the engine's release is older than the method, as in the images of
     a platform; else `spec` as it is. Also as it is where pods speculate: they stay until the spec can be served."""
     if not spec.speculates:
@@ -163,8 +155,7 @@ def without_unknown_method(world: World, spec: ResolvedSpec) -> tuple[ResolvedSp
     only_older = {one.field for one in refused} == {METHOD} and not _refuses_method(engine, newer)
     if not only_older or engine.refusals(without):
         return spec, ()
-    label = text(world.deployment, "spec", "template", "metadata", "labels", names.LABEL_PAIR)
-    if world.deployment is not None and label != label_of(without):
+    if world.workload.exists and world.workload.pair != label_of(without):
         return spec, ()
     message = f"pods serve without a speculator: {refused[0].message}"
     return without, (Notice(refused[0].reason, message),)

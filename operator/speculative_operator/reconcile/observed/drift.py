@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.reconcile.observed.formats import quantity
+from speculative_operator.domain.formats import quantity
 from speculative_operator.render.merge import is_keyed, key_of
 
 _IDENTITY = frozenset({"name", "namespace"})

@@ -15,13 +15,13 @@ from dataclasses import replace
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.reading import at, mapping, mappings, parse_json, text
+from speculative_operator.domain.reading import at, mapping, mappings, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.base import Engine, EngineContainer, Notice
-from speculative_operator.reconcile.observed.pods import configs_of
+from speculative_operator.reconcile.snapshot.workload import Workload
 from speculative_operator.render.podspec import TABLE_VOLUME
 
 AS_IN_SPEC = "engine-as-in-spec"
@@ -55,18 +55,10 @@ def fell_back(spec: DeploymentSpec, status: Mapping[str, Any]) -> bool:
     return spec.adopt != AS_IN_SPEC and at(block, "fallback") is True and is_about(block, spec)
 
 
-def engine_of_pods(engine: Engine, spec: DeploymentSpec, deployment: Mapping[str, Any] | None) -> Engine:
+def engine_of_pods(engine: Engine, spec: DeploymentSpec, workload: Workload) -> Engine:
     """`engine`; without tables that pods re-read where pods that draft mount none, though new ones would."""
-    table = parse_json(text(deployment, "metadata", "annotations", names.ANNOTATION_TABLE))
-    removed = at(table, "speculatorRemoved") is True
-    if removed or rereads_table(deployment) or engine.knobs(spec).actuator is not Actuator.LIVE:
-        return engine
-    return without_live_tables(engine, "")
-
-
-def rereads_table(deployment: Mapping[str, Any] | None) -> bool:
-    """True where the running pods mount a table."""
-    return TABLE_VOLUME in configs_of(mapping(deployment, "spec", "template"))
+    rereads = workload.table.removed or TABLE_VOLUME in workload.configs
+    return engine if rereads or engine.knobs(spec).actuator is not Actuator.LIVE else without_live_tables(engine, "")
 
 
 def without_live_tables(engine: Engine, version: str) -> Engine:

@@ -13,10 +13,10 @@ from typing import Any
 
 from speculative_operator.domain.actions import Truth
 from speculative_operator.domain.decision import Estimate
+from speculative_operator.domain.formats import showable
 from speculative_operator.domain.observation import Histogram, Observation, PodWindow
 from speculative_operator.domain.reading import at, items, mapping, mappings, text, whole
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.reconcile.observed.formats import showable
 from speculative_operator.tuner.tail import add, p99
 from speculative_operator.tuner.targets import FADE_SECONDS, active_targets
 

@@ -1,5 +1,4 @@
-"""The specs that pods may be made of: as written, or at the versions that running pods have. Used by `pairing`, and by
-the shell's cache.
+"""The specs that pods may be made of: as written, or at the versions that running pods have. Used by `pairing`.
 
 Running pods keep their versions where no Job reads the models any more, and where the status has lost the versions. It
 holds them; where it does not, the record on the Deployment (`render.resolved`) names them, and the label of its
@@ -8,10 +7,8 @@ template proves them: versions that make the same hash are those.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, Condition
@@ -25,7 +22,6 @@ from speculative_operator.domain.spec import MOUNTED, Cache, Check, ModelSource,
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.pair import jobs
 from speculative_operator.reconcile.pair.pinning import (
-    VERSION_FOLDER,
     PairedSpec,
     in_pods,
     pin_models,
@@ -34,8 +30,7 @@ from speculative_operator.reconcile.pair.pinning import (
 )
 from speculative_operator.reconcile.pair.records import Failure, Record, blank, read, wanted_of
 from speculative_operator.reconcile.pair.stages import Stages
-from speculative_operator.reconcile.world import World
-from speculative_operator.render import resolved
+from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.render.metadata import pair_hash
 from speculative_operator.render.resolved import Model
 
@@ -65,13 +60,13 @@ class Pairing:
     """Facts from the models' files for the tuner; None where the pair was not compared."""
 
 
-def compares(world: World) -> bool:
+def compares(world: Snapshot) -> bool:
     """True where a Job reads both models and the operator compares them before it makes pods of them."""
     able = world.capabilities
     return able.check_pairs and bool(able.job_image) and world.spec.weights.check is Check.AUTO
 
 
-def unread_pairing(world: World, spec: ResolvedSpec) -> Pairing:
+def unread_pairing(world: Snapshot, spec: ResolvedSpec) -> Pairing:
     """The pairing where no Job reads models: pods are made of the spec as written. Running pods keep their versions
     until they are replaced for another reason."""
     actions = tuple(action for purpose in Purpose for action in jobs.leftover(world, purpose))
@@ -103,7 +98,7 @@ def is_of(choice: PairedSpec, pair: str) -> bool:
     return pair in (pair_hash(choice.pinned), pair_hash(choice.pinned.without_speculator()))
 
 
-def from_template(world: World, spec: ResolvedSpec, current: Record, place: str = "") -> PairedSpec | None:
+def from_template(world: Snapshot, spec: ResolvedSpec, current: Record, place: str = "") -> PairedSpec | None:
     """The spec at the versions that the pods run, as their template names them, where the status has lost or never had
     these versions. None where pods have other sources or revisions than the spec, or load from elsewhere than the cache
     at `place` (empty: no cache)."""
@@ -114,13 +109,13 @@ def from_template(world: World, spec: ResolvedSpec, current: Record, place: str 
     return found if not current.hash or current.hash in (running_pair(world), pair_hash(found.pinned)) else None
 
 
-def record(world: World, name: str) -> Record:
+def record(world: Snapshot, name: str) -> Record:
     """The record in `status.pair` or `status.nextPair` (`name`), parsed once and kept in the memo."""
     block = mapping(world.status, name)
     return world.memo.get(("record", digest(block)), lambda: read(block))
 
 
-def trusted_record(world: World) -> Record:
+def trusted_record(world: Snapshot) -> Record:
     """The record in `status.pair`; without its hash where it names a version but its facts can no longer be read: then
     nobody knows what pods were made of."""
     current = record(world, "pair")
@@ -128,22 +123,13 @@ def trusted_record(world: World) -> Record:
     return replace(current, hash="") if unknown else current
 
 
-def running_pair(world: World) -> str:
+def running_pair(world: Snapshot) -> str:
     """Hash of the pair that the Deployment's template was made of; `?` where it bears none, empty without a
     Deployment."""
-    if world.deployment is None:
-        return ""
-    return text(world.deployment, "spec", "template", "metadata", "labels", names.LABEL_PAIR) or "?"
+    return (world.workload.pair or "?") if world.workload.exists else ""
 
 
-def folders(template: Mapping[str, Any]) -> frozenset[str]:
-    """Folders of caches that pods of `template`, or a pod itself, load models from: whatever status says, they need
-    them when their engine is started again."""
-    parts = [mapping(template, "metadata", "annotations"), mapping(template, "spec")]
-    return frozenset(found.rpartition("/")[2] for found in VERSION_FOLDER.findall(json.dumps(parts, default=str)))
-
-
-def running_spec(world: World, spec: ResolvedSpec, place: str = "") -> PairedSpec | None:
+def running_spec(world: Snapshot, spec: ResolvedSpec, place: str = "") -> PairedSpec | None:
     """`spec` at the versions that running pods were made of, from the cache at `place` (empty: none); None where
     they are of another pair, or nothing tells."""
     drawn = running_versions(world, spec, place)
@@ -155,14 +141,14 @@ def running_spec(world: World, spec: ResolvedSpec, place: str = "") -> PairedSpe
     return next((PairedSpec(spec, one) for one in alone if pair_hash(one.without_speculator()) == pair), None)
 
 
-def running_versions(world: World, spec: ResolvedSpec, place: str = "") -> ResolvedSpec | None:
+def running_versions(world: Snapshot, spec: ResolvedSpec, place: str = "") -> ResolvedSpec | None:
     """`spec` at the versions of verifier and speculator that running pods were made of; None
     where they are of another pair, or nothing tells."""
     pair = running_pair(world)
     return next((one for one in _versions(world, spec, place) if pair_hash(one) == pair), None) if pair else None
 
 
-def _versions(world: World, spec: ResolvedSpec, place: str) -> Iterator[ResolvedSpec]:
+def _versions(world: Snapshot, spec: ResolvedSpec, place: str) -> Iterator[ResolvedSpec]:
     speculator = spec.speculator if spec.speculates else None
     for verifier in _models(world, spec.verifier.source, place):
         if speculator is None or speculator.source is None:
@@ -182,9 +168,9 @@ def _with(spec: ResolvedSpec, verifier: Model, speculator: Model | None) -> Reso
     return replace(pinned, weights=replace(spec.weights, cache=replace(spec.weights.cache, brought=brought)))
 
 
-def _models(world: World, source: ModelSource, place: str) -> Iterator[Model]:
+def _models(world: Snapshot, source: ModelSource, place: str) -> Iterator[Model]:
     """The models that pods load and that may be a version of `source`, from the cache at `place` (empty: none)."""
-    found = resolved.read(world.deployment, world.spec.uid)
+    found = world.workload.resolved
     models = found.models if found is not None else ()
     return (one for one in models if _is_version(one.told, source, place))
 

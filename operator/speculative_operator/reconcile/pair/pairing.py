@@ -17,6 +17,7 @@ from typing import Any
 from zlib import crc32
 
 from speculative_operator.domain.actions import Action
+from speculative_operator.domain.formats import timestamp
 from speculative_operator.domain.jobs import JobSeen, Purpose
 from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.reading import conditions_of, mappings
@@ -24,8 +25,6 @@ from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import MOUNTED, Cache, Scheme
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile.observed.formats import timestamp
-from speculative_operator.reconcile.observed.pods import read_rollout
 from speculative_operator.reconcile.pair import jobs, verdicts
 from speculative_operator.reconcile.pair.arrival import arrival, refusal_of_pods, stuck, too_small
 from speculative_operator.reconcile.pair.choices import (
@@ -56,7 +55,7 @@ from speculative_operator.reconcile.pair.records import (
 )
 from speculative_operator.reconcile.pair.stages import Stage, Stages
 from speculative_operator.reconcile.pair.verdicts import Judged
-from speculative_operator.reconcile.world import World
+from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.render.metadata import pair_hash
 
 RECHECK_SECONDS = 6 * 3600.0
@@ -79,7 +78,7 @@ _OWN_WAYS = frozenset({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HOME", "HF_
 """Environment variables by which an engine finds models where no Job looks."""
 
 
-def pairing_of(world: World, spec: ResolvedSpec, now: float) -> Pairing:
+def pairing_of(world: Snapshot, spec: ResolvedSpec, now: float) -> Pairing:
     """The pairing of one object, whose speculator is picked in `spec`; `now` in unix seconds. Raises RenderError."""
     checks = compares(world)
     if not checks and not (world.capabilities.job_image and world.spec.weights.cache is not None):
@@ -90,7 +89,7 @@ def pairing_of(world: World, spec: ResolvedSpec, now: float) -> Pairing:
 class _Way:
     """The way of one pair through one reconcile, step by step."""
 
-    def __init__(self, world: World, spec: ResolvedSpec, now: float, *, checks: bool) -> None:
+    def __init__(self, world: Snapshot, spec: ResolvedSpec, now: float, *, checks: bool) -> None:
         self._world, self._spec, self._now, self._checks = world, spec, now, checks
         self._wanted = wanted_of(spec)
         fetches = any(source.scheme not in MOUNTED for source in self._wanted.sources)
@@ -268,8 +267,7 @@ class _Way:
             return replace(ready, place="")
         before = conditions_of(self._world.status).get(ConditionType.WEIGHTS_READY, {})
         found = arrival(cache, self._world.pods, self._pairs(known), self._world.arriving, before)
-        deployment = self._world.deployment
-        refusal = refusal_of_pods(cache, read_rollout(deployment, self._spec.replicas).refused)
+        refusal = refusal_of_pods(cache, self._world.rollout.refused)
         if refusal is not None and found.reason is None:
             found = replace(found, reason=refusal[0], message=refusal[1])
         return replace(ready, arrival=found)

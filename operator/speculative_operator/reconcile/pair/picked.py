@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from speculative_operator.domain.formats import LONGEST_MESSAGE, timestamp
 from speculative_operator.domain.reading import at, mapping, mappings, seconds_of, text, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
@@ -15,7 +16,6 @@ from speculative_operator.domain.spec import SOURCES, DeploymentSpec, Method, Sp
 from speculative_operator.engines.base import Notice
 from speculative_operator.engines.pairs import speculator, with_speculator
 from speculative_operator.pairing.catalogue import Choice
-from speculative_operator.reconcile.observed.formats import LONGEST_MESSAGE, timestamp
 
 MOST_PASSED_OVER = 16
 LONGEST_WHY = 400

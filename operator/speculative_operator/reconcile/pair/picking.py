@@ -41,7 +41,7 @@ from speculative_operator.reconcile.pair.picked import (
 from speculative_operator.reconcile.pair.pinning import unpinned
 from speculative_operator.reconcile.pair.records import Known
 from speculative_operator.reconcile.pair.stages import Stage
-from speculative_operator.reconcile.world import World
+from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.render import RenderError
 from speculative_operator.render.metadata import pair_hash
 
@@ -50,7 +50,7 @@ from speculative_operator.render.metadata import pair_hash
 class Picking:
     """The speculator that the operator picked for one object, as far as one reconcile has come with it."""
 
-    asked: World
+    asked: Snapshot
     """The object as it is: the spec of its user has no speculator."""
     pick: Pick | None
     """`status.picked`; None while nothing can be said: nothing is known by name and the model card is to be read, or
@@ -75,7 +75,7 @@ class Picking:
         return self.pick is not None and not spec.paused and self.pick.generation != spec.generation
 
 
-def picking_of(world: World, now: float) -> Picking | None:
+def picking_of(world: Snapshot, now: float) -> Picking | None:
     """The pick of one object, `now` in unix seconds; None where the spec names its speculator itself."""
     spec, held = world.spec, pick_in(world.status)
     if not spec.auto_speculator:
@@ -148,7 +148,7 @@ def _still_holds(held: Pick, spec: DeploymentSpec) -> bool:
     return held.verifier == spec.verifier.source.uri and spec.weights.repin in ("", held.repin)
 
 
-def _fresh(world: World, card: tuple[str, ...] | None, now: float) -> Pick | None:
+def _fresh(world: Snapshot, card: tuple[str, ...] | None, now: float) -> Pick | None:
     """The first pick; None while the model card is still to be read and nothing is known by name."""
     found = _pick_of_pods(world, card, now)
     if found is not None:
@@ -159,7 +159,7 @@ def _fresh(world: World, card: tuple[str, ...] | None, now: float) -> Pick | Non
     return pick_of(choice, world.spec, _basis(card), now)
 
 
-def _pick_of_pods(world: World, card: tuple[str, ...] | None, now: float) -> Pick | None:
+def _pick_of_pods(world: Snapshot, card: tuple[str, ...] | None, now: float) -> Pick | None:
     """The entry that pods run already, at whatever version, where status does not say so: it was lost, or not written
     yet when the operator was killed."""
     if not running_pair(world) or mapping(world.status, "picked"):
@@ -176,7 +176,7 @@ def _basis(card: tuple[str, ...] | None) -> Basis:
     return Basis.NAME if card is None else Basis.CARD
 
 
-def _keep(world: World, held: Pick, card: tuple[str, ...] | None, now: float) -> Pick:
+def _keep(world: Snapshot, held: Pick, card: tuple[str, ...] | None, now: float) -> Pick:
     """The pick as it was; another one where no pods were made with it yet and the model card names a better one, or
     where the engine that the spec now names does not serve it."""
     spec = world.spec
@@ -195,7 +195,7 @@ def _keep(world: World, held: Pick, card: tuple[str, ...] | None, now: float) ->
     return replace(held, basis=Basis.CARD)
 
 
-def _next(world: World, card: tuple[str, ...] | None, over: tuple[PassedOver, ...], now: float) -> Pick:
+def _next(world: Snapshot, card: tuple[str, ...] | None, over: tuple[PassedOver, ...], now: float) -> Pick:
     """The pick after the entries `over` that were passed over; no speculator where none is left."""
     spec = world.spec
     why = "; ".join(f"passed over {one.title}: {one.why}" for one in over)
@@ -206,7 +206,7 @@ def _next(world: World, card: tuple[str, ...] | None, over: tuple[PassedOver, ..
     return pick_of(replace(choice, reason=f"{choice.reason}; {why}"), spec, _basis(card), now, over)
 
 
-def _better(world: World, pick: Pick, card: tuple[str, ...] | None) -> tuple[Notice, ...]:
+def _better(world: Snapshot, pick: Pick, card: tuple[str, ...] | None) -> tuple[Notice, ...]:
     """One notice where the catalogue would pick another speculator now, which the operator does not follow; else
     none."""
     spec = world.spec
@@ -224,7 +224,7 @@ def _again() -> str:
 
 
 def _choose(
-    world: World, card: tuple[str, ...] | None, over: tuple[PassedOver, ...] = (), only: Key | None = None
+    world: Snapshot, card: tuple[str, ...] | None, over: tuple[PassedOver, ...] = (), only: Key | None = None
 ) -> Choice:
     """The catalogue's choice for the object, without the entries that were passed over."""
     without = frozenset(one.key for one in over)
@@ -234,7 +234,7 @@ def _choose(
 # -- what is known
 
 
-def _card(world: World, held: Pick | None) -> tuple[str, ...] | None:
+def _card(world: Snapshot, held: Pick | None) -> tuple[str, ...] | None:
     """The models that the verifier is derived from by its model card; None while the card was not read."""
     source = world.spec.verifier.source
     for name in ("pair", "nextPair"):
@@ -244,7 +244,7 @@ def _card(world: World, held: Pick | None) -> tuple[str, ...] | None:
     return _just_read(world, held) if world.jobs else None
 
 
-def _just_read(world: World, held: Pick | None) -> tuple[str, ...] | None:
+def _just_read(world: Snapshot, held: Pick | None) -> tuple[str, ...] | None:
     """The same from a Job that has just ended, before the pair check takes over its result: otherwise pods would first
     be made of the verifier alone."""
     specs = (world.spec, held.fill(world.spec) if held is not None else world.spec)

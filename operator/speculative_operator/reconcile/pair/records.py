@@ -16,11 +16,11 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Any
 
+from speculative_operator.domain.formats import LONGEST_MESSAGE, timestamp
 from speculative_operator.domain.models import ModelFacts, Pin
 from speculative_operator.domain.reading import items, mapping, seconds_of, text
 from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.spec import DeploymentSpec, Method, ModelSource, Scheme, Speculator
-from speculative_operator.reconcile.observed.formats import LONGEST_MESSAGE, timestamp
 
 SIDES = ("verifier", "speculator")
 PAIRS = ("pair", "nextPair")

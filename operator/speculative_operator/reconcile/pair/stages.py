@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from speculative_operator.domain import formats
 from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.jobs import JobSeen, Progress
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.reconcile.observed import formats
 from speculative_operator.reconcile.pair import verdicts
 from speculative_operator.reconcile.pair.arrival import Arrival, place_text
 from speculative_operator.reconcile.pair.records import Failure, Known

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from speculative_operator.domain.actions import Condition, Truth
+from speculative_operator.domain.formats import LONGEST_MESSAGE, timestamp
 from speculative_operator.domain.reading import conditions_of, text
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.reconcile.observed.formats import LONGEST_MESSAGE, timestamp
 from speculative_operator.reconcile.observed.pods import first_ended_by_probe, first_trouble
 from speculative_operator.reconcile.observed.surge import explain
 from speculative_operator.reconcile.report.view import View

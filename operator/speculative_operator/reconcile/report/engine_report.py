@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.formats import timestamp
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reading import at, mapping, seconds_of, text
 from speculative_operator.domain.reasons import Reason
@@ -18,7 +19,6 @@ from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice
 from speculative_operator.engines.matrix.cell import parse_version
-from speculative_operator.reconcile.observed.formats import timestamp
 from speculative_operator.reconcile.observed.running_engine import AS_IN_SPEC, engine_as_asked, is_about
 from speculative_operator.reconcile.report.view import View
 

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from speculative_operator.domain import formats
 from speculative_operator.domain.decision import Estimate, Interval, State
+from speculative_operator.domain.formats import moment, timestamp
 from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.reading import mapping, mappings, text
 from speculative_operator.domain.reasons import EXPLANATIONS, Reason
 from speculative_operator.domain.spec import DeploymentSpec, Mode
 from speculative_operator.domain.table import KTable, Trial
-from speculative_operator.reconcile.observed import formats
-from speculative_operator.reconcile.observed.formats import moment, timestamp
 from speculative_operator.reconcile.report.engine_report import table_since
 from speculative_operator.reconcile.report.view import View
 from speculative_operator.reconcile.table.active_table import NO_TABLE

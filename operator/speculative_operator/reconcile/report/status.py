@@ -9,11 +9,11 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Condition, Truth
+from speculative_operator.domain.formats import LONGEST_MESSAGE
 from speculative_operator.domain.reading import at, conditions_of, items, mapping, text
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile.observed.formats import LONGEST_MESSAGE
 from speculative_operator.reconcile.pair.picked import PickView
 from speculative_operator.reconcile.pair.records import source_text
 from speculative_operator.reconcile.report.conditions import serving_conditions, stamp

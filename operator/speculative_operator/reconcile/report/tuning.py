@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from speculative_operator.domain.actions import Condition, Truth
+from speculative_operator.domain.formats import LONGEST_MESSAGE
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reading import conditions_of, text, whole
 from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason, reason_of
 from speculative_operator.domain.spec import Mode
-from speculative_operator.reconcile.observed.formats import LONGEST_MESSAGE
 from speculative_operator.reconcile.report.engine_report import behind
 from speculative_operator.reconcile.report.view import View
 from speculative_operator.tuner.quorum import Sight, sight

@@ -12,8 +12,9 @@ from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile.observed.pods import Pod, Rollout
 from speculative_operator.reconcile.pair.picked import PickView
+from speculative_operator.reconcile.snapshot.pods import Pod
+from speculative_operator.reconcile.snapshot.workload import Rollout
 from speculative_operator.reconcile.table.active_table import ActiveTable
 from speculative_operator.reconcile.table.tables import Leaving
 from speculative_operator.tuner.quorum import Sight

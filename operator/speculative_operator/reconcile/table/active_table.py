@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from speculative_operator.domain import names
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.reading import at, items, mapping, parse_json, text, whole
+from speculative_operator.domain.reading import at, items, text, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import Actuator, KTable, Trial
-from speculative_operator.reconcile.observed.pods import read_pods
+from speculative_operator.reconcile.snapshot.tables import table_of
+from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.reconcile.table import tables
-from speculative_operator.reconcile.world import World
 from speculative_operator.render.metadata import pair_hash
 from speculative_operator.render.values import table_digest
 from speculative_operator.tuner import initial_table, initial_trials
@@ -82,7 +81,7 @@ class _Change:
     rows_version: int = 0
 
 
-def active_table(world: World, spec: ResolvedSpec, policy: Policy, same: Collection[str] = ()) -> ActiveTable:
+def active_table(world: Snapshot, spec: ResolvedSpec, policy: Policy, same: Collection[str] = ()) -> ActiveTable:
     """The table of the last reconcile, made to fit the spec as it is now.
 
     A new pair, and a table that the engine can no longer express, start from the prior again; in mode Static the spec
@@ -135,9 +134,9 @@ def _wanted_table(table: KTable | None, policy: Policy, fresh: bool) -> KTable:
     return fitted
 
 
-def _last(world: World, spec: ResolvedSpec, policy: Policy, own: Collection[str]) -> _Change:
+def _last(world: Snapshot, spec: ResolvedSpec, policy: Policy, own: Collection[str]) -> _Change:
     """The last change that reached the cluster. Its table is None where none was active."""
-    table = tables.table_of(items(world.status, "speculation", "table"))
+    table = table_of(items(world.status, "speculation", "table"))
     version = max(0, whole(world.status, "speculation", "tableVersion"))
     version = version if version < tables.LARGEST_VERSION else 0
     removed = table is not None and at(world.status, "speculation", "speculatorRemoved") is True
@@ -147,15 +146,13 @@ def _last(world: World, spec: ResolvedSpec, policy: Policy, own: Collection[str]
     return _from_deployment(world, last.version, policy) or last
 
 
-def _from_config(world: World, spec: ResolvedSpec, last: _Change, own: Collection[str]) -> _Change:
+def _from_config(world: Snapshot, spec: ResolvedSpec, last: _Change, own: Collection[str]) -> _Change:
     """`last`, or the table in the ConfigMap that pods of this pair read, if it is newer and exactly as it was rendered;
     with its trials. Where pods are of another pair, their ConfigMap says nothing of the table of this one."""
-    template = mapping(world.deployment, "spec", "template")
-    label = text(template, "metadata", "labels", names.LABEL_PAIR)
-    if world.deployment is not None and label not in own:
+    if world.workload.exists and world.workload.pair not in own:
         # Without a drafter, and without a pod left that has one: then it can only be there for their return.
-        off = label == tables.label_of(spec.without_speculator())
-        if not off or any(pod.pair in own and not pod.terminating for pod in read_pods(world.pods)):
+        off = world.workload.pair == tables.label_of(spec.without_speculator())
+        if not off or any(pod.pair in own and not pod.terminating for pod in world.pods):
             return last
     config = tables.config_name(world, spec, own)
     claim = tables.claim_in(world, config, last.version)
@@ -167,15 +164,12 @@ def _from_config(world: World, spec: ResolvedSpec, last: _Change, own: Collectio
     return _Change(claim.table, claim.version, trials=claim.trials, rows_version=rows_version)
 
 
-def _from_deployment(world: World, known: int, policy: Policy) -> _Change | None:
+def _from_deployment(world: Snapshot, known: int, policy: Policy) -> _Change | None:
     """The change that the Deployment says its pod template was rendered for, if it is newer than version `known`, bears
     the digest that we gave it, and is one that a template holds: a table that pods re-read stands elsewhere."""
-    data = parse_json(text(world.deployment, "metadata", "annotations", names.ANNOTATION_TABLE))
-    claim = tables.claim_of(data, known)
-    removed = at(data, "speculatorRemoved") is True
-    if claim is None or (policy.knobs.actuator is Actuator.LIVE and not removed):
+    written = world.workload.table
+    claim = tables.claim_of(written, known)
+    if claim is None or (policy.knobs.actuator is Actuator.LIVE and not written.removed):
         return None
-    ours = table_digest(world.spec.uid, claim.table, claim.version, removed=removed)
-    if text(data, "digest") != ours:
-        return None
-    return _Change(claim.table, claim.version, removed)
+    ours = table_digest(world.spec.uid, claim.table, claim.version, removed=written.removed)
+    return _Change(claim.table, claim.version, written.removed) if written.digest == ours else None

@@ -15,7 +15,8 @@ from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
 from speculative_operator.domain.table import Actuator, KTable
-from speculative_operator.reconcile.observed.pods import Rollout
+from speculative_operator.reconcile.snapshot.take import Snapshot
+from speculative_operator.reconcile.snapshot.workload import Rollout
 from speculative_operator.reconcile.table.active_table import ActiveTable, may_remove
 from speculative_operator.reconcile.table.own_rollouts import (
     OwnRollouts,
@@ -26,7 +27,6 @@ from speculative_operator.reconcile.table.own_rollouts import (
     propose,
     takes_rollout,
 )
-from speculative_operator.reconcile.world import World
 from speculative_operator.tuner import Memory, decide, first_trials
 from speculative_operator.tuner.allowed import fit_trials, lawful
 from speculative_operator.tuner.pace import ROLLOUT_DWELL
@@ -78,7 +78,7 @@ def policy_of(spec: DeploymentSpec, **known: Any) -> Policy:
 
 
 def restore_memory(
-    world: World, memory: Memory | None, policy: Policy, active: ActiveTable, now: float
+    world: Snapshot, memory: Memory | None, policy: Policy, active: ActiveTable, now: float
 ) -> Memory | None:
     """The tuner's memory, consistent with the active table: kept, restored from the status after a restart, or fresh.
     None where pods have no table."""

@@ -13,19 +13,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from speculative_operator.domain import names
+from speculative_operator.domain import formats, names
 from speculative_operator.domain.decision import Decision, Policy, State
+from speculative_operator.domain.formats import timestamp
 from speculative_operator.domain.reading import at, items, mapping, seconds_of, text, whole
 from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.spec import DeploymentSpec, Mode, RolloutStrategy, Tuning
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile.observed import formats, surge
-from speculative_operator.reconcile.observed.formats import timestamp
-from speculative_operator.reconcile.observed.pods import Rollout
+from speculative_operator.reconcile.observed import surge
+from speculative_operator.reconcile.snapshot.tables import table_of
+from speculative_operator.reconcile.snapshot.take import Snapshot
+from speculative_operator.reconcile.snapshot.workload import Rollout
 from speculative_operator.reconcile.table.active_table import ActiveTable, may_remove
-from speculative_operator.reconcile.table.tables import table_of
-from speculative_operator.reconcile.world import World
 from speculative_operator.render.metadata import digest
 from speculative_operator.tuner import Memory
 from speculative_operator.tuner.allowed import fit
@@ -102,7 +102,7 @@ class Permission:
         return self.known.proposal is not None and self.accept == self.known.proposal.accept
 
 
-def permission_of(world: World, rollout: Rollout, policy: Policy, active: ActiveTable, now: float) -> Permission:
+def permission_of(world: Snapshot, rollout: Rollout, policy: Policy, active: ActiveTable, now: float) -> Permission:
     """The permission for an object now, by its spec, its status and its pods."""
     spec = world.spec
     known = _standing(read(world.status), rollout, policy, active, spec.generation, now)
@@ -118,17 +118,15 @@ def _hindrance(known: OwnRollouts, now: float) -> str:
     return ""
 
 
-def _cost(world: World) -> str:
+def _cost(world: Snapshot) -> str:
     """What a rollout would take from pods that serve, of this object or of others; empty where it takes nothing."""
     if world.spec.rollout_strategy is RolloutStrategy.RECREATE:
         return "rollout.strategy Recreate stops pods before others serve"
-    for pod in world.pods:
-        if whole(pod, "spec", "priority") > 0 and text(pod, "spec", "preemptionPolicy") != "Never":
-            return "by their priority, new pods may displace pods of others"
-    return ""
+    displaces = any(pod.displaces for pod in world.pods)
+    return "by their priority, new pods may displace pods of others" if displaces else ""
 
 
-def judge_wait(world: World, rollout: Rollout, memory: Memory | None, permission: Permission) -> Rollout:
+def judge_wait(world: Snapshot, rollout: Rollout, memory: Memory | None, permission: Permission) -> Rollout:
     """`rollout`, where a new pod finds no node, with the judgement whether an old one may end for it."""
     if rollout.stuck is None:
         return rollout
@@ -139,7 +137,7 @@ def judge_wait(world: World, rollout: Rollout, memory: Memory | None, permission
     )
 
 
-def _is_unasked(world: World, memory: Memory | None) -> bool:
+def _is_unasked(world: Snapshot, memory: Memory | None) -> bool:
     """True where the rollout under way is one that no user asked for. Once pods were measured after that, what replaces
     them is something else."""
     last = read(world.status).last

@@ -114,7 +114,7 @@ def test_beside_a_model_in_a_claim_the_other_is_fetched_under_its_own_name(side:
     facts = {"verifier": cluster.facts(VERIFIER), "speculator": cluster.facts(EAGLE)}
     lying = Pin(Scheme.PVC, "theirs/model", "", "sha256:" + "0" * 64)
     facts[side] = replace(facts[side], pin=lying)
-    job = jobs.fetching(replace(cluster.world(), spec=with_cache()), tuple(facts.values()), (), 0.0)
+    job = jobs.fetching(replace(cluster.snapshot(), spec=with_cache()), tuple(facts.values()), (), 0.0)
     assert job is not None
     other = {"verifier": "speculator", "speculator": "verifier"}[side]
     assert job.args[3:7] == (f"--{other}", f"hf://{name}", f"--{other}-revision", COMMITS[name])

@@ -10,11 +10,11 @@ from tests.unit.reconcile.paired import EAGLE, FOREIGN, PAIRED, VERIFIER, Paired
 from tests.unit.reconcile.worlds import NOW, OFF
 
 from speculative_operator.api.status import Pair
+from speculative_operator.domain.formats import duration, size
 from speculative_operator.domain.models import ModelFacts, Pin, WeightFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import Method, Mode, ModelSource, Scheme, Speculator, Weights
-from speculative_operator.reconcile.observed.formats import duration, size
 from speculative_operator.reconcile.pair.pinning import former_pair, pin_models
 from speculative_operator.reconcile.pair.records import (
     Failure,

@@ -8,14 +8,14 @@ import pytest
 from tests.unit.reconcile.scripted import FIGURES, Tuner
 from tests.unit.reconcile.worlds import KEPT, SPEC, Cluster, observed, settled
 
+from speculative_operator.domain import formats
 from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.decision import Interval
+from speculative_operator.domain.formats import timestamp
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import Mode, Speculation
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile.observed import formats
-from speculative_operator.reconcile.observed.formats import timestamp
 from speculative_operator.reconcile.report.conditions import stamp
 from speculative_operator.reconcile.report.events import events
 from speculative_operator.reconcile.report.status import cannot_wait, should_write
