@@ -12,7 +12,7 @@ from tests.unit.reconcile.paired import LOOKING, PAIRED, Paired, hub
 from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.spec import AccessMode, Cache, ModelSource, Scheme, Weights
 from speculative_operator.reconcile.pair.jobs import fetching, inspection
-from speculative_operator.reconcile.pair.records import wanted_of
+from speculative_operator.reconcile.snapshot.records import wanted_of
 from speculative_operator.render.jobs import cache_claim, job
 
 EVERYTHING = Weights(

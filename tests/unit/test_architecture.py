@@ -155,6 +155,28 @@ def test_an_object_passes_through_reconcile_without_going_back() -> None:
     assert back == {}, "modules that import a wing which one object reaches after theirs"
 
 
+OPAQUE = {"body", "parts", "figures", "decisions", "placement"}
+"""Fields of the snapshot that hold what others wrote as it is: it may be compared and kept, and not looked into."""
+
+
+def test_what_others_wrote_is_read_in_the_snapshot_alone() -> None:
+    after = [one for one in MODULES if room(one) == "reconcile" and inside_of(one) not in ("snapshot", "world")]
+    assert len(after) > 30
+    reading = {str(one.relative_to(PACKAGE)) for one in after if "speculative_operator.domain.reading" in imported(one)}
+    raw = {
+        str(one.relative_to(PACKAGE)) for one in after if "speculative_operator.reconcile.world.World" in imported(one)
+    }
+    looking = {
+        f"{one.relative_to(PACKAGE)}, line {node.lineno}"
+        for one in after
+        for node in ast.walk(tree(one))
+        if isinstance(node, ast.Subscript | ast.Attribute)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr in OPAQUE
+    }
+    assert (reading, raw, looking) == (set(), {"reconcile/tick.py"}, set())
+
+
 ASIDE = {"_refuse", "_pause", "_hold", "_as_made"}
 """Steps that end the tick or find nothing for the next one, and what tells whether pods stay as they were made."""
 

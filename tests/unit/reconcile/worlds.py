@@ -28,7 +28,7 @@ from speculative_operator.domain.spec import (
     Speculator,
     Verifier,
 )
-from speculative_operator.reconcile.report import notes
+from speculative_operator.reconcile.snapshot import notes
 from speculative_operator.reconcile.snapshot.pods import configs_of
 from speculative_operator.reconcile.snapshot.take import Snapshot, take
 from speculative_operator.reconcile.tick import Outcome, World, tick

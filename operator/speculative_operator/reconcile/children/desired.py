@@ -22,9 +22,10 @@ from speculative_operator.reconcile.children.rendering import (
 from speculative_operator.reconcile.observed import route, startup
 from speculative_operator.reconcile.pair.pinning import PairedSpec
 from speculative_operator.reconcile.snapshot.pods import configs_of
+from speculative_operator.reconcile.snapshot.tables import Leaving
 from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.reconcile.table.active_table import ActiveTable
-from speculative_operator.reconcile.table.tables import Leaving, config_name
+from speculative_operator.reconcile.table.tables import config_name
 from speculative_operator.render import Capabilities, RenderInput, payload, resolved, table_config
 from speculative_operator.render.podspec import PAYLOAD_VOLUME
 
@@ -136,7 +137,7 @@ def _keep_inputs(world: Snapshot, engine: Engine, given: RenderInput) -> RenderI
             return before
         same = world.workload.made_of == given.made_of
         plain = sized if same else given
-    return with_budget(plain, engine, startup.budget(startup.starts(world.status), plain.spec.weights.bytes))
+    return with_budget(plain, engine, startup.budget(world.status.starts, plain.spec.weights.bytes))
 
 
 def template_in(manifests: tuple[Mapping[str, Any], ...], uid: str) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, Condition, DeleteChild, PokePod, Truth
-from speculative_operator.domain.reading import whole
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import Target
 from speculative_operator.reconcile.children.desired import Desired, ReadBy
@@ -185,16 +184,13 @@ def _apply(world: Snapshot, manifest: Mapping[str, Any], changed: Reason) -> App
         if difference.startswith("spec.strategy."):
             # People ask why pods are replaced, not how.
             why = first_difference({"spec": {"template": manifest["spec"]["template"]}}, found.body)
-            difference, changed = why or difference, changed if why or _is_edited(world) else Reason.ROLLING_OUT
+            difference, changed = why or difference, changed if why or world.edited else Reason.ROLLING_OUT
         surplus = "" if difference else first_surplus(manifest, found.body)
-        return ApplyChild(manifest, changed, f"{what}: {difference or surplus or 'a field'} {_verb(difference)}")
+        verb = "changed" if difference else "was removed"
+        return ApplyChild(manifest, changed, f"{what}: {difference or surplus or 'a field'} {verb}")
     if difference:
         return ApplyChild(manifest, Reason.REPAIRED, f"{what}: {difference} was changed by somebody else")
     return None
-
-
-def _is_edited(world: Snapshot) -> bool:
-    return whole(world.status, "observedGeneration") != world.spec.generation
 
 
 def repairs_of_group(world: Snapshot, desired: Desired, actions: Sequence[Action]) -> Iterator[Action]:
@@ -219,18 +215,13 @@ def _name(world: Snapshot, key: tuple[str, str]) -> str:
     return f"{target_of(world.spec).kind if key[0] == 'Deployment' else key[0]} {key[1]}"
 
 
-def _verb(difference: str) -> str:
-    return "changed" if difference else "was removed"
-
-
 def _was_there(world: Snapshot, key: tuple[str, str]) -> bool:
     """True when the child had been made before: it was deleted, not yet to be created."""
     if key[0] == "PodMonitor":
         return False  # its kind may have come to the cluster just now
     if any(kind in KINDS for kind, _ in world.applied):
         return key in world.applied
-    known = whole(world.status, "observedGeneration") == world.spec.generation
-    return known and any(kind in KINDS for kind, _ in world.children)
+    return not world.edited and any(kind in KINDS for kind, _ in world.children)
 
 
 def _deletions(

@@ -16,7 +16,6 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.reading import whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import (
     DEFAULT_VERSIONS,
@@ -29,7 +28,6 @@ from speculative_operator.domain.spec import (
 from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.children.plan import Plan, replaces
-from speculative_operator.reconcile.observed import startup
 from speculative_operator.reconcile.observed.drift import first_difference, first_surplus
 from speculative_operator.reconcile.pair.pinning import PairedSpec
 from speculative_operator.reconcile.snapshot.take import Snapshot
@@ -80,7 +78,7 @@ def asks_for_others(world: Snapshot, asked: str) -> bool:
     """True where pods were made of something else than what is asked for (`made_of`). Where nothing says what they were
     made of, true once the spec is edited."""
     borne = world.workload.made_of
-    return borne != asked if borne else whole(world.status, "observedGeneration") != world.spec.generation
+    return borne != asked if borne else world.edited
 
 
 def notice(world: Snapshot, planned: Plan) -> Notice:
@@ -118,7 +116,7 @@ def _hopeless(world: Snapshot, rollout: Rollout) -> bool:
     if rollout.replicas == 0:
         return True
     # A Deployment whose rollout was complete once never says again that it stalled, whatever becomes of its pods.
-    served = {one.pod for one in startup.starts(world.status)}
+    served = {one.pod for one in world.status.starts}
     return bool(rollout.stalled) and rollout.ready == 0 and not any(pod.name in served for pod in world.pods)
 
 

@@ -12,51 +12,20 @@ add, and it never rolls a pod: the template that runs keeps its budget until it 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
 from speculative_operator.domain import formats, names
-from speculative_operator.domain.reading import mappings, seconds_of, text, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.snapshot.pods import Pod
+from speculative_operator.reconcile.snapshot.status import MOST_START_SECONDS, STARTS_KEPT, Start
 from speculative_operator.render.podspec import STARTUP_PERIOD_SECONDS
 
 MARGIN = 3.0
-KEPT = 5
-"""Starts that are remembered."""
 STEP_SECONDS = 60
 """Budgets are whole minutes: the next measure then mostly asks for the same."""
-MOST_SECONDS = 12 * 3600
-"""Longest startup budget in seconds that measured starts can give."""
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """One start of an engine."""
-
-    pod: str
-    started: str
-    """RFC 3339"""
-    seconds: int
-    bytes: int = 0
-    """Bytes of weights that were loaded; 0 where unknown."""
-
-    @property
-    def at(self) -> float:
-        return seconds_of(self.started) or 0.0
-
-
-def starts(status: Mapping[str, Any]) -> tuple[Start, ...]:
-    """The starts in `status.startup`; invalid entries are left out."""
-    found = []
-    for one in mappings(status, "startup", "starts"):
-        start = Start(text(one, "pod"), text(one, "started"), whole(one, "seconds"), max(whole(one, "bytes"), 0))
-        if start.pod and start.at > 0 and 0 < start.seconds <= MOST_SECONDS:
-            found.append(start)
-    return tuple(found[:KEPT])
 
 
 def collect_starts(known: Iterable[Start], pods: Iterable[Pod], pair: str, size: int) -> tuple[Start, ...]:
@@ -66,10 +35,10 @@ def collect_starts(known: Iterable[Start], pods: Iterable[Pod], pair: str, size:
     """
     every = {(one.pod, one.started): one for one in known}
     for pod in pods:
-        if pod.started and pod.pair == pair and pod.start_seconds <= MOST_SECONDS:
+        if pod.started and pod.pair == pair and pod.start_seconds <= MOST_START_SECONDS:
             found = Start(pod.name, pod.started, max(round(pod.start_seconds), 1), max(size, 0))
             every.setdefault((found.pod, found.started), found)
-    return tuple(sorted(every.values(), key=lambda one: (-one.at, one.pod))[:KEPT])
+    return tuple(sorted(every.values(), key=lambda one: (-one.at, one.pod))[:STARTS_KEPT])
 
 
 def expected_seconds(known: Iterable[Start], size: int) -> float | None:
@@ -84,7 +53,7 @@ def expected_seconds(known: Iterable[Start], size: int) -> float | None:
 
 def budget(known: Iterable[Start], size: int) -> int:
     """Seconds that a start of `size` bytes may take, by what was measured; 0 where nothing was."""
-    minutes = math.ceil(min(MARGIN * (expected_seconds(known, size) or 0.0), MOST_SECONDS) / STEP_SECONDS)
+    minutes = math.ceil(min(MARGIN * (expected_seconds(known, size) or 0.0), MOST_START_SECONDS) / STEP_SECONDS)
     return minutes * STEP_SECONDS
 
 

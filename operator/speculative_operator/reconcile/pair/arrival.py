@@ -10,17 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from speculative_operator.domain import formats, names
 from speculative_operator.domain.formats import quantity
-from speculative_operator.domain.jobs import Progress, decode
+from speculative_operator.domain.jobs import Progress
 from speculative_operator.domain.models import ModelFacts
-from speculative_operator.domain.reading import mapping, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import EMPTY_DIR, MOUNTED, Cache, Medium
 from speculative_operator.reconcile.pair.jobs import explain_error
 from speculative_operator.reconcile.snapshot.pods import Container, Pod
+from speculative_operator.reconcile.snapshot.results import failure_in
+from speculative_operator.reconcile.snapshot.status import Told
 
 MARGIN_SHARE, LEAST_MARGIN = 100, 16 << 20
 """Free space that a cache needs beside the weights, as `weights.disk` demands: a hundredth of their size, and at least
@@ -53,7 +53,7 @@ def arrival(
     pods: Iterable[Pod],
     pairs: Collection[str],
     progress: Mapping[str, Progress],
-    before: Mapping[str, Any],
+    before: Told,
 ) -> Arrival:
     """The arrival of the weights in the pods that were made of one of `pairs` (hashes). `progress` by name of the pod.
     `before` is the condition WeightsReady as it was: the same failure of the same pod keeps its message, so that a
@@ -67,8 +67,8 @@ def arrival(
         if failed is not None:
             reason, message = failed
             whose = f"pod {pod.name} on {pod.node}: " if pod.node else f"pod {pod.name}: "
-            same = text(before, "reason") == reason.value and text(before, "message").startswith(whose)
-            return replace(found, reason=reason, message=text(before, "message") if same else whose + message)
+            same = before.why is reason and before.message.startswith(whose)
+            return replace(found, reason=reason, message=before.message if same else whose + message)
     return found
 
 
@@ -130,23 +130,23 @@ def _failure(cache: Cache, helper: Container) -> tuple[Reason, str] | None:
     end = helper.ended or helper.last
     if end is None or end.exit_code == 0:
         return None
-    error = mapping(decode(end.message), "error")
-    if error:
-        return explain_error({**error, **_remedy(cache, text(error, "reason"))})
+    error = failure_in(end.message)
+    if error is not None:
+        return explain_error(replace(error, remedy=_remedy(cache, error.reason) or error.remedy))
     why = end.reason or "Error"
     more = "; give it more memory in spec.template.spec.initContainers" if why == "OOMKilled" else ""
     return Reason.SOURCE_UNREACHABLE, f"container {names.JOB_CONTAINER} ended: {why}, {end.exit_code}{more}"
 
 
-def _remedy(cache: Cache, reason: str) -> dict[str, str]:
+def _remedy(cache: Cache, reason: Reason | None) -> str:
     """The remedy for an error in an emptyDir or a folder of the node, in place of the program's, which speaks of
     claims; empty for other errors."""
-    if reason == Reason.CACHE_FULL.value and cache.empty_dir is not None:
+    if reason is Reason.CACHE_FULL and cache.empty_dir is not None:
         more = ", or remove medium" if cache.empty_dir.medium is Medium.MEMORY else ", on nodes with that much disk"
-        return {"remedy": f"raise spec.weights.cache.emptyDir.sizeLimit{more}"}
-    if reason == Reason.CACHE_FULL.value:
-        return {"remedy": f"free space below {cache.node_path} on that node, or set nodePath to a larger disk"}
-    if reason == Reason.CACHE_UNWRITABLE.value and cache.node_path:
+        return f"raise spec.weights.cache.emptyDir.sizeLimit{more}"
+    if reason is Reason.CACHE_FULL:
+        return f"free space below {cache.node_path} on that node, or set nodePath to a larger disk"
+    if reason is Reason.CACHE_UNWRITABLE and cache.node_path:
         owned = f"make the node's root user the owner of {cache.node_path}, on a writable disk"
-        return {"remedy": f"{owned}; where SELinux is enforced, label it container_file_t"}
-    return {}
+        return f"{owned}; where SELinux is enforced, label it container_file_t"
+    return ""

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, Condition
 from speculative_operator.domain.jobs import Purpose
-from speculative_operator.domain.memo import digest
 from speculative_operator.domain.models import PairFacts
-from speculative_operator.domain.reading import mapping, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import MOUNTED, Cache, Check, ModelSource, Scheme
@@ -28,8 +27,8 @@ from speculative_operator.reconcile.pair.pinning import (
     unpinned,
     untagged,
 )
-from speculative_operator.reconcile.pair.records import Failure, Record, blank, read, wanted_of
 from speculative_operator.reconcile.pair.stages import Stages
+from speculative_operator.reconcile.snapshot.records import Failure, Record, blank, to_status, wanted_of
 from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.render.metadata import pair_hash
 from speculative_operator.render.resolved import Model
@@ -59,6 +58,31 @@ class Pairing:
     facts: PairFacts | None = None
     """Facts from the models' files for the tuner; None where the pair was not compared."""
 
+    @property
+    def told(self) -> bool:
+        """True where the status tells of the pair: it is checked or recorded."""
+        return self.stages is not None or self.record is not None
+
+    @property
+    def hold(self) -> Condition | None:
+        """Why pods are not made of the pair that the spec asks for; None when they are."""
+        return self.stages.hold if self.stages is not None else None
+
+    @property
+    def blocks(self) -> dict[str, dict[str, Any]]:
+        """Parts of the status; one that is empty is left out of it."""
+        return {
+            "pair": to_status(self.record) if self.record is not None else {},
+            "nextPair": to_status(self.coming) if self.coming is not None else {},
+            "weights": self.stages.download() if self.stages is not None else {},
+        }
+
+    def made_of(self, choice: PairedSpec) -> Pairing:
+        """The pairing once pods are made of `choice`: its record has their hash."""
+        if self.record is None or self.frozen:
+            return self
+        return replace(self, record=replace(self.record, hash=pair_hash(choice.pinned)))
+
 
 def compares(world: Snapshot) -> bool:
     """True where a Job reads both models and the operator compares them before it makes pods of them."""
@@ -70,7 +94,7 @@ def unread_pairing(world: Snapshot, spec: ResolvedSpec) -> Pairing:
     """The pairing where no Job reads models: pods are made of the spec as written. Running pods keep their versions
     until they are replaced for another reason."""
     actions = tuple(action for purpose in Purpose for action in jobs.leftover(world, purpose))
-    current, plain = trusted_record(world), unpinned(spec)
+    current, plain = world.status.pair.trusted, unpinned(spec)
     # Another value of `repin` asks for nothing here: no Job could look up a version.
     wanted = replace(wanted_of(spec), repin=current.repin)
     same = current.covers(wanted)
@@ -107,20 +131,6 @@ def from_template(world: Snapshot, spec: ResolvedSpec, current: Record, place: s
     if found is None or ((current.asked or current.hash) and not same):
         return None
     return found if not current.hash or current.hash in (running_pair(world), pair_hash(found.pinned)) else None
-
-
-def record(world: Snapshot, name: str) -> Record:
-    """The record in `status.pair` or `status.nextPair` (`name`), parsed once and kept in the memo."""
-    block = mapping(world.status, name)
-    return world.memo.get(("record", digest(block)), lambda: read(block))
-
-
-def trusted_record(world: Snapshot) -> Record:
-    """The record in `status.pair`; without its hash where it names a version but its facts can no longer be read: then
-    nobody knows what pods were made of."""
-    current = record(world, "pair")
-    unknown = current.known is None and text(world.status, "pair", "verifierPin", "resolved")
-    return replace(current, hash="") if unknown else current
 
 
 def running_pair(world: Snapshot) -> str:

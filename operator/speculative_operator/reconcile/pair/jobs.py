@@ -7,7 +7,6 @@ succeeded is deleted once the status holds its result; one that failed stays for
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,11 +14,11 @@ from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, Condition, DeleteChild
 from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
 from speculative_operator.domain.models import ModelFacts
-from speculative_operator.domain.reading import mapping, text
-from speculative_operator.domain.reasons import Reason, reason_of
+from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import MOUNTED, Cache, DeploymentSpec, ModelSource, Scheme
-from speculative_operator.reconcile.pair.records import SIDES, Failure, Wanted
 from speculative_operator.reconcile.snapshot.children import Child
+from speculative_operator.reconcile.snapshot.records import SIDES, Failure, Wanted
+from speculative_operator.reconcile.snapshot.results import Failed, Result
 from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.render.jobs import CACHE, JobInput, cache_claim, job, job_name, of_engine, user
 from speculative_operator.render.metadata import canonical, digest
@@ -37,7 +36,7 @@ class Attempt:
     actions: tuple[Action, ...] = ()
     seen: JobSeen | None = None
     """The Job while it runs; None where there is none yet."""
-    result: Mapping[str, Any] | None = None
+    result: Result | None = None
     """The result of the Job, once it has succeeded."""
     failure: Failure | None = None
     """Why the last Job failed; None without a failure."""
@@ -90,7 +89,7 @@ def attempt(world: Snapshot, wanted: JobInput, failure: Failure | None, pause: f
     seen = next((one for one in world.jobs if one.name == name), None)
     if seen is None or seen.phase is Phase.RUNNING:
         return Attempt(seen=seen, failure=failure or _overdue(child, wanted.purpose, seen, now))
-    return _end(child, seen, failure, now, waits=waits)
+    return _end(child, seen, world.results.get(name, Result()), failure, now, waits=waits)
 
 
 def leftover(world: Snapshot, purpose: Purpose) -> tuple[Action, ...]:
@@ -140,29 +139,26 @@ def _overdue(child: Child, purpose: Purpose, seen: JobSeen | None, now: float) -
     return Failure(Reason.PAIR_UNREAD, message, now, child.uid)
 
 
-def _end(child: Child, seen: JobSeen, failure: Failure | None, now: float, *, waits: bool) -> Attempt:
+def _end(child: Child, seen: JobSeen, result: Result, failure: Failure | None, now: float, *, waits: bool) -> Attempt:
     """The attempt with a Job that has ended: its result or its failure, which stands while the Job is retried."""
-    if seen.phase is Phase.SUCCEEDED and seen.result is not None and "error" not in seen.result:
-        return Attempt(seen=seen, result=seen.result)
+    if seen.phase is Phase.SUCCEEDED and result.done:
+        return Attempt(seen=seen, result=result)
     if failure is None or failure.job != child.uid:
-        return Attempt(failure=_failure_of(seen, child.uid, now))
+        return Attempt(failure=_failure_of(seen, result.failed, child.uid, now))
     return Attempt(failure=failure) if waits else Attempt((_deletion(child, "failed and is retried"),), failure=failure)
 
 
-def _failure_of(seen: JobSeen, uid: str, now: float) -> Failure:
-    error = mapping(seen.result, "error")
-    if not error:
+def _failure_of(seen: JobSeen, failed: Failed | None, uid: str, now: float) -> Failure:
+    if failed is None:
         return Failure(Reason.SOURCE_UNREACHABLE, seen.trouble or _NO_RESULT, now, uid)
-    side = text(error, "side")
-    return Failure(*explain_error(error), now, uid, side if side in SIDES else "")
+    return Failure(*explain_error(failed), now, uid, failed.side if failed.side in SIDES else "")
 
 
-def explain_error(error: Mapping[str, Any]) -> tuple[Reason, str]:
-    """Reason and words of the `error` that `speculative-weights` leaves."""
-    side, file, remedy = (text(error, name) for name in ("side", "file", "remedy"))
-    message = (f"{side}: " if side else "") + text(error, "message")
-    message += (f" ({file})" if file else "") + (f"; {remedy}" if remedy else "")
-    return reason_of(text(error, "reason")) or Reason.SOURCE_UNREACHABLE, message
+def explain_error(failed: Failed) -> tuple[Reason, str]:
+    """Reason and words of the error that `speculative-weights` leaves."""
+    message = (f"{failed.side}: " if failed.side else "") + failed.message
+    message += (f" ({failed.file})" if failed.file else "") + (f"; {failed.remedy}" if failed.remedy else "")
+    return failed.reason or Reason.SOURCE_UNREACHABLE, message
 
 
 def _same(before: Failure | None, after: Failure) -> Failure:

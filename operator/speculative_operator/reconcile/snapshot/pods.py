@@ -155,7 +155,7 @@ def _pod(pod: Mapping[str, Any], container: str, noted: Collection[str], *, weig
         over=phase in ("Succeeded", "Failed"),
         pair=text(labels, names.LABEL_PAIR),
         poked=text(annotations, names.ANNOTATION_POKE),
-        trouble="is terminating" if terminating else _late(outlasted) or _trouble(pod, (*helpers, *containers)),
+        trouble="is terminating" if terminating else _trouble(pod, outlasted, (*helpers, *containers)),
         outlasted=outlasted,
         node=text(pod, "spec", "nodeName"),
         template=next((found for label in _TEMPLATES if (found := text(labels, label))), ""),
@@ -218,7 +218,9 @@ def _claims_of(pod: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(found) - {""}
 
 
-def _trouble(pod: Mapping[str, Any], containers: Iterable[Container]) -> str:
+def _trouble(pod: Mapping[str, Any], outlasted: int, containers: Iterable[Container]) -> str:
+    if outlasted:
+        return f"was stopped by its startup probe: it was not ready within {outlasted} s"
     for condition in mappings(pod, "status", "conditions"):
         if text(condition, "type") == "PodScheduled" and text(condition, "status") == "False":
             return _sentence(text(condition, "reason") or "Unschedulable", text(condition, "message"))
@@ -227,10 +229,6 @@ def _trouble(pod: Mapping[str, Any], containers: Iterable[Container]) -> str:
     if trouble or phase == "Running":
         return trouble or "is starting: its probe does not succeed yet"
     return _sentence(text(pod, "status", "reason") or phase, text(pod, "status", "message"))
-
-
-def _late(outlasted: int) -> str:
-    return f"was stopped by its startup probe: it was not ready within {outlasted} s" if outlasted else ""
 
 
 def _sentence(reason: str, message: str) -> str:

@@ -12,14 +12,13 @@ from typing import Any
 
 from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.observation import Observation
-from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
 from speculative_operator.domain.table import Actuator, KTable
+from speculative_operator.reconcile.snapshot.rollouts import OwnRollouts
 from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.reconcile.snapshot.workload import Rollout
 from speculative_operator.reconcile.table.active_table import ActiveTable, may_remove
 from speculative_operator.reconcile.table.own_rollouts import (
-    OwnRollouts,
     Permission,
     find_order,
     hold_back,
@@ -88,7 +87,7 @@ def restore_memory(
     if active.fresh:
         return Memory.fresh(table, now)
     if memory is None:
-        stored = mapping(world.status, "memory")
+        stored = world.status.memory
         memory = from_status(stored, policy) if stored else Memory.fresh(table, now)
     return _at_one(memory, active)
 

@@ -8,24 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.observation import Observation
-from speculative_operator.domain.reading import items, mappings, text, whole
-from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
+from speculative_operator.domain.spec import DeploymentSpec, OffPolicy
 from speculative_operator.domain.table import Actuator, KnobSpace, KTable, Trial
 from speculative_operator.reconcile.snapshot.pods import Pod
-from speculative_operator.reconcile.snapshot.tables import Written, table_of
+from speculative_operator.reconcile.snapshot.tables import LARGEST_VERSION, Leaving, Written
 from speculative_operator.reconcile.snapshot.take import Snapshot
+from speculative_operator.reconcile.snapshot.template import pair_in
 from speculative_operator.reconcile.snapshot.workload import Workload
 from speculative_operator.render import table_config
 from speculative_operator.render.metadata import pair_hash
 from speculative_operator.render.podspec import TABLE_VOLUME, table_name
 
-LARGEST_VERSION = 2**31
 LONGEST_JUMP = 64
 """Versions by which the cluster may be ahead of status: an operator that is killed loses one or two."""
 MOST_LEAVING = 4
@@ -41,37 +39,9 @@ class Claim:
     trials: tuple[Trial, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Leaving:
-    """The table of pods of a former pair."""
-
-    pair: str
-    """Label of its pods."""
-    config: str
-    """Name of the ConfigMap that they read."""
-    table: KTable
-    version: int
-    ks: tuple[int, ...]
-    """K that are known to have been prepared at their start."""
-    reason: str = ""
-    """Why it was changed last, since its pods leave; empty where it was not."""
-
-    def to_status(self) -> dict[str, Any]:
-        """An entry of `status.leaving`."""
-        block: dict[str, Any] = {
-            "pair": self.pair,
-            "configMap": self.config,
-            "table": self.table.rows(),
-            "tableVersion": self.version,
-            "preparedK": list(self.ks),
-            "reason": self.reason,
-        }
-        return {key: value for key, value in block.items() if value not in (None, "")}
-
-
 def label_of(spec: DeploymentSpec) -> str:
     """Label of the pair that pods made of `spec` bear; a template of the user's may set another."""
-    return text(spec.template, "metadata", "labels", names.LABEL_PAIR) or pair_hash(spec)
+    return pair_in(spec.template) or pair_hash(spec)
 
 
 def config_name(world: Snapshot, spec: DeploymentSpec, own: Collection[str]) -> str:
@@ -119,24 +89,9 @@ def read_leaving(world: Snapshot, own: Collection[str]) -> tuple[Leaving, ...]:
     the table of `own` under another label have none to themselves: two tuners would take turns at it."""
     shared = _config_of(world, own)
     labels = sorted({pod.pair for pod in world.pods if not pod.terminating} - {"", *own})
-    known = {one.pair: one for one in _known_leaving(world)}
+    known = {one.pair: one for one in world.status.leaving}
     found = (_leaving(world, label, known.get(label)) for label in labels)
     return tuple(one for one in found if one is not None and (not shared or one.config != shared))[:MOST_LEAVING]
-
-
-def last_of(world: Snapshot, own: Collection[str]) -> Leaving | None:
-    """The table of a pair that was leaving and is wanted again; None without one."""
-    return next((one for one in _known_leaving(world) if one.pair in own), None)
-
-
-def _known_leaving(world: Snapshot) -> Iterable[Leaving]:
-    for entry in mappings(world.status, "leaving"):
-        table, version = table_of(items(entry, "table")), whole(entry, "tableVersion")
-        if table is None or not 0 < version <= LARGEST_VERSION:
-            continue
-        ks = tuple(sorted({k for k in items(entry, "preparedK") if type(k) is int and k >= 0} | table.ks | {0}))
-        config, why = text(entry, "configMap"), text(entry, "reason")
-        yield Leaving(text(entry, "pair"), config, table, version, ks, why)
 
 
 def _leaving(world: Snapshot, label: str, known: Leaving | None) -> Leaving | None:
@@ -175,11 +130,6 @@ def policy_for(leaving: Leaving, policy: Policy) -> Policy:
     knobs = KnobSpace(Actuator.LIVE, leaving.ks, leaving.table.max_batch)
     free = replace(policy, schedule=None, start_k=None, off_policy=OffPolicy.KEEP_RUNNING, trials=False)
     return replace(free, knobs=knobs, facts=PairFacts())
-
-
-def tunes_tables(policy: Policy) -> bool:
-    """True where the spec leaves tables to the tuner."""
-    return policy.mode is Mode.AUTO
 
 
 def with_decision(leaving: Leaving, table: KTable, version: int, decision: Decision | None) -> Leaving:

@@ -31,8 +31,8 @@ from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import Cache, Method, ModelSource, Scheme, Speculator, Weights
 from speculative_operator.reconcile.pair import jobs
 from speculative_operator.reconcile.pair.pairing import BLOCKED_SECONDS
-from speculative_operator.reconcile.pair.records import keys
-from speculative_operator.reconcile.report.status import should_write
+from speculative_operator.reconcile.snapshot.records import keys
+from speculative_operator.reconcile.snapshot.writing import should_write
 
 GB = 1_000_000_000
 

@@ -138,10 +138,3 @@ def test_reading_never_fails(value: Any, path: list[str]) -> None:
     assert isinstance(whole(value, *path), int)
     assert hasattr(mapping(value, *path), "items")
     assert len(items(value, *path)) >= len(list(mappings(value, *path)))
-
-
-@given(value=st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), ANYTHING))
-def test_pods_and_deployments_of_any_shape_are_read(value: dict[str, Any]) -> None:
-    read_pods([value])
-    read_rollout(value, 2)
-    read_workload(value, "uid")
