@@ -20,7 +20,7 @@ from devcluster.cluster import Cluster
 from speculative_operator.domain import names
 from speculative_operator.domain.observation import PodWindow, Series
 from speculative_operator.engines.base import Engine
-from speculative_operator.reconcile.report import notes
+from speculative_operator.reconcile.snapshot import notes
 
 STALE_AFTER_SECONDS = 60.0
 PAYLOAD_PREFIX = "speculative_payload_"

@@ -2,7 +2,7 @@
 classes that `targets` has by name.
 
 For KServe a container is written so that neither KServe nor the webhooks of its platform change it. Both kinds, and the
-LeaderWorkerSet, are modules of their own; `reconcile.observed.kserve` reads back what was written here.
+LeaderWorkerSet, are modules of their own; `reconcile.snapshot.kserve` reads back what was written here.
 """
 
 from __future__ import annotations

@@ -24,9 +24,10 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.observed.series import Recent, measured, steady
-from speculative_operator.reconcile.report import notes
-from speculative_operator.reconcile.report.notes import Notes
-from speculative_operator.reconcile.report.status import cannot_wait, should_write
+from speculative_operator.reconcile.snapshot import notes
+from speculative_operator.reconcile.snapshot.notes import Notes
+from speculative_operator.reconcile.snapshot.status import read_status
+from speculative_operator.reconcile.snapshot.writing import cannot_wait, should_write
 from speculative_operator.reconcile.tick import invalid
 from speculative_operator.reconcile.world import Outcome, World
 from speculative_operator.settings import Settings
@@ -246,8 +247,9 @@ class Reconciler:
     def _show(self, key: Key, spec: DeploymentSpec | None, status: Body, state: _State, now: float) -> None:
         """Show the object in the operator's own metrics."""
         limit = max(FIGURES_SECONDS, 2.0 * self._settings.tick_seconds)
-        figures = measured(status, state.recent, now, limit) if spec is not None else ()
-        self._telemetry.of_objects.put(key, steady(spec, status), figures, state.recent.newest + limit)
+        told = read_status(status)
+        figures = measured(told, state.recent, now, limit) if spec is not None else ()
+        self._telemetry.of_objects.put(key, steady(spec, told), figures, state.recent.newest + limit)
 
     def _count(self, owner: Body, reason: str) -> None:
         self._telemetry.decision(reason)

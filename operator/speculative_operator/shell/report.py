@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.reconcile.report.status import FIGURES_SECONDS
+from speculative_operator.reconcile.snapshot.writing import FIGURES_SECONDS
 from speculative_operator.reconcile.world import Event
 from speculative_operator.shell.bodies import Body, key_of, tags
 from speculative_operator.shell.cache import Cache

@@ -34,7 +34,7 @@ from speculative_operator.domain.spec import (
     Target,
 )
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile.report.status import should_write
+from speculative_operator.reconcile.snapshot.writing import should_write
 from speculative_operator.reconcile.tick import invalid
 from speculative_operator.render import Capabilities, table_config
 from speculative_operator.render.podspec import table_name

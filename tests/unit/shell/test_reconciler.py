@@ -19,7 +19,7 @@ from speculative_operator.domain.jobs import Phase, Purpose
 from speculative_operator.domain.observation import Gap, Observation, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile.report.notes import Notes
+from speculative_operator.reconcile.snapshot.notes import Notes
 from speculative_operator.reconcile.world import Event, Outcome, World
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
