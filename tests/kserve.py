@@ -83,16 +83,21 @@ def admitted(service: Mapping[str, Any]) -> Json:
     resources = predictor["model"].setdefault("resources", {})
     for kind, defaults in (("requests", {"cpu": "1", "memory": "2Gi"}), ("limits", {"cpu": "1", "memory": "2Gi"})):
         resources[kind] = {**defaults, **resources.get(kind, {})}
+    fill_in(annotations, predictor)
+    return found
+
+
+def fill_in(annotations: Mapping[str, str], pod: Json) -> None:
+    """What webhooks add to a pod's spec by the annotations of its object."""
     if "opendatahub.io/hardware-profile-name" in annotations:
-        predictor["nodeSelector"] = {**predictor.get("nodeSelector", {}), "accelerator": "h100"}
+        pod["nodeSelector"] = {**pod.get("nodeSelector", {}), "accelerator": "h100"}
         taint = {"key": "nvidia.com/gpu", "operator": "Exists"}
-        tolerations = predictor.setdefault("tolerations", [])
+        tolerations = pod.setdefault("tolerations", [])
         tolerations += [] if taint in tolerations else [taint]
     if "opendatahub.io/connections" in annotations:
-        pulls = predictor.setdefault("imagePullSecrets", [])
+        pulls = pod.setdefault("imagePullSecrets", [])
         secret = {"name": annotations["opendatahub.io/connections"]}
         pulls += [] if secret in pulls else [secret]
-    return found
 
 
 def _container(service: Mapping[str, Any], runtime: Mapping[str, Any]) -> Json:

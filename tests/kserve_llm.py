@@ -127,16 +127,7 @@ def status_of(service: Mapping[str, Any], ready: bool, *, tls: bool = False) -> 
 def admitted(service: Mapping[str, Any]) -> Json:
     """The LLMInferenceService as the platform's webhooks store it."""
     found = deepcopy(dict(service))
-    annotations, pod = found["metadata"].setdefault("annotations", {}), found["spec"]["template"]
-    if "opendatahub.io/hardware-profile-name" in annotations:
-        pod["nodeSelector"] = {**pod.get("nodeSelector", {}), "accelerator": "h100"}
-        taint = {"key": "nvidia.com/gpu", "operator": "Exists"}
-        tolerations = pod.setdefault("tolerations", [])
-        tolerations += [] if taint in tolerations else [taint]
-    if "opendatahub.io/connections" in annotations:
-        pulls = pod.setdefault("imagePullSecrets", [])
-        secret = {"name": annotations["opendatahub.io/connections"]}
-        pulls += [] if secret in pulls else [secret]
+    kserve.fill_in(found["metadata"].setdefault("annotations", {}), found["spec"]["template"])
     return found
 
 

@@ -17,22 +17,20 @@ OUT = paths.ROOT / "build" / "accelerator-kit"
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="acceleratorkit", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb in ("build", "lock"):
-        one = verbs.add_parser(verb)
-        one.add_argument("--wheels", type=Path, default=paths.cache() / "accelerator-kit", help="where wheels are kept")
-    verbs.choices["build"].add_argument("--out", type=Path, default=OUT)
+    verbs.add_parser("lock")
+    verbs.add_parser("build").add_argument("--out", type=Path, default=OUT)
     page = verbs.add_parser("report")
     page.add_argument("results", type=Path, help="the JSON that the kit wrote")
     page.add_argument("--write", action="store_true", help="keep it in the tree, and make page and picture anew")
     options = parser.parse_args(arguments)
-    began = time.monotonic()
+    began, wheels = time.monotonic(), paths.cache() / "accelerator-kit"
     try:
         if options.verb == "build":
-            written = parts.build(options.out, options.wheels, lambda line: print(line, file=sys.stderr, flush=True))
+            written = parts.build(options.out, wheels, lambda line: print(line, file=sys.stderr, flush=True))
             size = sum(path.stat().st_size for path in written) / 2**20
             print(f"{options.out}: {len(written)} files, {size:.0f} MiB, after {time.monotonic() - began:.0f} s")
         elif options.verb == "lock":
-            parts.lock(options.wheels)
+            parts.lock(wheels)
         elif options.write:
             report.keep(options.results)
         else:

@@ -6,12 +6,10 @@ reach everything from here; `run` makes it and ends it.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -20,15 +18,17 @@ from typing import Any
 
 import yaml
 
-from chaos.api import Api, Json
 from chaos.operators import Operator, write_kubeconfig
 from chaos.proxy import Proxy
 from chaos.sights import Observer, checksums, identities
 from demo import hub, scene
 from demo.pairs import SPECULATORS
-from demo.scene import NAMESPACE, OPERATOR_NAMESPACE, ROOT, SceneError
+from demo.scene import NAMESPACE, OPERATOR_NAMESPACE, ROOT, SceneError, condition, pods_of, until
+from demo.sender import Sender, evenly, models
+from devcluster.apiclient import Json
 from devcluster.cluster import Cluster
 from devcluster.controlplane import Files
+from devcluster.objects import Objects
 from devcluster.options import ClusterOptions, Image
 from speculative_operator.domain import names
 
@@ -41,16 +41,6 @@ RATE, PROMPT, OUTPUT = 2.0, 200, 60
 LONGEST_SECONDS = 3600
 READY_SECONDS = 240.0
 Say = Callable[[str], None]
-
-
-def until(what: str, look: Callable[[], Any], seconds: float, every: float = 0.5) -> Any:
-    """Look until there is something, and return it. Raises SceneError."""
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        if time.monotonic() > deadline:
-            raise SceneError(f"not within {seconds:.0f} s: {what}")
-        time.sleep(every)
-    return found
 
 
 def manifest(name: str, **changes: Any) -> Json:
@@ -95,7 +85,6 @@ class Ground:
     cluster: Cluster
     folder: Path
     rng: random.Random
-    api: Api
     api_proxy: Proxy
     prometheus_proxy: Proxy
     operator: Operator
@@ -109,6 +98,11 @@ class Ground:
     # -- what is there
 
     @property
+    def objects(self) -> Objects:
+        """Read and written as the administrator, past every proxy."""
+        return self.cluster.objects
+
+    @property
     def store(self) -> Path:
         """The volume that `cached` loads from, as this machine reaches it: it is mounted in the enclosure alone."""
         assert self.cluster.enclosure is not None
@@ -120,7 +114,7 @@ class Ground:
         found = checksums(self.store, self.foreign_files)
         for namespace, selector in mine.items():
             for resource in ("configmaps", "secrets", "services", "deployments", "persistentvolumeclaims"):
-                found |= identities(self.api.items(resource, namespace, selector), resource)
+                found |= identities(self.objects.list(resource, namespace, selector), resource)
         return found
 
     def second_operator(self, **variables: str) -> Operator:
@@ -131,24 +125,24 @@ class Ground:
 
     def edit(self, name: str, spec: Json) -> None:
         """As a user would."""
-        self.api.merge(names.PLURAL, NAMESPACE, name, {"spec": spec})
+        self.objects.merge(names.PLURAL, name, NAMESPACE, {"spec": spec})
 
     def edit_cost(self) -> None:
         """An edit that reaches the status and no pod."""
         self.edit(FIXED, {"accelerator": {"hourlyCost": f"{self.rng.randint(1, 99)}.50"}})
 
     def lose_policy(self) -> None:
-        self.api.delete("networkpolicies", NAMESPACE, AUTO)
+        self.objects.delete("networkpolicies", AUTO, NAMESPACE)
 
     def lose_table(self) -> None:
         """Delete the ConfigMap that holds the table of `auto`."""
-        for body in self.api.items("configmaps", NAMESPACE, f"{names.LABEL_DEPLOYMENT}={AUTO}"):
+        for body in self.objects.list("configmaps", NAMESPACE, f"{names.LABEL_DEPLOYMENT}={AUTO}"):
             if names.TABLE_KEY in (body.get("data") or {}):
-                self.api.delete("configmaps", NAMESPACE, body["metadata"]["name"])
+                self.objects.delete("configmaps", body["metadata"]["name"], NAMESPACE)
 
     def edit_deployment(self) -> None:
         """Change by hand what the operator rendered, though not the pods."""
-        self.api.merge("deployments", NAMESPACE, FIXED, {"spec": {"progressDeadlineSeconds": 7777}})
+        self.objects.merge("deployments", FIXED, NAMESPACE, {"spec": {"progressDeadlineSeconds": 7777}})
 
     def set_clock(self, seconds: float) -> None:
         """How wrong the operator's wall clock is from now on."""
@@ -158,24 +152,23 @@ class Ground:
 
     def pods(self, name: str) -> list[str]:
         """Names of an object's serving pods."""
-        found = self.api.items("pods", NAMESPACE, f"{names.LABEL_DEPLOYMENT}={name}")
-        return sorted(pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"])
+        return sorted(pod["metadata"]["name"] for pod in pods_of(self.cluster, name))
 
     def condition(self, name: str, kind: str) -> tuple[str, str]:
         """Status and reason of a condition, empty where it has none."""
-        body = self.api.get(names.PLURAL, NAMESPACE, name)
-        found = (body.get("status") or {}).get("conditions") or ()
-        return next(((one["status"], one["reason"]) for one in found if one["type"] == kind), ("", ""))
+        found = condition(self.objects.get(names.PLURAL, name, NAMESPACE), kind)
+        return found.get("status", ""), found.get("reason", "")
 
     def lease_holder(self) -> str:
         """Identity of the operator that leads."""
-        where = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR_NAMESPACE}/leases/{names.OPERATOR}"
-        return str(self.api.call("GET", where)["spec"].get("holderIdentity") or "")
+        return str(self.objects.get("lease", names.OPERATOR, OPERATOR_NAMESPACE)["spec"].get("holderIdentity") or "")
 
     def remove(self, name: str) -> None:
         """Delete a fault's own object and wait until its pods are gone."""
-        self.api.delete(names.PLURAL, NAMESPACE, name)
-        until(f"{name} is gone", lambda: not self.api.items("pods", NAMESPACE, f"{names.LABEL_DEPLOYMENT}={name}"), 120)
+        self.objects.delete(names.PLURAL, name, NAMESPACE)
+        until(
+            f"{name} is gone", lambda: not self.objects.list("pods", NAMESPACE, f"{names.LABEL_DEPLOYMENT}={name}"), 120
+        )
 
 
 def options(name: str) -> ClusterOptions:
@@ -191,7 +184,6 @@ def lay(stack: ExitStack, seed: int, kills: int, *, short: bool, say: Say) -> Gr
     say("starting a cluster")
     cluster = stack.enter_context(Cluster.start(options(f"chaos-{os.getpid()}")))
     _install(cluster)
-    api = Api(cluster)
     api_proxy = stack.enter_context(Proxy(cluster.server, Files(Path(cluster.state_dir)).authority))
     prometheus_proxy = stack.enter_context(Proxy(cluster.prometheus_url))
     write_kubeconfig(cluster, api_proxy.url, folder / "kubeconfig")
@@ -202,7 +194,7 @@ def lay(stack: ExitStack, seed: int, kills: int, *, short: bool, say: Say) -> Gr
     if short:
         del allowed[CACHED]
     rng = random.Random(seed)  # noqa: S311  a die
-    ground = Ground(cluster, folder, rng, api, api_proxy, prometheus_proxy, operator, allowed, kills, short)
+    ground = Ground(cluster, folder, rng, api_proxy, prometheus_proxy, operator, allowed, kills, short)
     _others(ground)
     if CACHED in allowed:
         _store(ground)
@@ -228,15 +220,15 @@ def _others(ground: Ground) -> None:
     for namespace in (NAMESPACE, "neighbour"):
         labels = {"others": "yes", names.LABEL_MANAGED_BY: names.OPERATOR, names.LABEL_DEPLOYMENT: AUTO}
         meta = {"namespace": namespace, "labels": labels}
-        for resource, kind, name in (
-            ("configmaps", "ConfigMap", f"{AUTO}-notes"),
-            ("configmaps", "ConfigMap", f"{FIXED}-table-of-somebody"),
-            ("secrets", "Secret", "passwords"),
+        for kind, name in (
+            ("ConfigMap", f"{AUTO}-notes"),
+            ("ConfigMap", f"{FIXED}-table-of-somebody"),
+            ("Secret", "passwords"),
         ):
-            ground.api.apply(resource, {"apiVersion": "v1", "kind": kind, "metadata": {**meta, "name": name}})
+            ground.objects.apply({"apiVersion": "v1", "kind": kind, "metadata": {**meta, "name": name}})
         service = {"selector": {"app": "others"}, "ports": [{"port": 80}]}
         body = {"apiVersion": "v1", "kind": "Service", "metadata": {**meta, "name": "others"}, "spec": service}
-        ground.api.apply("services", body)
+        ground.objects.apply(body)
 
 
 def _store(ground: Ground) -> None:
@@ -251,36 +243,28 @@ def _store(ground: Ground) -> None:
     volume = {**common, "capacity": size, "hostPath": {"path": str(path)},
               "claimRef": {"namespace": NAMESPACE, "name": CLAIM}}  # fmt: skip
     meta = {"name": "chaos-store"}
-    ground.api.apply(
-        "persistentvolumes", {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": meta, "spec": volume}
-    )
+    ground.objects.apply({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": meta, "spec": volume})
     meta = {"name": CLAIM, "namespace": NAMESPACE}
     body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": claim}
-    ground.api.apply("persistentvolumeclaims", body)
+    ground.objects.apply(body)
 
 
 def _serve(ground: Ground, stack: ExitStack, say: Say) -> None:
     """Apply the objects, wait until they are ready, and begin the load."""
     say("applying the objects")
     speculation = {"mode": "Auto", "numSpeculativeTokens": K, "maxSpeculativeTokens": MOST_K}
-    ground.api.apply(names.PLURAL, manifest(AUTO, replicas=2, speculation=speculation))
-    ground.api.apply(names.PLURAL, manifest(FIXED))
+    ground.objects.apply(manifest(AUTO, replicas=2, speculation=speculation))
+    ground.objects.apply(manifest(FIXED))
     if CACHED in ground.allowed:
-        ground.api.apply(names.PLURAL, cached(CACHED, hub.DRAFT))
+        ground.objects.apply(cached(CACHED, hub.DRAFT))
     for name in ground.allowed:
         until(f"{name} is ready", lambda name=name: ground.condition(name, "Ready")[0] == "True", READY_SECONDS)  # type: ignore[misc]  # a default binds the loop's value
-    records, end = ground.folder / "requests.jsonl", ground.folder / "end"
-    records.touch()
-    targets = [{"name": one, "model": one, "url": scene.service_url(ground.cluster, one)} for one in ground.allowed]
-    count = int(LONGEST_SECONDS * RATE)
-    arrivals = [{"number": n, "at": n / RATE, "prompt": PROMPT, "output": OUTPUT} for n in range(count)]
-    plan = ground.folder / "plan.json"
-    plan.write_text(json.dumps({"timeout": 120.0, "targets": targets, "arrivals": arrivals}))
-    argv = [sys.executable, "-m", "demo.load", "--plan", str(plan), "--out", str(records), "--until", str(end)]
-    load = ground.cluster.inside(argv, env={"PYTHONPATH": str(ROOT / "dev")})
-    stack.callback(load.wait, 30)
-    stack.callback(load.terminate)
+    arrivals = evenly(LONGEST_SECONDS, RATE, PROMPT, OUTPUT)
+    load = stack.enter_context(
+        Sender(ground.cluster, ground.folder / "requests.jsonl", models(*ground.allowed), arrivals)
+    )
+    load.out.touch()
     ground.observer = Observer(
-        ground.api, ground.cluster.prometheus_url, ground.cluster.audit_log, records, ground.allowed
+        ground.objects, ground.cluster.prometheus_url, ground.cluster.audit_log, load.out, ground.allowed
     )
     stack.callback(ground.observer.end)

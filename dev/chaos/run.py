@@ -11,14 +11,13 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import requests
-
 from chaos.faults import CONTROL
 from chaos.faults.fault import Fault
 from chaos.ground import AUTO, Ground, Say, lay
 from chaos.judge import Check, Harm, Meanwhile, Sight, find_harm, unsettled
 from chaos.sights import Mark
 from demo.scene import SceneError
+from devcluster.errors import DevClusterError
 
 SETTLE_SECONDS = 150.0
 """Longest wait for the state to come back once a fault has ended; some waits are of the operator's own making."""
@@ -149,7 +148,7 @@ def _one(ground: Ground, fault: Fault, baseline: Sight) -> Outcome:
     try:
         fault.inject(ground)
         time.sleep(min(fault.seconds, LONGEST_IN_SHORT) if ground.short else fault.seconds)
-    except (SceneError, requests.RequestException) as error:
+    except (SceneError, DevClusterError) as error:
         harms.append(Harm(Check.STATE, f"the fault could not be done: {error}"))
     told = ground.observer.told(mark, baseline.served)
     fault.heal(ground)

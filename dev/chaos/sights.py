@@ -10,17 +10,18 @@ import hashlib
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import requests
 
-from chaos.api import Api, Json
 from chaos.judge import FOLLOW_THE_LOAD, Meanwhile, Pod, Requests, Served, Sight, Table, Write
 from chaos.operators import ACCOUNT
-from demo.scene import NAMESPACE
+from demo.scene import NAMESPACE, is_ready
+from devcluster.apiclient import Json
+from devcluster.objects import Objects
 from speculative_operator.domain import names
 
 ON_THE_WAY = frozenset({"Inspecting", "Downloading", "NoPods", "PodsNotReady", "ScaledToZero"})
@@ -74,18 +75,22 @@ class Observer:
     """Watches from its making on; `end` stops it."""
 
     def __init__(
-        self, api: Api, prometheus: str, audit_log: Path, records: Path, allowed: Mapping[str, frozenset[int]]
+        self, objects: Objects, prometheus: str, audit_log: Path, records: Path, allowed: Mapping[str, frozenset[int]]
     ):
-        self._api, self._prometheus, self._audit, self._records = api, prometheus, audit_log, records
+        self._objects, self._prometheus, self._audit, self._records = objects, prometheus, audit_log, records
         self._allowed = allowed
         self._stopped = threading.Event()
         self._tables: list[tuple[str, Table]] = []
         self._told: list[tuple[str, str, str, str]] = []
-        api.watch("configmaps", NAMESPACE, self._note_table, self._stopped)
-        api.watch(names.PLURAL, NAMESPACE, self._note_conditions, self._stopped)
+        for work in (("configmaps", self._note_table), (names.PLURAL, self._note_conditions)):
+            threading.Thread(target=self._follow, args=work, daemon=True).start()
 
     def end(self) -> None:
         self._stopped.set()
+
+    def _follow(self, resource: str, note: Callable[[Json], None]) -> None:
+        for body in self._objects.watch(resource, NAMESPACE, self._stopped):
+            note(body)
 
     def _note_table(self, body: Json) -> None:
         meta = body.get("metadata") or {}
@@ -102,9 +107,9 @@ class Observer:
 
     def look(self, foreign: Mapping[str, str]) -> Sight:
         """Everything now; `foreign` as it is now."""
-        bodies = {one["metadata"]["name"]: one for one in self._api.items(names.PLURAL, NAMESPACE)}
-        pods = [pod for pod in self._api.items("pods", NAMESPACE, names.LABEL_DEPLOYMENT) if _serves(pod)]
-        maps = self._api.items("configmaps", NAMESPACE, names.LABEL_DEPLOYMENT)
+        bodies = {one["metadata"]["name"]: one for one in self._objects.list(names.PLURAL, NAMESPACE)}
+        pods = [pod for pod in self._objects.list("pods", NAMESPACE, names.LABEL_DEPLOYMENT) if _serves(pod)]
+        maps = self._objects.list("configmaps", NAMESPACE, names.LABEL_DEPLOYMENT)
         stored = {one["metadata"]["name"]: table_of((one.get("data") or {}).get(names.TABLE_KEY)) for one in maps}
         versions = self._versions()
         owned = self._children()
@@ -123,7 +128,7 @@ class Observer:
         """Owner -> `resource/name` of what it controls."""
         found: dict[str, set[str]] = defaultdict(set)
         for resource in ("deployments", "services", "configmaps", "networkpolicies"):
-            for body in self._api.items(resource, NAMESPACE, names.LABEL_DEPLOYMENT):
+            for body in self._objects.list(resource, NAMESPACE, names.LABEL_DEPLOYMENT):
                 meta = body["metadata"]
                 for owner in meta.get("ownerReferences") or ():
                     found[owner["name"]].add(f"{resource}/{meta['name']}")
@@ -131,7 +136,7 @@ class Observer:
 
     def observed_at(self, name: str) -> str:
         """End of the window that an object's figures come from; empty where there are none."""
-        status = self._api.get(names.PLURAL, NAMESPACE, name).get("status") or {}
+        status = self._objects.get(names.PLURAL, name, NAMESPACE).get("status") or {}
         return str((status.get("speculation") or {}).get("observedAt") or "")
 
     def _versions(self) -> dict[str, int]:
@@ -231,9 +236,8 @@ def _serves(pod: Json) -> bool:
 def _pod(pod: Json) -> Pod:
     status = pod.get("status") or {}
     restarts = sum(one["restartCount"] for one in status.get("containerStatuses") or ())
-    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ())
     meta = pod["metadata"]
-    return Pod(_owner(pod), meta["name"], meta["uid"], restarts, ready)
+    return Pod(_owner(pod), meta["name"], meta["uid"], restarts, is_ready(pod))
 
 
 def _served(body: Json, ks: frozenset[int], pods: list[Json], stored: Mapping[str, Table | None]) -> Served:

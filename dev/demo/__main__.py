@@ -21,7 +21,6 @@ def arguments() -> Settings:
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave the cluster up; end it with: make down")
     parser.add_argument("--seconds", type=float, default=Settings().seconds, help="length of the replay")
-    parser.add_argument("--peak", type=float, default=Settings().peak, help="requests per second at the top")
     parser.add_argument("--name", default="demo", help="name of the cluster")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "demo", help="folder of the report")
     parser.add_argument("--alone", action="store_true", help="only the tuned variant, without the two to compare with")

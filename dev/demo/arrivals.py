@@ -7,36 +7,17 @@ relative to its mean rate is kept.
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from speculative_lab.plant.traces import Trace
+
 LOCAL = 100
 """Requests over which the trace's own arrival rate is averaged."""
 TRACE = Path(__file__).resolve().parents[1] / "data" / "traces" / "azure_llm_2023_conv.csv"
-
-
-@dataclass(frozen=True, slots=True)
-class TraceRow:
-    """One request of a trace: seconds since its first, tokens in, tokens out."""
-
-    seconds: float
-    prompt_tokens: int
-    output_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """One request of the replay: seconds since its start, tokens in, tokens out."""
-
-    at: float
-    prompt_tokens: int
-    output_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +37,6 @@ class Profile:
         return self.points[-1][0]
 
 
-def read_azure(path: Path) -> list[TraceRow]:
-    """Rows of an Azure LLM inference trace of 2023 (TIMESTAMP, ContextTokens, GeneratedTokens)."""
-    rows: list[TraceRow] = []
-    start: datetime | None = None
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            # 100 ns digits: datetime reads microseconds only
-            moment = datetime.fromisoformat(row["TIMESTAMP"][:26])
-            start = start or moment
-            seconds = (moment - start).total_seconds()
-            rows.append(TraceRow(seconds, int(row["ContextTokens"]), int(row["GeneratedTokens"])))
-    return rows
-
-
 def _gaps_by_local_rate(seconds: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Arrival times in units of the mean gap around each request: burstiness without the trace's own drift."""
     gaps = np.diff(seconds, prepend=seconds[0])
@@ -78,21 +45,20 @@ def _gaps_by_local_rate(seconds: np.ndarray[Any, np.dtype[np.float64]]) -> np.nd
     return np.cumsum(gaps / local[window // 2 : window // 2 + len(gaps)])
 
 
-def warp(rows: Sequence[TraceRow], profile: Profile, max_context: int) -> list[Arrival]:
-    """The trace's requests at the profile's rate; requests longer than `max_context` tokens in all are left out.
+def warp(trace: Trace, profile: Profile, max_context: int) -> list[dict[str, float]]:
+    """The trace's requests at the profile's rate, as the load generator takes them; requests longer than `max_context`
+    tokens in all are left out.
 
     Raises ValueError when the trace is too short for the profile.
     """
-    fitting = [row for row in rows if row.prompt_tokens + row.output_tokens <= max_context and row.output_tokens > 0]
+    fitting = np.flatnonzero(trace.prompt + trace.output <= max_context)
     times = np.linspace(0.0, profile.seconds, 4000)
     rates = np.interp(times, [t for t, _ in profile.points], [r for _, r in profile.points])
     expected = np.concatenate(([0.0], np.cumsum((rates[1:] + rates[:-1]) / 2 * np.diff(times))))
-    counts = _gaps_by_local_rate(np.array([row.seconds for row in fitting]))
+    counts = _gaps_by_local_rate(trace.arrival[fitting])
     if counts[-1] < expected[-1]:
         raise ValueError(f"the trace has {len(fitting)} fitting requests, the profile asks for {expected[-1]:.0f}")
-    used = int(np.searchsorted(counts, expected[-1]))
-    at = np.interp(counts[:used], expected, times)
-    return [
-        Arrival(float(moment), row.prompt_tokens, row.output_tokens)
-        for moment, row in zip(at, fitting[:used], strict=True)
-    ]
+    used = fitting[: int(np.searchsorted(counts, expected[-1]))]
+    at = np.interp(counts[: len(used)], expected, times)
+    rows = zip(at.tolist(), trace.prompt[used].tolist(), trace.output[used].tolist(), strict=True)
+    return [{"at": moment, "prompt": prompt, "output": output} for moment, prompt, output in rows]

@@ -6,16 +6,13 @@ Called by `run` after the replay. Their images are mapped to the emulators of th
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from demo.load import read_records
-from demo.scene import NAMESPACE, ROOT, UNREAD, SceneError, service_url, wait_ready
+from demo.scene import NAMESPACE, UNREAD, condition, pods_of, until, wait_ready
+from demo.sender import Sender, evenly, models
 from devcluster.cluster import Cluster
 from devcluster.options import Image
 from speculative_lab.emulator.commands import lay
@@ -113,10 +110,8 @@ def play(cluster: Cluster, out: Path, say: Callable[[str], None]) -> Seen:
     for one in SERVED:
         wait_ready(cluster, one.name, 180)
     seen.failed_requests = _requests(cluster, out)
-    seen.served = [_served(_object(cluster, one.name)) for one in SERVED]
-    pods = json.loads(cluster.kubectl("get", "pods", "-n", NAMESPACE, "-o", "json").stdout)["items"]
-    asked = {one.name for one in REFUSED}
-    seen.pods_of_refused = sum(pod["metadata"]["labels"].get(names.LABEL_DEPLOYMENT) in asked for pod in pods)
+    seen.served = [_served(cluster.objects.get("specdep", one.name, NAMESPACE)) for one in SERVED]
+    seen.pods_of_refused = sum(len(pods_of(cluster, one.name)) for one in REFUSED)
     return seen
 
 
@@ -124,24 +119,17 @@ def _list(asks: tuple[Ask, ...]) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": [one.manifest() for one in asks]})
 
 
-def _object(cluster: Cluster, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(cluster.kubectl("get", "specdep", name, "-n", NAMESPACE, "-o", "json").stdout)
-    return found
-
-
 def _refused(cluster: Cluster, one: Ask) -> dict[str, str]:
     """By whom an object was refused, and why. Raises SceneError when nobody did."""
     applied = cluster.kubectl("apply", "-f", "-", input=json.dumps(one.manifest()), check=False)
     if applied.returncode:
         return {"name": one.name, "by": "API server", "reason": "Invalid", "message": applied.stderr.strip()}
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        status = _object(cluster, one.name).get("status") or {}
-        ready = next((entry for entry in status.get("conditions", []) if entry["type"] == "Ready"), None)
-        if ready is not None:
-            return {"name": one.name, "by": "operator", "reason": ready["reason"], "message": ready["message"]}
-        time.sleep(0.2)
-    raise SceneError(f"nobody refused {one.name} within {PATIENCE:.0f} s")
+    ready = until(
+        f"{one.name} is refused",
+        lambda: condition(cluster.objects.get("specdep", one.name, NAMESPACE), "Ready"),
+        PATIENCE,
+    )
+    return {"name": one.name, "by": "operator", "reason": ready["reason"], "message": ready["message"]}
 
 
 def _served(found: Mapping[str, Any]) -> dict[str, str]:
@@ -159,18 +147,8 @@ def _served(found: Mapping[str, Any]) -> dict[str, str]:
 
 def _requests(cluster: Cluster, out: Path) -> int:
     """Send requests to all of them; how many failed."""
-    arrivals = [{"number": n, "at": n / RATE, "prompt": 200, "output": 50} for n in range(REQUESTS_EACH)]
-    targets = [{"name": one.name, "model": one.name, "url": service_url(cluster, one.name)} for one in SERVED]
-    plan, records = out / "engines-plan.json", out / "engines-requests.jsonl"
-    records.unlink(missing_ok=True)
-    plan.write_text(json.dumps({"timeout": 30.0, "targets": targets, "arrivals": arrivals}))
-    argv = [sys.executable, "-m", "demo.load", "--plan", str(plan), "--out", str(records)]
-    sender: subprocess.Popen[bytes] = cluster.inside(argv, env={"PYTHONPATH": str(ROOT / "dev")})
-    try:
-        sender.wait(60)
-    finally:
-        if sender.poll() is None:
-            sender.terminate()
-            sender.wait(10)
-    answered = read_records(records)
+    arrivals = evenly(REQUESTS_EACH / RATE, RATE, 200, 50)
+    served = models(*(one.name for one in SERVED))
+    with Sender(cluster, out / "engines-requests.jsonl", served, arrivals, timeout=30.0) as sender:
+        answered = sender.wait(60)
     return len(SERVED) * REQUESTS_EACH - sum(not one["failed"] for one in answered)

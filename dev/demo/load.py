@@ -1,6 +1,6 @@
 """The load generator: sends one replay to several models at once. A process of its own inside the cluster's network.
 
-Open loop: a request goes out at its time whatever became of the others. One in `--stream-every` is streamed, so that
+Open loop: a request goes out at its time whatever became of the others. One in STREAM_EVERY is streamed, so that
 time to first token is also measured at the client; the rest ask for the whole answer, which costs the machine less.
 Writes one JSON line a request to `--out`: target, at, status, ttft, seconds, tokens, error.
 """
@@ -18,6 +18,7 @@ from typing import Any, TextIO
 
 import aiohttp
 
+STREAM_EVERY = 16
 WORDS = "the load climbs and falls while every answer stays the same and only its speed may change "
 
 
@@ -70,7 +71,9 @@ async def send(
     return record
 
 
-async def replay(plan: dict[str, Any], out: TextIO, stream_every: int, enough: Callable[[], bool]) -> None:
+async def replay(
+    plan: dict[str, Any], out: TextIO, enough: Callable[[], bool], stream_every: int = STREAM_EVERY
+) -> None:
     """Send every arrival to every target at its time until it is `enough`, and wait for the last answer."""
     timeout = aiohttp.ClientTimeout(total=plan["timeout"])
     # A connection for each request. A server that ends closes its idle connections, and what a client sends on one of
@@ -80,7 +83,7 @@ async def replay(plan: dict[str, Any], out: TextIO, stream_every: int, enough: C
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
 
         async def one(target: dict[str, str], arrival: dict[str, Any]) -> None:
-            stream = stream_every > 0 and arrival["number"] % stream_every == 0
+            stream = arrival["number"] % stream_every == 0
             record = await send(session, target, arrival, stream)
             out.write(json.dumps(record) + "\n")
             out.flush()
@@ -99,12 +102,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plan", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--stream-every", type=int, default=16)
     parser.add_argument("--until", type=Path, help="send nothing more once this file exists")
     options = parser.parse_args()
     plan = json.loads(options.plan.read_text())
     with options.out.open("w") as out:
-        asyncio.run(replay(plan, out, options.stream_every, lambda: bool(options.until and options.until.exists())))
+        asyncio.run(replay(plan, out, lambda: bool(options.until and options.until.exists())))
     return 0
 
 

@@ -19,8 +19,19 @@ from rich.console import Console
 
 from demo import hub
 from demo.hub import DRAFT, HEAD, TARGET, Json
-from demo.load import read_records
-from demo.scene import NAMESPACE, ROOT, SceneError, install_operator, options, service_url
+from demo.scene import (
+    NAMESPACE,
+    ROOT,
+    SceneError,
+    condition,
+    install_operator,
+    is_ready,
+    options,
+    pods_of,
+    service_url,
+    until,
+)
+from demo.sender import Sender, evenly, models
 from devcluster.cluster import Cluster
 from speculative_operator.cli import terminal
 from speculative_operator.domain import names
@@ -138,28 +149,8 @@ def _apply(cluster: Cluster, name: str, verifier: str, speculator: str) -> None:
     cluster.kubectl("apply", "-f", "-", input=json.dumps(manifest(name, verifier, speculator)))
 
 
-def _until(what: str, look: Callable[[], Any], seconds: float) -> Any:
-    """Look until there is something. Raises SceneError."""
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        if time.monotonic() > deadline:
-            raise SceneError(f"not within {seconds:.0f} s: {what}")
-        time.sleep(0.25)
-    return found
-
-
-def _get(cluster: Cluster, kind: str, name: str) -> Json:
-    found: Json = json.loads(cluster.kubectl("get", kind, name, "-n", NAMESPACE, "-o", "json").stdout)
-    return found
-
-
-def _status(cluster: Cluster, name: str) -> Json:
-    return _get(cluster, "specdep", name).get("status") or {}
-
-
-def condition(status: Mapping[str, Any], kind: str) -> Json:
-    """One condition of a status; empty where it has none."""
-    return next((dict(one) for one in status.get("conditions") or () if one["type"] == kind), {})
+def _object(cluster: Cluster, name: str) -> Json:
+    return cluster.objects.get("specdep", name, NAMESPACE)
 
 
 def _arrive(cluster: Cluster, seen: Seen) -> None:
@@ -167,31 +158,27 @@ def _arrive(cluster: Cluster, seen: Seen) -> None:
     _apply(cluster, NAME, f"hf://tiny/{TARGET}", DRAFT)
 
     def look() -> Json | None:
-        status = _status(cluster, NAME)
+        found = _object(cluster, NAME)
+        status = found.get("status") or {}
         pair, now = status.get("pair") or {}, time.monotonic() - started
         if pair.get("verdict") and not seen.inspected:
             seen.inspected = now
         if pair.get("cache") and not seen.fetched:
             seen.fetched = now
-        return status if condition(status, "Ready").get("status") == "True" else None
+        return status if is_ready(found) else None
 
     try:
-        status = _until(f"{NAME} is ready", look, LONGEST_SECONDS)
+        status = until(f"{NAME} is ready", look, LONGEST_SECONDS)
     except SceneError as error:
-        raise SceneError(f"{error}; {json.dumps(_status(cluster, NAME).get('conditions'))}") from None
+        raise SceneError(
+            f"{error}; {json.dumps((_object(cluster, NAME).get('status') or {}).get('conditions'))}"
+        ) from None
     seen.ready = time.monotonic() - started
     pair = status["pair"]
     seen.pins = {side: pair[f"{side}Pin"]["resolved"] for side in ("verifier", "speculator")}
     seen.bytes = int((status.get("weights") or {}).get("bytes") or 0)
     keys = [pair[f"{side}Pin"]["key"] for side in ("verifier", "speculator")]
-    seen.loaded = [key for key in keys if _loads(_pods(cluster, NAME)[0], key)]
-
-
-def _pods(cluster: Cluster, name: str) -> list[Json]:
-    """Serving pods of an object that are not on their way out."""
-    selector = f"{names.LABEL_DEPLOYMENT}={name}"
-    found = json.loads(cluster.kubectl("get", "pods", "-n", NAMESPACE, "-l", selector, "-o", "json").stdout)["items"]
-    return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+    seen.loaded = [key for key in keys if _loads(pods_of(cluster, NAME)[0], key)]
 
 
 def _loads(pod: Mapping[str, Any], key: str) -> bool:
@@ -208,32 +195,22 @@ def _loads(pod: Mapping[str, Any], key: str) -> bool:
 
 def _roll(cluster: Cluster, out: Path, seen: Seen) -> None:
     """Change the speculator while requests come, until every pod is of the new pair."""
-    records, enough = out / "pairs-requests.jsonl", out / "pairs-enough"
-    for path in (records, enough):
-        path.unlink(missing_ok=True)
-    (before,) = _pods(cluster, NAME)
-    sender = _load(cluster, out, records, enough)
-    try:
+    (before,) = pods_of(cluster, NAME)
+    arrivals = evenly(LONGEST_SECONDS, RATE, prompt=60, output=40)
+    with Sender(cluster, out / "pairs-requests.jsonl", models(NAME), arrivals) as sender:
         time.sleep(SETTLE_SECONDS)
         started = time.monotonic()
-        patch = json.dumps({"spec": {"speculator": SPECULATORS[HEAD]}})
-        cluster.kubectl("patch", "specdep", NAME, "-n", NAMESPACE, "--type=merge", "-p", patch)
+        cluster.objects.merge("specdep", NAME, NAMESPACE, {"spec": {"speculator": SPECULATORS[HEAD]}})
 
         def rolled() -> bool:
-            pods = _pods(cluster, NAME)
+            pods = pods_of(cluster, NAME)
             other = all(pod["metadata"]["uid"] != before["metadata"]["uid"] for pod in pods)
-            return bool(pods) and other and condition(pods[0].get("status") or {}, "Ready").get("status") == "True"
+            return bool(pods) and other and is_ready(pods[0])
 
-        _until(f"{NAME} is rolled", rolled, LONGEST_SECONDS - 10)
+        until(f"{NAME} is rolled", rolled, LONGEST_SECONDS - 10)
         seen.rolled = time.monotonic() - started
         time.sleep(SETTLE_SECONDS)
-        enough.touch()
-        sender.wait(LONGEST_SECONDS)
-    finally:
-        if sender.poll() is None:
-            sender.terminate()
-            sender.wait(10)
-    answered = read_records(records)
+        answered = sender.finish(LONGEST_SECONDS)
     seen.requests = len(answered)
     seen.failures = [f"{one['at']:.1f} s: {one.get('error') or one.get('status')}" for one in answered if one["failed"]]
     seen.failed = len(seen.failures)
@@ -243,24 +220,13 @@ def _roll(cluster: Cluster, out: Path, seen: Seen) -> None:
     seen.verifier_fetched = through / weights.stat().st_size
 
 
-def _load(cluster: Cluster, out: Path, records: Path, enough: Path) -> subprocess.Popen[bytes]:
-    """Send requests evenly until there is a file `enough`."""
-    count = int(RATE * LONGEST_SECONDS)
-    arrivals = [{"number": n, "at": n / RATE, "prompt": 60, "output": 40} for n in range(count)]
-    targets = [{"name": NAME, "model": NAME, "url": service_url(cluster, NAME)}]
-    plan = out / "pairs-plan.json"
-    plan.write_text(json.dumps({"timeout": 120.0, "targets": targets, "arrivals": arrivals}))
-    argv = [sys.executable, "-m", "demo.load", "--plan", str(plan), "--out", str(records), "--until", str(enough)]
-    return cluster.inside(argv, env={"PYTHONPATH": str(ROOT / "dev")})
-
-
 def _refuse(cluster: Cluster, seen: Seen) -> None:
     def refused() -> Json:
-        found = condition(_status(cluster, MISFIT), "PairCompatible")
+        found = condition(_object(cluster, MISFIT), "PairCompatible")
         return found if found.get("status") == "False" else {}
 
-    seen.refused = _until(f"{MISFIT} is refused", refused, LONGEST_SECONDS)
-    seen.pods_of_refused = len(_pods(cluster, MISFIT))
+    seen.refused = until(f"{MISFIT} is refused", refused, LONGEST_SECONDS)
+    seen.pods_of_refused = len(pods_of(cluster, MISFIT))
 
 
 def _checked(cluster: Cluster, out: Path) -> list[dict[str, str]]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from demo import engines, hub, pairs, report, surface
-from demo.arrivals import TRACE, Arrival, Profile, read_azure, warp
+from demo.arrivals import TRACE, Profile, warp
 from demo.figures import (
     Phases,
     adoptions,
@@ -27,7 +25,6 @@ from demo.figures import (
     tables,
     unix,
 )
-from demo.load import read_records
 from demo.scene import (
     AUTO,
     NAMESPACE,
@@ -37,11 +34,11 @@ from demo.scene import (
     have_operator_scraped,
     install_operator,
     options,
-    service_url,
     variants,
     wait_ready,
 )
 from demo.screen import Scene, Screen, save_picture
+from demo.sender import Sender
 from demo.verdict import (
     ADOPTION_SECONDS,
     DECISION_SECONDS,
@@ -54,6 +51,7 @@ from demo.watch import Timeline, Watcher
 from devcluster.cluster import Cluster
 from figures import status_view
 from monitoring.shown import Shown, shown
+from speculative_lab.plant import traces
 from speculative_operator.api.convert import to_domain
 from speculative_operator.cli import terminal
 from speculative_operator.engines.registry import engine_for
@@ -107,15 +105,14 @@ class Demo:
         self.settings = settings
         self.console = console
         self.cluster: Cluster | None = None
-        self._load: subprocess.Popen[bytes] | None = None
+        self._load: Sender | None = None
         self._variants = variants()[: 1 if settings.alone else None]
         self._decisions: dict[str, dict[str, Any]] = {}
 
     def end(self) -> None:
         """End the load generator and the cluster; harmless when there is none."""
-        if self._load is not None and self._load.poll() is None:
-            self._load.terminate()
-            self._load.wait(10)
+        if self._load is not None:
+            self._load.end()
         if self.cluster is not None:
             self.cluster.stop()
             self.cluster = None
@@ -147,7 +144,7 @@ class Demo:
         have_operator_scraped(self.cluster)
         self.cluster.kubectl("create", "namespace", NAMESPACE)
         spec = to_domain(self._variants[0].manifest)
-        return Watcher(self.cluster.kubeconfig, self.cluster.prometheus_url, NAMESPACE, engine_for(spec))
+        return Watcher(self.cluster, NAMESPACE, engine_for(spec))
 
     def _serve(self) -> float:
         """Apply the objects and wait until all are Ready; seconds that the example took."""
@@ -192,48 +189,27 @@ class Demo:
         self.console.print(terminal.findings_table(seen.findings))
         return seen
 
-    def _arrivals(self) -> list[Arrival]:
-        trace = read_azure(TRACE)
-        profile = Profile.climb_and_fall(self.settings.seconds, self.settings.low, self.settings.peak)
-        return warp(trace, profile, self.settings.max_context)
-
-    def _start_load(self, out: Path) -> list[Arrival]:
+    def _send(self) -> Sender:
         assert self.cluster is not None
-        arrivals = self._arrivals()
-        plan = {
-            "timeout": REQUEST_TIMEOUT_SECONDS,
-            "targets": [
-                {"name": one.role, "model": one.model, "url": service_url(self.cluster, one.name)}
-                for one in self._variants
-            ],
-            "arrivals": [
-                {"number": number, "at": one.at, "prompt": one.prompt_tokens, "output": one.output_tokens}
-                for number, one in enumerate(arrivals)
-            ],
-        }
-        path = self.settings.out / "plan.json"
-        path.write_text(json.dumps(plan))
-        self._load = self.cluster.inside(
-            [sys.executable, "-m", "demo.load", "--plan", str(path), "--out", str(out)],
-            env={"PYTHONPATH": str(ROOT / "dev")},
-        )
-        return arrivals
+        profile = Profile.climb_and_fall(self.settings.seconds, self.settings.low, self.settings.peak)
+        trace = traces.read(TRACE.read_text().splitlines(), "azure")
+        arrivals = warp(trace, profile, self.settings.max_context)
+        targets = {one.role: (one.model, one.name) for one in self._variants}
+        out = self.settings.out / "requests.jsonl"
+        return Sender(self.cluster, out, targets, arrivals, REQUEST_TIMEOUT_SECONDS)
 
     def _replay(self, watcher: Watcher) -> Played:
-        out = self.settings.out / "requests.jsonl"
-        out.unlink(missing_ok=True)
         pods = watcher.pods()
         started = time.time()
-        self._start_load(out)
-        assert self._load is not None
+        self._load = load = self._send()
         assert self.cluster is not None
         deadline = time.monotonic() + self.settings.seconds + DRAIN_SECONDS
         scene = Scene(total=self.settings.seconds)
         with Screen(self.console) as screen:
-            while self._load.poll() is None:
+            while load.sending:
                 if time.monotonic() > deadline:
                     raise SceneError(f"the last answers did not come within {DRAIN_SECONDS:.0f} s of the last request")
-                self._look(watcher, pods, started, scene, out)
+                self._look(watcher, pods, started, scene, load)
                 screen.show(scene)
                 if self.settings.picture and scene.elapsed > 0.66 * self.settings.seconds:
                     save_picture(scene, self.settings.picture)
@@ -242,13 +218,12 @@ class Demo:
                     status_view.record(self.cluster.kubeconfig, NAMESPACE, self._variants[0].name, self.settings.record)
                     self.settings = replace(self.settings, record=None)
                 time.sleep(1.0)
-        if self._load.returncode:
-            raise SceneError(f"the load generator failed with exit code {self._load.returncode}")
+        records = load.wait(DRAIN_SECONDS)
         ended = time.time()
         time.sleep(6.0)  # one more scrape, so that the last answers are in the figures
-        return self._collect(watcher, pods, started, ended, out)
+        return self._collect(watcher, pods, started, ended, records)
 
-    def _look(self, watcher: Watcher, pods: dict[str, str], started: float, scene: Scene, out: Path) -> None:
+    def _look(self, watcher: Watcher, pods: dict[str, str], started: float, scene: Scene, load: Sender) -> None:
         scene.elapsed = time.time() - started
         series, now = watcher.series(15), time.time()
         roles = {one.name: one.role for one in self._variants}
@@ -263,7 +238,7 @@ class Demo:
             scene.ks.append(window.mean_k or 0.0)
         scene.status = watcher.deployment(self._variants[0].name).get("status") or {}
         scene.decisions = self._note(scene.status)
-        records = read_records(out)
+        records = load.records()
         scene.sent, scene.failed = len(records), sum(record["failed"] for record in records)
 
     def _note(self, status: dict[str, Any]) -> list[dict[str, Any]]:
@@ -272,7 +247,9 @@ class Demo:
             self._decisions[entry["time"]] = entry
         return [self._decisions[moment] for moment in sorted(self._decisions)]
 
-    def _collect(self, watcher: Watcher, pods: dict[str, str], started: float, ended: float, out: Path) -> Played:
+    def _collect(
+        self, watcher: Watcher, pods: dict[str, str], started: float, ended: float, records: list[dict[str, Any]]
+    ) -> Played:
         roles = {one.name: one.role for one in self._variants}
         line = watcher.timeline(pods, started, ended)
         line.sights = {roles[name]: sights for name, sights in line.sights.items()}
@@ -287,7 +264,7 @@ class Demo:
                 lost += lost_seconds(log)
         decisions = self._note(status)
         latencies = table_latencies(decisions, adopted)
-        records, restarts = read_records(out), watcher.restarts()
+        restarts = watcher.restarts()
         return Played(started, ended, line, records, status, restarts, latencies, adopted, decisions, lost)
 
     def _summary(

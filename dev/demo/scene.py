@@ -17,6 +17,7 @@ from devcluster.cluster import Cluster
 from devcluster.options import ClusterOptions, Image
 from speculative_lab.emulator.commands import lay
 from speculative_operator import __version__
+from speculative_operator.domain import names
 from speculative_operator.trial import verdict
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -146,6 +147,33 @@ def wait_ready(cluster: Cluster, name: str, timeout: float, tick: Callable[[str]
         time.sleep(0.25)
     seen = "; ".join(f"{kind}={entry['status']} {entry['message']}" for kind, entry in conditions.items())
     raise SceneError(f"{name} was not ready after {timeout:.0f} s: {seen or 'nothing is said of it'}")
+
+
+def until(what: str, look: Callable[[], Any], seconds: float, every: float = 0.25) -> Any:
+    """Look until there is something, and return it. Raises SceneError."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        if time.monotonic() > deadline:
+            raise SceneError(f"not within {seconds:.0f} s: {what}")
+        time.sleep(every)
+    return found
+
+
+def condition(found: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """One condition of an object or a pod; empty where it has none."""
+    entries = (found.get("status") or {}).get("conditions") or ()
+    return next((dict(one) for one in entries if one["type"] == kind), {})
+
+
+def is_ready(found: Mapping[str, Any]) -> bool:
+    """Whether an object or a pod says that it serves."""
+    return condition(found, "Ready").get("status") == "True"
+
+
+def pods_of(cluster: Cluster, name: str) -> list[dict[str, Any]]:
+    """Serving pods of an object that are not on their way out."""
+    found = cluster.objects.list("pods", NAMESPACE, f"{names.LABEL_DEPLOYMENT}={name}")
+    return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
 
 def service_url(cluster: Cluster, name: str) -> str:

@@ -5,24 +5,22 @@ Figures come from the same reader that the operator uses (engines' `read`), one 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from kubernetes import client, config
 from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from requests import RequestException
 from urllib3.util.retry import Retry
 
+from devcluster.cluster import Cluster
 from speculative_operator.domain import names
 from speculative_operator.domain.observation import PodWindow, Series
 from speculative_operator.engines.base import Engine
-from speculative_operator.reconcile.report import notes
+from speculative_operator.reconcile.snapshot import notes
 
 STALE_AFTER_SECONDS = 60.0
 PAYLOAD_PREFIX = "speculative_payload_"
@@ -66,31 +64,21 @@ def to_series(result: Sequence[Mapping[str, Any]]) -> list[Series]:
 class Watcher:
     """Reads a demo cluster; holds no state but its connections."""
 
-    def __init__(self, kubeconfig: Path, prometheus_url: str, namespace: str, engine: Engine) -> None:
-        api = config.new_client_from_config(str(kubeconfig))
-        self._objects = client.CustomObjectsApi(api)
-        self._core = client.CoreV1Api(api)
-        self._prometheus = PrometheusConnect(url=prometheus_url, retry=Retry(total=0), timeout=5)
+    def __init__(self, cluster: Cluster, namespace: str, engine: Engine) -> None:
+        self._cluster = cluster
+        self._prometheus = PrometheusConnect(url=cluster.prometheus_url, retry=Retry(total=0), timeout=5)
         self._namespace = namespace
         self._engine = engine
 
     def deployment(self, name: str) -> dict[str, Any]:
         """The SpeculativeDeployment as the API server has it."""
-        found = self._objects.get_namespaced_custom_object(
-            names.GROUP, names.VERSION, self._namespace, names.PLURAL, name, _request_timeout=(2, 5)
-        )
-        return cast("dict[str, Any]", found)
+        return self._cluster.objects.get("specdep", name, self._namespace)
 
     def status(self, name: str) -> Mapping[str, Any]:
         """The object's status, with what the operator keeps for itself."""
         body = self.deployment(name)
-        found = self._core.list_namespaced_config_map(
-            self._namespace, field_selector=f"metadata.name={names.notes(name)}",
-            _preload_content=False, _request_timeout=(2, 5),
-        )  # fmt: skip
-        configs = json.loads(cast("Any", found).data)["items"]
-        kept = notes.read(configs[0] if configs else None, body["metadata"]["uid"])
-        return notes.put_in(body["status"], kept)
+        config = self._cluster.objects.get("configmap", names.notes(name), self._namespace)
+        return notes.put_in(body["status"], notes.read(config or None, body["metadata"]["uid"]))
 
     def pods(self) -> dict[str, str]:
         """Name of every serving pod -> the object it belongs to."""
@@ -104,21 +92,11 @@ class Watcher:
         )
 
     def _pods(self) -> list[dict[str, Any]]:
-        # as plain JSON: the client's models know fewer fields than the server
-        found = self._core.list_namespaced_pod(
-            self._namespace,
-            label_selector=f"{names.LABEL_MANAGED_BY}={names.OPERATOR}",
-            _preload_content=False,
-            _request_timeout=(2, 5),
-        )
-        return cast("list[dict[str, Any]]", json.loads(cast("Any", found).data)["items"])
+        return self._cluster.objects.list("pods", self._namespace, f"{names.LABEL_MANAGED_BY}={names.OPERATOR}")
 
     def log(self, pod: str) -> str:
         """Log of a serving pod."""
-        text: str = self._core.read_namespaced_pod_log(
-            pod, self._namespace, container=names.CONTAINER, _request_timeout=(2, 20)
-        )
-        return text
+        return self._cluster.kubectl("logs", pod, "-n", self._namespace, "-c", names.CONTAINER).stdout
 
     def series(self, seconds: int) -> list[Series]:
         """Raw samples of the last `seconds`; empty when Prometheus cannot answer now."""

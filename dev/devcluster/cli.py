@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,16 +16,7 @@ from devcluster.cluster import Cluster
 from devcluster.enclosure import Enclosure
 from devcluster.errors import DevClusterError
 from devcluster.options import ClusterOptions
-
-
-class Reporter:
-    """Progress on standard error, so that standard output stays the command's own."""
-
-    def __init__(self) -> None:
-        self._started = time.monotonic()
-
-    def __call__(self, line: str) -> None:
-        print(f"[{time.monotonic() - self._started:5.1f} s] {line}", file=sys.stderr, flush=True)
+from devcluster.progress import Reporter
 
 
 def build(_arguments: argparse.Namespace) -> int:

@@ -10,21 +10,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, Any, Self
 
 from devcluster import kubeconfig, startup, toolchain
-from devcluster.apiclient import wait_until
+from devcluster.apiclient import ApiClient, wait_until
 from devcluster.component import held_path, log_path, ready_path, status_path
 from devcluster.controlplane import Files
 from devcluster.enclosure import Enclosure, environment
 from devcluster.errors import DevClusterError
+from devcluster.objects import Objects
 from devcluster.options import ClusterOptions
+from devcluster.progress import Report, announce
 from devcluster.prometheus import INSIDE_URL
 from devcluster.state import Place
 from devcluster.toolchain import Toolchain
-
-if TYPE_CHECKING:
-    from devcluster.objects import Objects
 
 _ENTER = Path(__file__).with_name("enter.py")
 _Stream = int | IO[Any] | None
@@ -52,7 +51,7 @@ class Cluster:
     enclosure: Enclosure | None
 
     @classmethod
-    def start(cls, options: ClusterOptions, report: toolchain.Report | None = None) -> Self:
+    def start(cls, options: ClusterOptions, report: Report | None = None) -> Self:
         """Start a cluster that lives no longer than this process; returns when everything asked for is ready.
 
         `report` is told each part as it becomes ready; builds of missing programs are told in any case.
@@ -60,14 +59,14 @@ class Cluster:
         return cls._started(options, report, stays=False)
 
     @classmethod
-    def start_detached(cls, options: ClusterOptions, report: toolchain.Report | None = None) -> Self:
+    def start_detached(cls, options: ClusterOptions, report: Report | None = None) -> Self:
         """Start a cluster that stays until somebody stops it."""
         return cls._started(options, report, stays=True)
 
     @classmethod
-    def _started(cls, options: ClusterOptions, report: toolchain.Report | None, *, stays: bool) -> Self:
+    def _started(cls, options: ClusterOptions, report: Report | None, *, stays: bool) -> Self:
         place = Place.named(options.name)
-        tools = toolchain.ensure(report or toolchain.announce)
+        tools = toolchain.ensure(report or announce)
         enclosure = startup.launch(options, place, tools, report or _silent, stays=stays)
         try:
             return cls._of(options.name, place, enclosure)
@@ -124,11 +123,16 @@ class Cluster:
         self.stop()
 
     @cached_property
-    def objects(self) -> "Objects":
-        """What is in it, for those who look often."""
-        from devcluster.objects import Objects  # its library needs a second, which a start does not have
+    def client(self) -> ApiClient:
+        """The administrator's connections."""
+        if self.enclosure is None:
+            return ApiClient.of(self.kubeconfig)
+        return ApiClient.administrator(self.server, Files(self.state_dir))
 
-        return Objects(self.kubeconfig)
+    @cached_property
+    def objects(self) -> Objects:
+        """What is in it, for those who look often."""
+        return Objects(self.client)
 
     def wait_for_kinds(self, *definitions: str) -> None:
         """Wait until the kinds of these definitions are served; those of all definitions where none is named.

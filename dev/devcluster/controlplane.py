@@ -73,6 +73,7 @@ def prepare(files: Files, cluster_name: str, host_server: str, node_name: str) -
     """Write every certificate, key, kubeconfig and policy that the control plane and its clients read."""
     authority = pki.Authority.create(files.keys)
     authority.issue("apiserver", "kube-apiserver", alternative_names=_SERVER_NAMES)
+    authority.issue("kubelet", f"system:node:{node_name}", alternative_names=[addresses.NODE, node_name])
     authority.issue("kubelet-client", "kube-apiserver-kubelet-client", organizations=["system:masters"])
     pki.service_account_keys(files.keys)
     files.audit_policy.write_text(json.dumps(_AUDIT_POLICY))

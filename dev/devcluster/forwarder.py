@@ -1,4 +1,4 @@
-"""Lets the host reach servers inside the enclosure.
+"""Passes TCP connections on: from the host into the enclosure here, from service addresses to pods in `node.forwarder`.
 
 A socket belongs to the network namespace it was made in. So the starter listens on 127.0.0.1 of the host before the
 enclosure exists and hands the listening socket down; what is accepted here comes from the host, what is connected here
@@ -8,38 +8,52 @@ lies inside. No socket file, no second process outside, and the port is known an
 import asyncio
 import contextlib
 import socket
+import struct
 
-_CHUNK = 256 * 1024
+CHUNK = 256 * 1024
+_CONNECT_SECONDS = 5.0
+_ABORT = struct.pack("ii", 1, 0)
+
+
+async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, port: int) -> None:
+    """Connect what was accepted to host:port, and pass on both directions, their ends, and a reset as one."""
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            inner_reader, inner_writer = await asyncio.open_connection(host, port, limit=CHUNK)
+    except (OSError, TimeoutError):
+        writer.close()  # not up yet, or gone; a reset now would leave clients' half-made TLS sockets open
+        return
+    try:
+        await asyncio.gather(_pump(reader, inner_writer), _pump(inner_reader, writer))
+    except OSError:
+        _abort(writer)
+        _abort(inner_writer)
+    finally:
+        writer.close()
+        inner_writer.close()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy one direction to its end, then pass the end on."""
-    try:
-        while data := await reader.read(_CHUNK):
-            writer.write(data)
-            await writer.drain()
-        if writer.can_write_eof():
-            writer.write_eof()
-    except (ConnectionError, OSError):
-        # One side is gone: end both at once, the other direction has nobody left to talk to.
-        writer.close()
+    """Copy one direction to its end, at the pace of who reads it, then pass the end on."""
+    while data := await reader.read(CHUNK):
+        writer.write(data)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()
 
 
-async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, host: str, port: int) -> None:
-    with contextlib.ExitStack() as closing:
-        closing.callback(writer.close)
-        try:
-            inner_reader, inner_writer = await asyncio.open_connection(host, port, limit=_CHUNK)
-        except OSError:
-            return  # not up yet, or gone: the client sees the connection close, as it would without us
-        closing.callback(inner_writer.close)
-        await asyncio.gather(_pump(reader, inner_writer), _pump(inner_reader, writer))
+def _abort(writer: asyncio.StreamWriter) -> None:
+    """End a connection with a reset, so that the other side does not take it for a complete answer."""
+    sock = writer.get_extra_info("socket")
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
+    writer.transport.abort()
 
 
 async def forward(listener: socket.socket, host: str, port: int) -> asyncio.Server:
     """Serve `listener` (a listening socket of any network namespace) from host:port of this one."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await _serve(reader, writer, host=host, port=port)
+        await relay(reader, writer, host, port)
 
-    return await asyncio.start_server(connected, sock=listener, limit=_CHUNK)
+    return await asyncio.start_server(connected, sock=listener, limit=CHUNK)

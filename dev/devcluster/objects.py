@@ -1,24 +1,18 @@
-"""Objects of a cluster, read over one kept connection by the names that kubectl takes.
+"""Objects of a cluster, read and changed over kept connections by the names that kubectl takes.
 
-For what is looked at again and again: a kubectl for each look takes a tenth of a second of a core.
+For what is done again and again: a kubectl for each look takes a tenth of a second of a core.
 """
 
-import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from threading import Event
 from urllib.parse import quote, urlencode
 
-import urllib3
-from kubernetes import client, config
-
+from devcluster.apiclient import APPLY, MERGE, PLAIN, ApiClient, ApiError, Json
 from devcluster.errors import DevClusterError
 
-Json = dict[str, Any]
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-_PATIENCE = urllib3.Retry(total=8, backoff_factor=0.2, status_forcelist=(429, 500, 502, 503, 504))
-"""A busy machine's API server may not answer at once."""
 
 
 @dataclass(frozen=True)
@@ -35,32 +29,75 @@ class _Kind:
 
 
 class Objects:
-    """Reads as the user of a kubeconfig; any thread may ask."""
+    """Asks as the user of `client`; any thread may. What the server refuses raises ApiError."""
 
-    def __init__(self, kubeconfig: Path) -> None:
-        loaded = client.Configuration()
-        load: Any = config.load_kube_config
-        load(str(kubeconfig), client_configuration=loaded)
-        loaded.retries = _PATIENCE
-        self._api = client.ApiClient(loaded)
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
         self._kinds: dict[str, _Kind] = {}
 
     def get(self, resource: str, name: str, namespace: str) -> Json:
         """An object; empty where there is none, or no such kind."""
-        kind = self._kind(resource)
-        if kind is None:
+        if self._kind(resource) is None:
             return {}
-        return self._answer(f"{kind.path(namespace)}/{quote(name)}") or {}
+        return self._answer(self._path(resource, namespace, name)) or {}
 
     def list(self, resources: str, namespace: str, selector: str = "") -> list[Json]:
         """Objects of one or several kinds, between commas, that bear the labels of `selector`."""
         return [one for resource in resources.split(",") for one in self._listed(resource, namespace, selector)]
 
-    def _listed(self, resource: str, namespace: str, selector: str) -> Iterator[Json]:
+    def apply(self, body: Json) -> None:
+        """Server-side apply of a whole object."""
+        where = self._path(body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"])
+        self._client.request("PATCH", f"{where}?fieldManager=devcluster&force=true", body, APPLY)
+
+    def merge(self, resource: str, name: str, namespace: str, change: Json) -> None:
+        """Merge a change into an object."""
+        self._client.request("PATCH", self._path(resource, namespace, name), change, MERGE)
+
+    def put(self, body: Json) -> None:
+        """Create an object, or make it exactly this one."""
+        meta = body["metadata"]
+        namespace = meta.get("namespace", "")
+        known = self.get(body["kind"], meta["name"], namespace)
+        if known:
+            version = {"resourceVersion": known["metadata"]["resourceVersion"]}
+            where = self._path(body["kind"], namespace, meta["name"])
+            self._client.request("PUT", where, {**body, "metadata": {**meta, **version}})
+        else:
+            self._client.request("POST", self._path(body["kind"], namespace), body)
+
+    def delete(self, resource: str, name: str, namespace: str, grace_seconds: int | None = None) -> None:
+        """Delete an object; one that is gone already is none to complain of."""
+        how = {"propagationPolicy": "Background", "gracePeriodSeconds": grace_seconds}
+        try:
+            self._client.request("DELETE", self._path(resource, namespace, name), how)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    def watch(self, resource: str, namespace: str, stopped: Event) -> Iterator[Json]:
+        """Every version of every object from now on, until `stopped`: all that there is comes first, and comes again
+        when the server has ended the watch."""
+        path = f"{self._path(resource, namespace)}?watch=1&timeoutSeconds=120"
+        while not stopped.is_set():
+            try:
+                for event in self._client.lines(path, silent_seconds=150.0):
+                    if stopped.is_set():
+                        return
+                    yield event["object"]
+            except ApiError:
+                time.sleep(0.2)
+
+    def _path(self, resource: str, namespace: str, name: str = "") -> str:
         kind = self._kind(resource)
         if kind is None:
             raise DevClusterError(f"the cluster knows no kind {resource!r}")
-        found = self._answer(f"{kind.path(namespace)}?{urlencode({'labelSelector': selector})}") or {}
+        return kind.path(namespace) + (f"/{quote(name)}" if name else "")
+
+    def _listed(self, resource: str, namespace: str, selector: str) -> Iterator[Json]:
+        path = self._path(resource, namespace)
+        kind = self._kinds[resource.lower()]
+        found = self._answer(f"{path}?{urlencode({'labelSelector': selector})}") or {}
         for one in found.get("items", ()):  # lists say of what kind they are once
             yield {"kind": kind.kind, "apiVersion": kind.api_version, **one}
 
@@ -83,15 +120,12 @@ class Objects:
                         known = (plural, told, f"{plural}.{name}", *one.get("shortNames", ()))
                         yield from ((word.lower(), kind) for word in known)
 
-    def _answer(self, path: str, accept: str = "application/json") -> Json | None:
+    def _answer(self, path: str, accept: str = PLAIN) -> Json | None:
         """What the server has there; None where there is nothing."""
-        headers = {"Accept": accept}
-        self._api.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
-        answer = self._api.call_api("GET", f"{self._api.configuration.host}{path}", headers, _request_timeout=60)
-        text = answer.read()
-        if answer.status == 404:
+        try:
+            found: Json = self._client.request("GET", path, accept=accept)
+        except ApiError as error:
+            if error.status != 404:
+                raise
             return None
-        if answer.status != 200:
-            raise DevClusterError(f"GET {path}: {answer.status} {text[:500]!r}")
-        found: Json = json.loads(text)
         return found

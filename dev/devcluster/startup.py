@@ -19,7 +19,8 @@ from devcluster.controlplane import Files
 from devcluster.enclosure import Enclosure
 from devcluster.errors import DevClusterError
 from devcluster.options import ClusterOptions
-from devcluster.toolchain import Report, Toolchain
+from devcluster.progress import Report
+from devcluster.toolchain import Toolchain
 
 NODE_NAME = "node-1"
 _FACTS = "cluster.json"
@@ -144,6 +145,8 @@ def node_config(options: ClusterOptions, files: Files) -> dict[str, Any]:
         },
         "stateDir": str(files.directory / "node"),
         "kubeletPort": addresses.KUBELET_PORT,
+        "certificate": str(files.keys / "kubelet.crt"),
+        "key": str(files.keys / "kubelet.key"),
         **options.node_settings,
     }
 
@@ -163,7 +166,7 @@ def node(options: ClusterOptions, files: Files) -> Component:
 
 def _complete(options: ClusterOptions, files: Files, living: Enclosure, report: Report) -> None:
     """Create the first objects and wait for every part."""
-    client = ApiClient(facts(files.directory)["server"], files.authority, files.admin)
+    client = ApiClient.administrator(facts(files.directory)["server"], files, retries=False)
 
     def await_part(what: str, attempt: Callable[[], bool]) -> None:
         def checked() -> bool:

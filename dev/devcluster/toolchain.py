@@ -4,7 +4,6 @@
 `dev/toolchain/<module>/go.mod` pins sources, this file the versions that the programs must report.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -12,15 +11,14 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from devcluster import gobuild
 from devcluster.errors import DevClusterError
+from devcluster.progress import Report, alone, announce
 
 SOURCES = Path(__file__).resolve().parent.parent / "toolchain"
 _KUBERNETES = "1.36.3"
@@ -30,8 +28,6 @@ _HELM = "4.3.1"
 _VERSITYGW = "1.8.0"
 _TRIED_AGAIN_SECONDS = 3600.0
 """Until a build that nobody depends on and that failed is tried again: minutes for each `make` would be too many."""
-
-Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -163,11 +159,6 @@ def content_key(module: Module, sources: Path, go_version: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def announce(line: str) -> None:
-    """The report of whoever gives none: minutes of silence would look like a hang."""
-    print(line, file=sys.stderr, flush=True)
-
-
 def ensure(report: Report = announce, modules: tuple[Module, ...] = MODULES) -> Toolchain:
     """Every program, built where it must be; `report` is told what is built and how long it usually takes."""
     programs: dict[str, Path] = {}
@@ -263,22 +254,9 @@ def reports_version(program: Path, arguments: tuple[str, ...], version: str) -> 
     return re.search(exact, answer.stdout.replace(f"v{version}", version)) is not None
 
 
-@contextmanager
-def _alone(directory: Path, name: str, report: Report) -> Iterator[None]:
-    """Only one process builds into a directory; others wait for it."""
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with directory.with_name(f".{directory.name}.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            report(f"another process is building {name}; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def _build(module: Module, directory: Path, report: Report) -> dict[str, Path]:
     """Build and publish: under another name until the programs have told the right version, then renamed."""
-    with _alone(directory, module.name, report):
+    with alone(directory, f"is building {module.name}", report):
         if found := _in_cache(module, directory):
             return found
         partial = directory.with_name(f".{directory.name}.partial")

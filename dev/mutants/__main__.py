@@ -113,14 +113,13 @@ def mutmut(*args: str) -> subprocess.CompletedProcess[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__)
     parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"of {', '.join(MODULES)}")
-    parser.add_argument("--processes", default=str(os.cpu_count() or 2))
     parser.add_argument("--show", action="store_true", help="print every change that no test noticed")
     given = parser.parse_args()
     modules = given.modules or list(MODULES)
     if unknown := set(modules) - MODULES.keys():
         parser.error(f"no such module: {', '.join(sorted(unknown))}")
     copied(modules)
-    if mutmut("run", "--max-children", given.processes).returncode != 0:
+    if mutmut("run", "--max-children", str(os.cpu_count() or 2)).returncode != 0:
         print(json.dumps({"ok": False, "error": "mutmut ended with an error, see above"}))
         return 1
     found = summary(modules)

@@ -5,22 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from pathlib import Path
 
+from devcluster.progress import Reporter
 from realengine import paths
 from realengine.install import InstallError, installed
 from realengine.serving import argv, environment
-
-
-class Reporter:
-    """Progress on standard error, so that standard output stays the answer."""
-
-    def __init__(self) -> None:
-        self._started = time.monotonic()
-
-    def __call__(self, line: str) -> None:
-        print(f"[{time.monotonic() - self._started:6.1f} s] {line}", file=sys.stderr, flush=True)
 
 
 def install(_options: argparse.Namespace) -> int:

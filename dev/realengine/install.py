@@ -6,7 +6,6 @@ The order matters: torch brings triton, with which vLLM's CPU path breaks, and t
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import platform
@@ -14,14 +13,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from devcluster.progress import Report, alone
 from realengine import paths
 from realengine.image import KEPT
 
-Report = Callable[[str], None]
 _OVERLAY = Path(__file__).with_name("overlay")
 NEEDED_BYTES = 12 * 10**9
 """Six gigabytes installed, and as much while archives are fetched and unpacked."""
@@ -50,7 +48,7 @@ def installed(report: Report) -> Path:
 def install(report: Report) -> Path:
     """All steps that are not done yet. Raises InstallError."""
     place = paths.environment()
-    with _alone(place, report):
+    with alone(place, "installs the engine", report):
         if (found := paths.python()) is not None:
             return found
         started = time.monotonic()
@@ -199,19 +197,6 @@ def _check_machine(place: Path) -> None:
             f"{place.parent} has {free / 1e9:.0f} GB free, the install needs {NEEDED_BYTES / 1e9:.0f}; "
             "make room or set SPECULATIVE_CACHE to another disk"
         )
-
-
-@contextmanager
-def _alone(place: Path, report: Report) -> Iterator[None]:
-    """Only one process installs; others wait for it."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with place.with_name(f".{place.name}.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            report("another process installs the engine; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _mark(path: Path, content: object) -> None:

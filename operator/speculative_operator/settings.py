@@ -266,12 +266,6 @@ class Settings(PrometheusSettings):
         return tuple((f"{PREFIX}{name}", f"{value}") for name, value in given.items() if value)
 
     @property
-    def reconcile_seconds(self) -> float:
-        """Limit of one reconcile, without its waits for a slot: a handful of requests, one after the other, each at its
-        limit."""
-        return 6.0 * self.read_timeout_seconds
-
-    @property
     def privilege_list(self) -> tuple[str, ...]:
         """Privileges that templates may ask for."""
         return tuple(self.template_privileges.split(",")) if self.template_privileges else ()

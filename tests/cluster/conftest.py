@@ -42,15 +42,10 @@ def node_cluster(enclosures: None) -> Iterator[Cluster]:
         yield started
 
 
-@pytest.fixture(scope="session")
-def pod_api(node_cluster: Cluster) -> Iterator[PodLab]:
-    with PodLab(node_cluster, Path(node_cluster.state_dir)) as lab:
-        yield lab
-
-
 @pytest.fixture
-def lab(pod_api: PodLab) -> Iterator[PodLab]:
+def lab(node_cluster: Cluster) -> Iterator[PodLab]:
     """Pods in a namespace of the test's own, gone quickly afterwards."""
-    pod_api.enter_namespace(f"t{next(_NUMBERS)}")
-    yield pod_api
-    pod_api.clear()
+    lab = PodLab(node_cluster)
+    lab.enter_namespace(f"t{next(_NUMBERS)}")
+    yield lab
+    lab.clear()

@@ -3,14 +3,11 @@
 import json
 import time
 from collections.abc import Callable
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
-
-import requests
+from typing import Any
+from urllib.parse import urlencode
 
 from devcluster import Cluster
-from devcluster.controlplane import Files
+from devcluster.apiclient import MERGE, ApiError
 
 Json = dict[str, Any]
 _PATHS = {
@@ -30,32 +27,10 @@ _PATHS = {
 class PodLab:
     """One administrator's connection; `namespace` is the test's."""
 
-    def __init__(self, cluster: Cluster, state_dir: Path) -> None:
-        files = Files(state_dir)
+    def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        self.call = cluster.client.request
         self.namespace = ""
-        self._session = requests.Session()
-        self._session.verify = str(files.authority)
-        self._session.cert = (str(files.admin.certificate), str(files.admin.key))
-        self._session.trust_env = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._session.close()
-
-    def call(self, method: str, path: str, body: Any = None, media: str = "application/json") -> Json:
-        """One request; raises requests.HTTPError with the server's message."""
-        data = None if body is None else json.dumps(body)
-        answer = self._session.request(
-            method, self.cluster.server + path, data=data, headers={"Content-Type": media}, timeout=60
-        )
-        if answer.status_code >= 400:
-            raise requests.HTTPError(f"{method} {path}: {answer.status_code} {answer.text}", response=answer)
-        return dict(answer.json())
 
     def _path(self, kind: str, name: str = "") -> str:
         return f"{_PATHS[kind]}/namespaces/{self.namespace}/{kind}" + (f"/{name}" if name else "")
@@ -69,7 +44,7 @@ class PodLab:
     def exists(self, kind: str, name: str) -> bool:
         try:
             self.get(kind, name)
-        except requests.HTTPError:
+        except ApiError:
             return False
         return True
 
@@ -78,8 +53,8 @@ class PodLab:
         for pod in self.list("pods"):
             try:
                 self.delete("pods", pod["metadata"]["name"], 0)
-            except requests.HTTPError as error:
-                if error.response is None or error.response.status_code != 404:
+            except ApiError as error:
+                if error.status != 404:
                     raise
         self.call("DELETE", f"/api/v1/namespaces/{self.namespace}")
 
@@ -87,16 +62,16 @@ class PodLab:
         return list(self.call("GET", self._path(kind))["items"])
 
     def get(self, kind: str, name: str) -> Json:
-        return self.call("GET", self._path(kind, name))
+        return dict(self.call("GET", self._path(kind, name)))
 
     def create(self, kind: str, name: str, **body: Any) -> Json:
         labels = body.pop("labels", {})
         annotations = body.pop("annotations", {})
         meta = {"name": name, "labels": labels, "annotations": annotations}
-        return self.call("POST", self._path(kind), {"metadata": meta, **body})
+        return dict(self.call("POST", self._path(kind), {"metadata": meta, **body}))
 
     def patch(self, kind: str, name: str, body: Json) -> Json:
-        return self.call("PATCH", self._path(kind, name), body, "application/merge-patch+json")
+        return dict(self.call("PATCH", self._path(kind, name), body, MERGE))
 
     def delete(self, kind: str, name: str, grace: int | None = None) -> None:
         self.call("DELETE", self._path(kind, name), None if grace is None else {"gracePeriodSeconds": grace})
@@ -145,10 +120,7 @@ class PodLab:
     def log(self, pod: str, container: str = "c", **query: Any) -> str:
         """A container's log through the API server, as `kubectl logs` reads it."""
         parameters = {"container": container, **{key: str(value).lower() for key, value in query.items()}}
-        url = f"{self.cluster.server}{self._path('pods', pod)}/log"
-        answer = self._session.get(url, params=parameters, timeout=60)
-        answer.raise_for_status()
-        return answer.text
+        return str(self.call("GET", f"{self._path('pods', pod)}/log?{urlencode(parameters)}"))
 
     def run(self, script: str, name: str = "probe", **spec: Any) -> str:
         """Run a shell script in a pod of its own to its end; its output."""

@@ -1,9 +1,10 @@
-"""What a cluster gives to those who use it: API, RBAC, admission, helm, Prometheus, the audit record."""
+"""What a cluster of our own gives that another one may not: its version, objects by any name, the audit record.
+
+What Kubernetes, helm and Prometheus do on it is used by every other test here.
+"""
 
 import http.client
 import json
-import urllib.parse
-import urllib.request
 from typing import Any
 
 import pytest
@@ -39,45 +40,6 @@ def test_failing_kubectl_tells_what_it_said(cluster: Cluster) -> None:
     assert cluster.kubectl("get", "nonesuch", check=False).returncode == 1
 
 
-def test_objects_are_given_on_standard_input(cluster: Cluster) -> None:
-    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "given"}, "data": {"a": "b"}}
-    cluster.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(config_map))
-    assert cluster.kubectl("get", "configmap", "given", "-o", "jsonpath={.data.a}").stdout == "b"
-
-
-def test_rbac_denies_a_service_account_without_a_role(cluster: Cluster) -> None:
-    cluster.kubectl("create", "namespace", "rbac")
-    cluster.kubectl("create", "serviceaccount", "nobody", "-n", "rbac")
-    token = cluster.kubectl("create", "token", "nobody", "-n", "rbac").stdout.strip()
-    asked = ("get", "pods", "-n", "rbac", f"--token={token}", "--kubeconfig=/dev/null", f"--server={cluster.server}")
-    trusting = "--insecure-skip-tls-verify"
-    denied = cluster.kubectl(*asked, trusting, check=False)
-    assert denied.returncode == 1
-    assert 'system:serviceaccount:rbac:nobody" cannot list resource "pods"' in denied.stderr
-    cluster.kubectl("create", "role", "reader", "--verb=list", "--resource=pods", "-n", "rbac")
-    cluster.kubectl("create", "rolebinding", "reader", "--role=reader", "--serviceaccount=rbac:nobody", "-n", "rbac")
-    assert cluster.kubectl(*asked, trusting).returncode == 0
-
-
-def test_pod_security_is_enforced_where_a_namespace_asks_for_it(cluster: Cluster) -> None:
-    cluster.kubectl("create", "namespace", "restricted")
-    cluster.kubectl("label", "namespace", "restricted", "pod-security.kubernetes.io/enforce=restricted")
-    run = ("run", "loose", "--image=any", "-n", "restricted")
-
-    def refusal() -> str:
-        refused = cluster.kubectl(*run, check=False)
-        assert refused.returncode == 1
-        return refused.stderr
-
-    until("refused for its security, once the namespace has an account", lambda: "violates PodSecurity" in refusal())
-
-
-def test_controllers_make_pods_of_a_deployment(cluster: Cluster) -> None:
-    cluster.kubectl("create", "namespace", "acting")
-    cluster.kubectl("create", "deployment", "web", "--image=any", "--replicas=2", "-n", "acting")
-    until("two pods", lambda: len(cluster.objects.list("pods", "acting")) == 2)
-
-
 def test_objects_are_read_by_the_names_that_kubectl_takes(cluster: Cluster) -> None:
     cluster.kubectl("create", "namespace", "read")
     cluster.kubectl("create", "configmap", "one", "--from-literal=a=b", "-n", "read")
@@ -99,41 +61,12 @@ def test_objects_are_read_by_the_names_that_kubectl_takes(cluster: Cluster) -> N
     cluster.kubectl("delete", "crd", new["metadata"]["name"])
 
 
-def test_helm_lists(cluster: Cluster) -> None:
-    assert json.loads(cluster.helm("list", "--namespace", "default", "-o", "json").stdout) == []
-
-
-def test_prometheus_answers_up(cluster: Cluster) -> None:
-    if not cluster.prometheus_url:
-        pytest.skip("no Prometheus given: set PROMETHEUS_URL")
-
-    def result() -> list[dict[str, Any]]:
-        query = urllib.parse.urlencode({"query": 'up{job="prometheus"}'})
-        with urllib.request.urlopen(f"{cluster.prometheus_url}/api/v1/query?{query}", timeout=60) as answer:
-            return list(json.load(answer)["data"]["result"])
-
-    assert until("an answer", result)[0]["value"][1] == "1"
-
-
 def test_prometheus_discovers_with_its_own_service_account(cluster: Cluster) -> None:
     def users() -> set[str]:
         pods = (event for event in _audit(cluster) if event.get("objectRef", {}).get("resource") == "pods")
         return {one["user"]["username"] for one in pods if one["responseStatus"]["code"] == http.client.OK}
 
     until("it looks for pods", lambda: "system:serviceaccount:monitoring:prometheus" in users())
-
-
-def test_prometheus_has_a_service_for_pods(cluster: Cluster) -> None:
-    _only_ours(cluster)
-    service = "prometheus-operated"
-
-    def addresses() -> list[list[str]]:
-        slices = cluster.objects.list("endpointslices", "monitoring", f"kubernetes.io/service-name={service}")
-        return [one["addresses"] for item in slices for one in item.get("endpoints") or ()]
-
-    assert until("an address", addresses) == [["10.88.0.3"]]
-    ports = cluster.kubectl("get", "service", service, "-n", "monitoring", "-o", "jsonpath={.spec.ports[*].port}")
-    assert ports.stdout == "9090"
 
 
 def test_audit_log_records_writes_with_their_user_and_no_content(cluster: Cluster) -> None:

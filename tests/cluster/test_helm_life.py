@@ -6,12 +6,12 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
+from tests.cluster.operatorlab import until
 
 from demo import scene
 from devcluster import Cluster
@@ -37,13 +37,6 @@ def helm(cluster: Cluster, verb: str, *arguments: str) -> str:
 
 def shown(cluster: Cluster, *what: str) -> dict[str, Any]:
     return dict(json.loads(cluster.kubectl("get", *what, "-o", "json").stdout))
-
-
-def until(what: str, condition: Callable[[], bool], seconds: float = 240.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not after {seconds:g} s: {what}"
-        time.sleep(0.3)
 
 
 def serving(cluster: Cluster) -> dict[str, Any]:
@@ -104,7 +97,7 @@ def test_a_release_comes_and_goes_and_serving_does_not_notice(cluster: Cluster) 
 
     helm(cluster, "uninstall", "--wait")
     gone = "the garbage collector takes what the object of helm test had"
-    until(gone, lambda: shown(cluster, "deployments", "-n", NAMESPACE)["items"] == [])
+    until(gone, lambda: shown(cluster, "deployments", "-n", NAMESPACE)["items"] == [], 240.0)
     assert serving(cluster) == before
     assert _answers(cluster), "the pods serve without an operator"
 
@@ -139,7 +132,7 @@ def test_what_uninstall_leaves_goes_by_the_commands_of_the_readme(cluster: Clust
         program, *arguments = shlex.split(command)
         assert program == "kubectl"
         cluster.kubectl(*arguments)
-    until("no pod serves", lambda: shown(cluster, "pods", "-n", MODELS)["items"] == [])
+    until("no pod serves", lambda: shown(cluster, "pods", "-n", MODELS)["items"] == [], 240.0)
     kinds = "deployments,services,configmaps,networkpolicies,poddisruptionbudgets,persistentvolumeclaims,jobs"
     left = cluster.kubectl("get", kinds, "-A", "-l", "app.kubernetes.io/managed-by=speculative-operator", "-o", "name")
     assert left.stdout.split() == []

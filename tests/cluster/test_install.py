@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -409,46 +407,6 @@ def may(cluster: Cluster, verb: str, resource: str, *, namespace: str = "default
 OWN = f"{names.PLURAL}.{names.GROUP}"
 
 
-@pytest.mark.parametrize(
-    ("verb", "resource"),
-    [
-        ("watch", OWN),
-        ("patch", f"{OWN}:status"),
-        ("update", f"{OWN}:finalizers"),
-        ("patch", "deployments.apps"),
-        ("delete", "configmaps"),
-        ("create", "networkpolicies.networking.k8s.io"),
-        ("patch", "pods"),
-        ("get", "pods:log"),
-        ("delete", "jobs.batch"),
-        ("create", "persistentvolumeclaims"),
-        ("create", "events.events.k8s.io"),
-    ],
-)
-def test_operator_may(installed: Cluster, verb: str, resource: str) -> None:
-    assert may(installed, verb, resource)
-
-
-@pytest.mark.parametrize(
-    ("verb", "resource"),
-    [
-        ("get", "secrets"),
-        ("create", "pods"),
-        ("delete", "pods"),
-        ("delete", "persistentvolumeclaims"),
-        ("create", "pods:exec"),
-        ("patch", OWN),
-        ("delete", OWN),
-        ("get", "nodes"),
-        ("list", "namespaces"),
-        ("create", "clusterrolebindings.rbac.authorization.k8s.io"),
-        ("get", "leases.coordination.k8s.io"),
-    ],
-)
-def test_operator_may_not(installed: Cluster, verb: str, resource: str) -> None:
-    assert not may(installed, verb, resource)
-
-
 def test_lease_is_the_operators_own_alone(installed: Cluster) -> None:
     assert may(installed, "update", "leases.coordination.k8s.io/speculative-operator", namespace=NAMESPACE)
     assert not may(installed, "update", "leases.coordination.k8s.io/other", namespace=NAMESPACE)
@@ -468,11 +426,3 @@ def test_built_in_roles_take_up_the_new_kind(installed: Cluster, role: str, may_
         assert not may(installed, "patch", f"{OWN}:status", who=user)
     finally:
         installed.kubectl("delete", "rolebinding", user, "-n", "default")
-
-
-def test_generator_takes_the_charts_output(cluster: Cluster, tmp_path: Path) -> None:
-    """The command that the header of manifests/install.yaml names."""
-    text = cluster.helm("template", "speculative-operator", CHART, "--namespace", NAMESPACE, "--set", IMAGE).stdout
-    command = [sys.executable, "-m", "generate", "--check", "--install", "-"]
-    done = subprocess.run(command, input=text, text=True, capture_output=True, check=False, cwd=ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr

@@ -104,27 +104,6 @@ def test_program_that_does_not_exist_is_a_start_error(lab: PodLab) -> None:
     assert "/no/such/program" in ended["message"]
 
 
-def test_readiness_follows_the_probe(lab: PodLab) -> None:
-    probe = {"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1}
-    script = "trap 'exit 0' TERM; while :; do touch /tmp/ready; sleep 3; rm /tmp/ready; sleep 3; done"
-    lab.pod("p", shell(script, readinessProbe=probe))
-    lab.ready("p")
-    pod = lab.wait("p", lambda p: not is_ready(p))
-    assert container(pod)["restartCount"] == 0
-    assert container(pod)["state"].keys() == {"running"}
-
-
-def test_pod_that_never_becomes_ready_stays_and_says_so(lab: PodLab) -> None:
-    probe = {"httpGet": {"path": "/health", "port": 8000}, "periodSeconds": 1}
-    lab.pod("p", shell(FOREVER, readinessProbe=probe), labels={"app": "p"})
-    lab.create("services", "p", spec={"selector": {"app": "p"}, "ports": [{"port": 80, "targetPort": 8000}]})
-    lab.until(lambda: [e for e in lab.list("events") if e["reason"] == "Unhealthy"])
-    pod = lab.wait("p", lambda p: p["status"]["phase"] == "Running")
-    ready = next(c for c in pod["status"]["conditions"] if c["type"] == "Ready")
-    assert (ready["status"], ready["reason"]) == ("False", "ContainersNotReady")
-    assert container(pod)["restartCount"] == 0
-
-
 def test_startup_probe_holds_the_others_back_and_gives_up(lab: PodLab) -> None:
     get = {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1, "timeoutSeconds": 30}
     ports: Json = {"ports": [{"name": "http", "containerPort": 8000}]}
@@ -135,15 +114,6 @@ def test_startup_probe_holds_the_others_back_and_gives_up(lab: PodLab) -> None:
     assert container(pod)["restartCount"] == 0
     pod = lab.wait("never", lambda p: container(p).get("restartCount", 0) >= 1)
     assert container(pod)["started"] is False
-
-
-def test_liveness_failure_restarts_the_container_only(lab: PodLab) -> None:
-    probe = {"exec": {"command": ["test", "!", "-e", "/tmp/sick"]}, "periodSeconds": 1, "failureThreshold": 1}
-    lab.pod("p", shell("sleep 1; touch /tmp/sick; " + FOREVER, livenessProbe=probe), shell(FOREVER, "other"))
-    pod = lab.wait("p", lambda p: container(p).get("restartCount", 0) >= 1 and "running" in container(p)["state"])
-    assert container(pod)["lastState"]["terminated"]["exitCode"] == 0, "it was asked to end, and did"
-    assert container(pod, "other")["restartCount"] == 0
-    assert any(e["reason"] == "Unhealthy" for e in lab.list("events"))
 
 
 def test_hook_then_term_then_kill_within_the_grace_period(lab: PodLab) -> None:
@@ -190,15 +160,6 @@ def _running(lab: PodLab) -> list[str]:
     listing = lab.cluster.inside(["ps", "axww", "-o", "args"], stdout=subprocess.PIPE)
     output, _ = listing.communicate()
     return [line for line in output.decode().splitlines() if "launcher" in line and any(uid in line for uid in uids)]
-
-
-def test_jobs_complete_and_fail(lab: PodLab) -> None:
-    template: Json = {"spec": {"restartPolicy": "Never", "containers": [shell("echo work; exit $CODE")]}}
-    for name, code in (("good", "0"), ("bad", "3")):
-        template["spec"]["containers"][0]["env"] = [{"name": "CODE", "value": code}]
-        lab.create("jobs", name, spec={"backoffLimit": 0, "template": template})
-    lab.until(lambda: lab.get("jobs", "good")["status"].get("succeeded") == 1)
-    lab.until(lambda: lab.get("jobs", "bad")["status"].get("failed") == 1)
 
 
 def test_deadline_of_a_pod(lab: PodLab) -> None:

@@ -120,19 +120,6 @@ def test_large_and_half_closed_streams_arrive_whole(lab: PodLab) -> None:
     assert lab.log("client") == "b'3000000' 5000007\n"
 
 
-def test_pods_bind_the_same_port_and_reach_each_other(lab: PodLab) -> None:
-    for name in ("one", "two"):
-        echo_pod(lab, name)
-    addresses = [lab.ready(name)["status"]["podIP"] for name in ("one", "two")]
-    assert len(set(addresses)) == 2
-    assert lab.run(f"curl -s {addresses[0]}:8000; echo; curl -s {addresses[1]}:8000").split() == ["one", "two"]
-
-
-def test_containers_of_a_pod_share_its_network(lab: PodLab) -> None:
-    lab.pod("p", python(ECHO), shell("until curl -s 127.0.0.1:8000; do sleep 0.05; done; sleep 60", "client"))
-    lab.until(lambda: "p" in lab.log("p", "client") if is_ready(lab.get("pods", "p")) else "")
-
-
 def test_scheduler_counts_the_accelerators(lab: PodLab) -> None:
     forever = "trap 'exit 0' TERM; while :; do sleep 0.1; done"
     lab.pod("five", shell(forever, resources={"limits": {"nvidia.com/gpu": "5"}}))

@@ -216,22 +216,3 @@ def test_token_speaks_for_the_service_account_and_no_more(lab: PodLab) -> None:
 
 def test_no_token_where_none_is_wanted(lab: PodLab) -> None:
     assert lab.run(f"ls {TOKENS} 2>/dev/null | wc -l", automountServiceAccountToken=False) == "0\n"
-
-
-def test_environment_of_a_pod(lab: PodLab) -> None:
-    lab.create("services", "vllm", spec={"ports": [{"port": 80}]})
-    env = [
-        {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-        {"name": "GPUS", "valueFrom": {"resourceFieldRef": {"resource": "limits.nvidia.com/gpu"}}},
-        {"name": "URL", "value": "http://$(IP):8000"},
-    ]
-    script = "echo $URL $NODE $GPUS $KUBERNETES_SERVICE_HOST; env | grep -c VLLM; echo $LEAK"
-    limits = {"limits": {"nvidia.com/gpu": "1"}}
-    output = lab.run(
-        script,
-        enableServiceLinks=False,
-        container={"env": env[:2] + env[3:], "resources": limits, "args": ["-c", script]},
-    )
-    address = lab.get("pods", "probe")["status"]["podIP"]
-    assert output.split() == [f"http://{address}:8000", "node-1", "10.96.0.1", "0"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -105,13 +106,19 @@ class JobLab:
         return {"apiVersion": JOB.api_version, "kind": JOB.kind, "metadata": meta, "spec": spec}
 
 
-@pytest.fixture
-async def jobs(lab: PodLab, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[JobLab]:
+@asynccontextmanager
+async def job_lab(lab: PodLab, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[JobLab]:
     monkeypatch.setenv("KUBECONFIG", str(lab.cluster.kubeconfig))
     kube = Kube(Settings(), Telemetry())
     await kube.start()
     yield JobLab(lab, kube)
     await kube.close()
+
+
+@pytest.fixture
+async def jobs(lab: PodLab, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[JobLab]:
+    async with job_lab(lab, monkeypatch) as made:
+        yield made
 
 
 def claimed() -> Json:

@@ -200,11 +200,11 @@ def tick_twice(body: Mapping[str, Any]) -> Made:
         return Made(why if clear else f"unclear: {why}", (), (_sound(invalid(body, why, NOW).status),))
     manifests, statuses = [], []
     for capabilities in WORLDS:
-        first = tick(World(spec, {}, {}, (), capabilities), None, None, NOW)
+        first = tick(World(spec, {}, {}, (), capabilities=capabilities), None, None, NOW)
         applied = [action.manifest for action in first.actions if isinstance(action, ApplyChild)]
         held = {(one["kind"], one["metadata"]["name"]): _stored(one) for one in applied if not is_payload(one)}
         payloads = {one["metadata"]["name"]: one["data"] for one in applied if is_payload(one)}
-        world = World(spec, _sound(first.status), held, (), capabilities, payloads=payloads)
+        world = World(spec, _sound(first.status), held, (), capabilities=capabilities, payloads=payloads)
         again = tick(world, first.memory, None, NOW + 10.0)
         json.dumps(applied, allow_nan=False).encode()
         manifests += applied

@@ -7,18 +7,19 @@ Python).
 from __future__ import annotations
 
 import copy
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from speculative_operator.api.crd import schema
+from speculative_operator.api.rules import ALL_RULES
+from speculative_operator.api.wire import VALIDATIONS
+
 VERIFIER = "hf://Qwen/Qwen3-8B"
 DRAFT = "hf://Qwen/Qwen3-0.6B"
 ABSENT = object()
-
-NO_ARGUMENT = "remove it and set the field of the spec instead"
-URI_REMEDY = "write one of hf://ORGANISATION/MODEL"
-DURATION_REMEDY = "write a duration above 0 and up to 10m"
-FIXED_K = "set speculation.numSpeculativeTokens instead"
 
 
 def specdep(changes: Mapping[str, Any] | None = None, name: str = "pair") -> dict[str, Any]:
@@ -31,9 +32,11 @@ def specdep(changes: Mapping[str, Any] | None = None, name: str = "pair") -> dic
         *parents, last = path.split(".")
         node = spec
         for key in parents:
-            node = node.setdefault(key, {})
+            if not isinstance(node.get(key), dict):  # another change has taken it out, or put a plain value there
+                node[key] = {}
+            node = node[key]
         if value is ABSENT:
-            del node[last]
+            node.pop(last, None)
         else:
             node[last] = copy.deepcopy(value)
     return {
@@ -42,6 +45,9 @@ def specdep(changes: Mapping[str, Any] | None = None, name: str = "pair") -> dic
         "metadata": {"name": name, "namespace": "default"},
         "spec": spec,
     }
+
+
+RULES = {rule.id: rule for rule in ALL_RULES}
 
 
 @dataclass(frozen=True)
@@ -57,9 +63,56 @@ class Bad:
     """Remedy as `to_domain` words it, where it differs: for what the schema refuses."""
     rule: str = ""
     """Id of the CEL rule of `api.rules` that refuses it; empty: the schema does."""
+    said: tuple[str, ...] = ()
+    """What a rule's message must say beside the words that stand in the rule."""
 
     def body(self) -> dict[str, Any]:
         return specdep(self.changes)
+
+    def is_told_by(self, field: str, message: str) -> bool:
+        """Whether a refusal names the field, and says what it must."""
+        if not self.rule:
+            return field.startswith(self.field) and self.value in message and self.remedy in message
+        rule = RULES[self.rule]
+        words = (*re.split(r"[{}]", rule.text)[::2], *self.said)
+        return field.endswith(rule.field) and all(one in message for one in words)
+
+
+def broken(rule: str, changes: Mapping[str, Any], *said: str) -> Bad:
+    """An object that breaks a rule of the API."""
+    return Bad(rule, changes, "", "", "", rule=rule, said=said)
+
+
+TYPES = {str: "string", int: "integer", bool: "boolean", dict: "object", list: "array"}
+REMEDIES = {
+    "string": "use a string", "integer": "use a whole number", "boolean": "use true or false",
+    "object": "use an object",
+}  # fmt: skip
+"""Type of a field -> the operator's remedy for a value of another type."""
+
+
+def wrong(path: str, value: Any, beside: Mapping[str, Any] | None = None) -> Bad:
+    """An object with a value that its field itself does not take, beside other changes."""
+    node = schema()["properties"]["spec"]
+    for part in path.split("."):
+        node = node["properties"][part]
+    return Bad(f"{path}={value}", {**(beside or {}), path: value}, f"spec.{path}", *_refusal(node, value))
+
+
+def _refusal(node: Mapping[str, Any], value: Any) -> tuple[str, str, str]:
+    """Value and remedy as the API server words them by the schema of the field, and the operator's remedy."""
+    kind, given = node.get("type"), TYPES.get(type(value), "")
+    if "enum" in node:
+        first = node["enum"][0]
+        return json.dumps(value), f'supported values: "{first}"', f"use one of '{first}'"
+    if kind in REMEDIES and kind != given:
+        return given, f"must be of type {kind[:3]}", REMEDIES[kind]
+    if kind == "integer" and value < node["minimum"]:
+        return str(value), f"greater than or equal to {node['minimum']}", f"use {node['minimum']} or more"
+    if kind == "integer":
+        return str(value), f"less than or equal to {node['maximum']}", f"use {node['maximum']} or less"
+    message = node[VALIDATIONS][0]["message"]
+    return str(value), message, message
 
 
 STATIC = {"speculation.mode": "Static"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.contract.objects import DRAFT, Bad
+from tests.contract.objects import DRAFT, Bad, broken, wrong
 
 BESIDE: tuple[tuple[str, Any, str], ...] = (
     ("model", DRAFT, f'is "{DRAFT}"'),
@@ -18,55 +18,21 @@ BESIDE: tuple[tuple[str, Any, str], ...] = (
 )
 
 AUTO: tuple[Bad, ...] = (
-    Bad(
-        "nothing-said",
-        {"speculator": {}},
-        "spec.speculator.method",
-        "method is not set",
-        "set auto: true to let the operator pick a speculator, or set method",
-        rule="method-or-auto",
-    ),
-    Bad(
-        "auto-declined",
-        {"speculator": {"auto": False}},
-        "spec.speculator.method",
-        "auto is not true",
-        "set auto: true to let the operator pick a speculator, or set method",
-        rule="method-or-auto",
-    ),
-    Bad(
-        "auto-and-method",
-        {"speculator.auto": True},
-        "spec.speculator.method",
-        "method is draft_model but auto is true",
-        "remove one of the two",
-        rule="method-without-auto",
-    ),
-    Bad(
-        "auto-word",
-        {"speculator": {"auto": "yes", "method": "ngram"}},
-        "spec.speculator.auto",
-        "string",
-        "must be of type boolean",
-        "use true or false",
-    ),
+    broken("method-or-auto", {"speculator": {}}, "method is not set"),
+    broken("method-or-auto", {"speculator": {"auto": False}}, "auto is not true"),
+    broken("method-without-auto", {"speculator.auto": True}, "method is draft_model but auto is true"),
+    wrong("speculator.auto", "yes"),
     *(
-        Bad(
-            f"auto-and-{field}",
+        broken(
+            f"auto-without-{field.lower()}",
             {"speculator": {"auto": True, field: value}},
-            f"spec.speculator.{field}",
             f"{field} {shown} but auto is true",
-            f"remove {field}, which the catalogue sets",
-            rule=f"auto-without-{field.lower()}",
         )
         for field, value, shown in BESIDE
     ),
-    Bad(
-        "auto-static-without-k",
+    broken(
+        "static-needs-k",
         {"speculator": {"auto": True}, "speculation.mode": "Static"},
-        "spec.speculation.numSpeculativeTokens",
         "is not set but speculation.mode is Static",
-        "set it, or set a schedule",
-        rule="static-needs-k",
     ),
 )

@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-from tests.contract.objects import NO_ARGUMENT, Bad
+from tests.contract.objects import Bad, broken, wrong
 
 REST: tuple[Bad, ...] = (
     # engine and hardware
-    Bad(
-        "engine", {"engine.type": "vllm"}, "spec.engine.type", '"vllm"', 'supported values: "vLLM"', "use one of 'vLLM'"
-    ),
-    Bad(
-        "version",
-        {"engine.version": "latest"},
-        "spec.engine.version",
-        "latest",
-        "write the engine's version, such as 0.32.0",
-    ),
-    Bad("image", {"engine.image": "docker://x"}, "spec.engine.image", "docker://x", "without a scheme"),
+    wrong("engine.type", "vllm"),
+    wrong("engine.version", "latest"),
+    wrong("engine.image", "docker://x"),
     *(
-        Bad(
-            f"argument{index}",
-            {"engine.args": ["--enforce-eager", argument]},
-            "spec.engine.args",
-            argument,
-            NO_ARGUMENT,
-            rule="reserved-flags",
-        )
-        for index, argument in enumerate(
-            (
-                "--speculative-config",
-                "--max-num-seqs=9",
-                "--max_num_seqs=9",
-                "-tp=2",
-                "--speculative-config.method=x",
-                "--max-num-batched-tokens=8192",
-                "--enable-lora",
-                "-ep",
-            )
+        broken("reserved-flags", {"engine.args": ["--enforce-eager", argument]}, argument)
+        for argument in (
+            "--speculative-config",
+            "--max-num-seqs=9",
+            "--max_num_seqs=9",
+            "-tp=2",
+            "--speculative-config.method=x",
+            "--max-num-batched-tokens=8192",
+            "--enable-lora",
+            "-ep",
         )
     ),
     Bad("argument-empty", {"engine.args": [""]}, "spec.engine.args[0]", '""', "remove it"),
@@ -47,30 +30,15 @@ REST: tuple[Bad, ...] = (
         "1A",
         "not beginning with a digit",
     ),
-    Bad(
-        "env-reserved",
-        {"engine.env": [{"name": "SPECULATIVE_TABLE_FILE", "value": "x"}]},
-        "spec.engine.env[0].name",
-        "SPECULATIVE_TABLE_FILE",
-        "the operator owns names that begin with SPECULATIVE_: use another name",
-        rule="env-reserved",
+    broken(
+        "env-reserved", {"engine.env": [{"name": "SPECULATIVE_TABLE_FILE", "value": "x"}]}, "SPECULATIVE_TABLE_FILE"
     ),
-    Bad(
-        "env-two-values",
+    broken(
+        "env-one-value",
         {"engine.env": [{"name": "A", "value": "x", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]},
-        "spec.engine.env[0].value",
         '"x"',
-        "keep one of the two",
-        rule="env-one-value",
     ),
-    Bad(
-        "env-no-source",
-        {"engine.env": [{"name": "A", "valueFrom": {}}]},
-        "spec.engine.env[0].valueFrom",
-        "0 sources",
-        "name exactly one of configMapKeyRef",
-        rule="env-source-one",
-    ),
+    broken("env-source-one", {"engine.env": [{"name": "A", "valueFrom": {}}]}, "0 sources"),
     Bad(
         "env-twice",
         {"engine.env": [{"name": "A", "value": "x"}, {"name": "A", "value": "y"}]},
@@ -79,58 +47,21 @@ REST: tuple[Bad, ...] = (
         "Duplicate value",
         "set each once",
     ),
-    Bad("resource", {"accelerator.resource": "gpu"}, "spec.accelerator.resource", "gpu", "such as nvidia.com/gpu"),
-    Bad(
-        "accelerators-short",
+    wrong("accelerator.resource", "gpu"),
+    broken(
+        "accelerators-add-up",
         {"verifier.tensorParallelSize": 4, "verifier.pipelineParallelSize": 2, "accelerator.perReplica": 4},
-        "spec.accelerator.perReplica",
         "perReplica is 4",
         "write 8, the product",
-        rule="accelerators-add-up",
     ),
-    Bad(
-        "cost-number",
-        {"accelerator.hourlyCost": 5.0},
-        "spec.accelerator.hourlyCost",
-        "",
-        "must be of type string",
-        "use a string",
-    ),
-    Bad("cost-currency", {"accelerator.hourlyCost": "$5"}, "spec.accelerator.hourlyCost", "$5", 'such as "5.00"'),
-    Bad(
-        "utilization",
-        {"verifier.gpuMemoryUtilizationPercent": 101},
-        "spec.verifier.gpuMemoryUtilizationPercent",
-        "101",
-        "should be less than or equal to 100",
-        "use 100 or less",
-    ),
-    Bad(
-        "tp-zero",
-        {"verifier.tensorParallelSize": 0},
-        "spec.verifier.tensorParallelSize",
-        "0",
-        "should be greater than or equal to 1",
-        "use 1 or more",
-    ),
+    wrong("accelerator.hourlyCost", 5.0),
+    wrong("accelerator.hourlyCost", "$5"),
+    wrong("verifier.gpuMemoryUtilizationPercent", 101),
+    wrong("verifier.tensorParallelSize", 0),
     # the rest
-    Bad(
-        "replicas-negative",
-        {"replicas": -1},
-        "spec.replicas",
-        "-1",
-        "should be greater than or equal to 0",
-        "use 0 or more",
-    ),
-    Bad(
-        "replicas-many",
-        {"replicas": 1001},
-        "spec.replicas",
-        "1001",
-        "should be less than or equal to 1000",
-        "use 1000 or less",
-    ),
-    Bad("replicas-half", {"replicas": 1.5}, "spec.replicas", "", "must be of type int32", "use a whole number"),
+    wrong("replicas", -1),
+    wrong("replicas", 1001),
+    wrong("replicas", 1.5),
     *(
         Bad(
             f"quantity-{name}",
@@ -145,237 +76,62 @@ REST: tuple[Bad, ...] = (
         )
         for name, value in {"unit": "200GB", "zero": "0Gi", "none": 0, "negative": -1, "words": "big"}.items()
     ),
-    Bad("secret-empty", {"weights.secretName": ""}, "spec.weights.secretName", '""', "lower-case letters"),
-    Bad("secret", {"weights.secretName": "HF_TOKEN"}, "spec.weights.secretName", "HF_TOKEN", "lower-case letters"),
-    Bad(
-        "check",
-        {"weights.check": "off"},
-        "spec.weights.check",
-        '"off"',
-        'supported values: "Auto"',
-        "use one of 'Auto'",
-    ),
-    Bad(
-        "cache-nowhere",
-        {"weights.cache": {}},
-        "spec.weights.cache.size",
-        "no claimName and no size",
-        "set claimName to an existing claim, or set size to create one",
-        rule="cache-claim",
-    ),
-    Bad(
-        "cache-class",
-        {"weights.cache": {"claimName": "models", "storageClassName": "fast"}},
-        "spec.weights.cache.storageClassName",
-        '"fast"',
-        "set size to create a claim, or remove this",
-        rule="cache-class-of-new",
-    ),
-    Bad(
-        "cache-access",
+    wrong("weights.secretName", ""),
+    wrong("weights.secretName", "HF_TOKEN"),
+    wrong("weights.check", "off"),
+    broken("cache-claim", {"weights.cache": {}}, "no claimName and no size"),
+    broken("cache-class-of-new", {"weights.cache": {"claimName": "models", "storageClassName": "fast"}}, '"fast"'),
+    broken(
+        "cache-access-of-new",
         {"weights.cache": {"claimName": "models", "accessMode": "ReadWriteOnce"}},
-        "spec.weights.cache.accessMode",
         "ReadWriteOnce",
-        "set size to create a claim, or remove this",
-        rule="cache-access-of-new",
     ),
-    *(
-        Bad(
-            f"cache-node-path{index}",
-            {"weights.cache": {"nodePath": path}},
-            "spec.weights.cache.nodePath",
-            path,
-            "write an absolute path without '.' and '..', such as /var/lib/speculative-cache",
-        )
-        for index, path in enumerate(
-            (
-                "models",
-                "/",
-                "/var/../etc",
-                "/models/.",
-                "/models/",
-            )
-        )
+    *(wrong("weights.cache.nodePath", path) for path in ("models", "/", "/var/../etc", "/models/.", "/models/")),
+    broken("cache-node-path-alone", {"weights.cache": {"nodePath": "/data", "claimName": "models"}}, '"/data"'),
+    broken(
+        "cache-node-path-alone", {"weights.cache": {"nodePath": "/data", "emptyDir": {"sizeLimit": "1Gi"}}}, '"/data"'
     ),
-    Bad(
-        "cache-node-path-and-claim",
-        {"weights.cache": {"nodePath": "/data", "claimName": "models"}},
-        "spec.weights.cache.nodePath",
-        '"/data"',
-        "keep one of the three",
-        rule="cache-node-path-alone",
+    broken(
+        "cache-empty-dir-alone", {"weights.cache": {"size": "1Gi", "emptyDir": {"sizeLimit": "1Gi"}}}, "emptyDir is set"
     ),
-    Bad(
-        "cache-node-path-and-empty-dir",
-        {"weights.cache": {"nodePath": "/data", "emptyDir": {"sizeLimit": "1Gi"}}},
-        "spec.weights.cache.nodePath",
-        '"/data"',
-        "keep one of the three",
-        rule="cache-node-path-alone",
-    ),
-    Bad(
-        "cache-empty-dir-and-claim",
-        {"weights.cache": {"size": "1Gi", "emptyDir": {"sizeLimit": "1Gi"}}},
-        "spec.weights.cache.emptyDir",
-        "emptyDir is set",
-        "keep one of the two",
-        rule="cache-empty-dir-alone",
-    ),
-    Bad(
-        "cache-empty-dir-collect",
+    broken(
+        "cache-collect-shared",
         {"weights.cache": {"emptyDir": {"sizeLimit": "1Gi"}, "collect": True}},
-        "spec.weights.cache.collect",
         "collect is true",
-        "remove collect",
-        rule="cache-collect-shared",
     ),
-    Bad(
-        "cache-claim-reserve",
-        {"weights.cache": {"claimName": "models", "reservePercent": 10}},
-        "spec.weights.cache.reservePercent",
-        "10",
-        "remove it",
-        rule="cache-reserve-of-node",
-    ),
-    Bad(
-        "cache-reserve-most",
-        {"weights.cache": {"nodePath": "/data", "reservePercent": 91}},
-        "spec.weights.cache.reservePercent",
-        "91",
-        "90",
-    ),
-    Bad(
-        "verifier-in-a-cache",
-        {"verifier.model": "pvc://models/.speculative-cache/models/0123456789abcdef"},
-        "spec.verifier.model",
-        ".speculative-cache",
-        "write one of",
-    ),
-    Bad(
-        "cache-empty-dir-size",
-        {"weights.cache": {"emptyDir": {"sizeLimit": "much"}}},
-        "spec.weights.cache.emptyDir.sizeLimit",
-        "much",
-        "write a quantity above 0",
-    ),
-    Bad("cache-size", {"weights.cache.size": "500GB"}, "spec.weights.cache.size", "500GB", "write a quantity above 0"),
-    Bad(
-        "hub",
-        {"weights.hubEndpoint": "hub.example.com"},
-        "spec.weights.hubEndpoint",
-        "hub.example.com",
-        "write a URL without credentials",
-    ),
-    Bad(
-        "proxy-password",
-        {"weights.proxy": "http://me:secret@proxy:3128"},
-        "spec.weights.proxy",
-        "me:secret@proxy",
-        "write a URL without credentials",
-    ),
+    broken("cache-reserve-of-node", {"weights.cache": {"claimName": "models", "reservePercent": 10}}, "10"),
+    wrong("weights.cache.reservePercent", 91, {"weights.cache.nodePath": "/data"}),
+    wrong("verifier.model", "pvc://models/.speculative-cache/models/0123456789abcdef"),
+    wrong("weights.cache.emptyDir.sizeLimit", "much"),
+    wrong("weights.cache.size", "500GB"),
+    wrong("weights.hubEndpoint", "hub.example.com"),
+    wrong("weights.proxy", "http://me:secret@proxy:3128"),
     Bad("no-proxy", {"weights.noProxy": ["a b"]}, "spec.weights.noProxy[0]", "a b", "such as .svc or 10.0.0.0/8"),
-    Bad(
-        "weights-env-reserved",
-        {"weights.env": [{"name": "SPECULATIVE_X", "value": "x"}]},
-        "spec.weights.env[0].name",
-        "SPECULATIVE_X",
-        "the operator owns names that begin with SPECULATIVE_: use another name",
-        rule="env-reserved",
+    broken("env-reserved", {"weights.env": [{"name": "SPECULATIVE_X", "value": "x"}]}, "SPECULATIVE_X"),
+    wrong("rollout.strategy", "Canary"),
+    wrong("rollout.tuning", "Always"),
+    wrong("rollout.window", "2am-5am", {"rollout.tuning": "Interrupt"}),
+    wrong("rollout.window", "02:00-02:00", {"rollout.tuning": "Interrupt"}),
+    broken("window-of-interrupt", {"rollout.window": "02:00-05:00"}, "02:00-05:00"),
+    wrong("target", "StatefulSet"),
+    broken("inference-service-target", {"inferenceService": {"exposed": True}}, "Deployment"),
+    broken(
+        "certificate-of-kserve", {"target": "InferenceService", "inferenceService": {"tls": True}}, "InferenceService"
     ),
-    Bad(
-        "strategy",
-        {"rollout.strategy": "Canary"},
-        "spec.rollout.strategy",
-        '"Canary"',
-        'supported values: "Auto"',
-        "use one of 'Auto'",
-    ),
-    Bad(
-        "rollout-tuning",
-        {"rollout.tuning": "Always"},
-        "spec.rollout.tuning",
-        '"Always"',
-        'supported values: "KeepCapacity"',
-        "use one of 'KeepCapacity'",
-    ),
-    Bad(
-        "rollout-window-form",
-        {"rollout.tuning": "Interrupt", "rollout.window": "2am-5am"},
-        "spec.rollout.window",
-        "2am-5am",
-        "such as 22:30-04:00",
-    ),
-    Bad(
-        "rollout-window-empty",
-        {"rollout.tuning": "Interrupt", "rollout.window": "02:00-02:00"},
-        "spec.rollout.window",
-        "02:00-02:00",
-        "two different times",
-    ),
-    Bad(
-        "rollout-window-without-interrupt",
-        {"rollout.window": "02:00-05:00"},
-        "spec.rollout.window",
-        "02:00-05:00",
-        "set tuning: Interrupt, or remove window",
-        rule="window-of-interrupt",
-    ),
-    Bad(
-        "target",
-        {"target": "StatefulSet"},
-        "spec.target",
-        '"StatefulSet"',
-        'supported values: "Deployment"',
-        "use one of 'Deployment'",
-    ),
-    Bad(
-        "inference-service-without-its-target",
-        {"inferenceService": {"exposed": True}},
-        "spec.inferenceService",
-        "Deployment",
-        "set target: InferenceService or LLMInferenceService, or remove inferenceService",
-        rule="inference-service-target",
-    ),
-    Bad(
-        "certificate-without-one",
-        {"target": "InferenceService", "inferenceService": {"tls": True}},
-        "spec.inferenceService.tls",
-        "InferenceService",
-        "set target: LLMInferenceService and engine.type: vLLM",
-        rule="certificate-of-kserve",
-    ),
-    Bad(
-        "certificate-of-another-engine",
+    broken(
+        "certificate-of-kserve",
         {"target": "LLMInferenceService", "inferenceService": {"tls": True}, "engine.type": "SGLang"},
-        "spec.inferenceService.tls",
         "SGLang",
-        "KServe has a certificate for such pods alone",
-        rule="certificate-of-kserve",
     ),
-    Bad(
-        "route-of-kserve",
-        {"target": "InferenceService", "route": {"gateway": {"name": "public"}}},
-        "spec.route",
-        "InferenceService",
-        "KServe makes the routes of its objects",
-        rule="route-of-kserve",
+    broken(
+        "route-of-kserve", {"target": "InferenceService", "route": {"gateway": {"name": "public"}}}, "InferenceService"
     ),
-    Bad(
-        "canary-of-itself",
+    broken(
+        "canary-of-another",
         {"route": {"gateway": {"name": "public"}, "canary": {"name": "pair", "weight": 10}}},
-        "spec.route.canary.name",
         "pair",
-        "name another one of the namespace, or remove canary",
-        rule="canary-of-another",
     ),
-    Bad(
-        "canary-of-more-than-all",
-        {"route": {"gateway": {"name": "public"}, "canary": {"name": "next", "weight": 101}}},
-        "spec.route.canary.weight",
-        "101",
-        "less than or equal to 100",
-        in_python="use 100 or less",
-    ),
+    wrong("route.canary.weight", 101, {"route": {"gateway": {"name": "public"}, "canary": {"name": "next"}}}),
     Bad(
         "canary-without-weight",
         {"route": {"gateway": {"name": "public"}, "canary": {"name": "next"}}},
@@ -391,59 +147,27 @@ REST: tuple[Bad, ...] = (
         "https://qwen.example.com",
         "write a host, such as qwen.example.com",
     ),
-    Bad(
-        "route-path",
-        {"route": {"gateway": {"name": "public"}, "path": "/qwen/"}},
-        "spec.route.path",
-        "/qwen/",
-        "without / at its end",
-    ),
-    Bad(
-        "nodes-without-their-target",
-        {"nodes": 2},
-        "spec.nodes",
-        "nodes is 2 but target is Deployment",
-        "set target: LeaderWorkerSet, or remove nodes",
-        rule="nodes-target",
-    ),
-    Bad(
-        "several-nodes-of-unknown-number",
-        {"target": "LeaderWorkerSet"},
-        "spec.nodes",
-        "target is LeaderWorkerSet",
-        "set nodes to the number of nodes of one replica",
-        rule="target-nodes",
-    ),
-    Bad(
-        "nodes-that-share-unevenly",
+    wrong("route.path", "/qwen/", {"route": {"gateway": {"name": "public"}}}),
+    broken("nodes-target", {"nodes": 2}, "nodes is 2 but target is Deployment"),
+    broken("target-nodes", {"target": "LeaderWorkerSet"}, "target is LeaderWorkerSet"),
+    broken(
+        "nodes-share-evenly",
         {"target": "LeaderWorkerSet", "nodes": 3, "verifier.tensorParallelSize": 4, "verifier.pipelineParallelSize": 2},
-        "spec.nodes",
         "3",
         "write a number that divides 8",
-        rule="nodes-share-evenly",
     ),
-    Bad(
-        "nodes-with-data-parallelism",
+    broken(
+        "nodes-data-parallel",
         {
             "target": "LeaderWorkerSet",
             "nodes": 2,
             "verifier.tensorParallelSize": 4,
             "verifier.dataParallelSize": 2,
         },
-        "spec.verifier.dataParallelSize",
         "2",
-        "remove it, and raise replicas instead",
-        rule="nodes-data-parallel",
     ),
-    Bad(
-        "nodes-one",
-        {"target": "LeaderWorkerSet", "nodes": 1},
-        "spec.nodes",
-        "1",
-        "greater than or equal to 2",
-        "use 2 or more",
-    ),
-    Bad("template-text", {"template": "x"}, "spec.template", "string", "must be of type object", "use an object"),
+    wrong("nodes", 1, {"target": "LeaderWorkerSet"}),
+    wrong("template", "x"),
     Bad(
         "template-label-value",
         {"template.metadata.labels": {"team": "a b"}},
@@ -451,20 +175,10 @@ REST: tuple[Bad, ...] = (
         "a b",
         "use letters, digits and . _ -",
     ),
-    Bad(
-        "template-key",
-        {"template.metadata.annotations": {"a b": "x"}},
-        "spec.template.metadata.annotations",
-        '"a b"',
-        "write NAME or DOMAIN/NAME",
-        rule="key-form",
-    ),
-    Bad(
-        "template-label",
+    broken("key-form", {"template.metadata.annotations": {"a b": "x"}}, '"a b"'),
+    broken(
+        "label-reserved",
         {"template.metadata.labels": {"serving.speculative.dev/deployment": "x"}},
-        "spec.template.metadata.labels",
         '"serving.speculative.dev/deployment"',
-        "which selects its pods by it: remove it",
-        rule="label-reserved",
     ),
 )

@@ -2,172 +2,50 @@
 
 from __future__ import annotations
 
-from tests.contract.objects import DURATION_REMEDY, FIXED_K, STATIC, Bad, scheduled
+from tests.contract.objects import STATIC, Bad, broken, scheduled, wrong
 
 SPECULATION: tuple[Bad, ...] = (
     # how many tokens
-    Bad(
-        "mode-case",
-        {"speculation.mode": "auto"},
-        "spec.speculation.mode",
-        '"auto"',
-        'supported values: "Auto", "Recommend", "Static", "Disabled"',
-        "use one of 'Auto', 'Recommend', 'Static' or 'Disabled'",
-    ),
-    Bad(
-        "mode-bare-off",
-        {"speculation.mode": False},
-        "spec.speculation.mode",
-        "false",
-        'supported values: "Auto", "Recommend", "Static", "Disabled"',
-        "use one of 'Auto', 'Recommend', 'Static' or 'Disabled'",
-    ),
-    Bad(
-        "k-zero",
-        {"speculation.numSpeculativeTokens": 0},
-        "spec.speculation.numSpeculativeTokens",
-        "numSpeculativeTokens is 0",
-        "write 1 or more, or set mode: Disabled",
-        rule="k-not-zero",
-    ),
-    Bad(
-        "k-negative",
-        {"speculation.numSpeculativeTokens": -1},
-        "spec.speculation.numSpeculativeTokens",
-        "-1",
-        "should be greater than or equal to 0",
-        "use 0 or more",
-    ),
-    Bad(
-        "k-above-max",
+    wrong("speculation.mode", "auto"),
+    wrong("speculation.mode", False),
+    broken("k-not-zero", {"speculation.numSpeculativeTokens": 0}, "numSpeculativeTokens is 0"),
+    wrong("speculation.numSpeculativeTokens", -1),
+    broken(
+        "k-within-max",
         {"speculation.numSpeculativeTokens": 12},
-        "spec.speculation.numSpeculativeTokens",
         "numSpeculativeTokens is 12",
         "write at most maxSpeculativeTokens (8), or raise maxSpeculativeTokens",
-        rule="k-within-max",
     ),
-    Bad(
-        "max-huge",
-        {"speculation.maxSpeculativeTokens": 65},
-        "spec.speculation.maxSpeculativeTokens",
-        "65",
-        "should be less than or equal to 64",
-        "use 64 or less",
-    ),
-    Bad(
-        "k-text",
-        {"speculation.numSpeculativeTokens": "4"},
-        "spec.speculation.numSpeculativeTokens",
-        "string",
-        "must be of type integer",
-        "use a whole number",
-    ),
-    Bad(
-        "static-without-k",
-        STATIC,
-        "spec.speculation.numSpeculativeTokens",
-        "is not set but speculation.mode is Static",
-        "set it, or set a schedule",
-        rule="static-needs-k",
-    ),
-    Bad(
-        "static-empty-schedule",
-        scheduled(),
-        "spec.speculation.numSpeculativeTokens",
-        "is not set",
-        "set it, or set a schedule",
-        rule="static-needs-k",
-    ),
+    wrong("speculation.maxSpeculativeTokens", 65),
+    wrong("speculation.numSpeculativeTokens", "4"),
+    broken("static-needs-k", STATIC, "is not set but speculation.mode is Static"),
+    broken("static-needs-k", scheduled(), "is not set"),
     *(
-        Bad(
-            f"schedule-{mode}",
+        broken(
+            "schedule-static",
             {"speculation.mode": mode, "speculation.schedule": [[1, 256, 3]]},
-            "spec.speculation.schedule",
             f"schedule has 1 row(s) but mode is {mode}",
-            "set mode: Static, or remove schedule",
-            rule="schedule-static",
         )
         for mode in ("Auto", "Recommend", "Disabled")
     ),
-    Bad(
-        "schedule-starts-late",
-        scheduled([5, 256, 3]),
-        "spec.speculation.schedule",
-        "schedule starts at 5",
-        "start the first row at 1",
-        rule="schedule-starts-at-1",
-    ),
-    Bad(
-        "schedule-starts-at-zero",
-        scheduled([0, 256, 3]),
-        "spec.speculation.schedule",
-        "schedule starts at 0",
-        "start the first row at 1",
-        rule="schedule-starts-at-1",
-    ),
-    Bad(
-        "schedule-gap",
-        scheduled([1, 16, 4], [18, 256, 2]),
-        "spec.speculation.schedule",
-        "[18, 256, 2]",
-        "start each row one above the end of the previous row",
-        rule="schedule-contiguous",
-    ),
-    Bad(
-        "schedule-overlap",
-        scheduled([1, 16, 4], [16, 256, 2]),
-        "spec.speculation.schedule",
-        "[16, 256, 2]",
-        "start each row one above the end of the previous row",
-        rule="schedule-contiguous",
-    ),
-    Bad(
-        "schedule-disordered",
-        scheduled([1, 16, 4], [65, 256, 0], [17, 64, 2]),
-        "spec.speculation.schedule",
-        "3 row(s)",
-        "sort the rows by their first number, each row once",
-        rule="schedule-ascending",
-    ),
-    Bad(
-        "schedule-twice",
-        scheduled([1, 16, 4], [17, 64, 2], [17, 256, 2]),
-        "spec.speculation.schedule",
-        "3 row(s)",
-        "sort the rows by their first number, each row once",
-        rule="schedule-ascending",
-    ),
-    Bad(
-        "schedule-backward",
-        scheduled([1, 16, 4], [17, 10, 2]),
-        "spec.speculation.schedule",
-        "[17, 10, 2]",
-        "write [first, last, K]",
-        rule="schedule-forward",
-    ),
-    Bad(
-        "schedule-too-deep",
+    broken("schedule-starts-at-1", scheduled([5, 256, 3]), "schedule starts at 5"),
+    broken("schedule-starts-at-1", scheduled([0, 256, 3]), "schedule starts at 0"),
+    broken("schedule-contiguous", scheduled([1, 16, 4], [18, 256, 2]), "[18, 256, 2]"),
+    broken("schedule-contiguous", scheduled([1, 16, 4], [16, 256, 2]), "[16, 256, 2]"),
+    broken("schedule-ascending", scheduled([1, 16, 4], [65, 256, 0], [17, 64, 2]), "3 row(s)"),
+    broken("schedule-ascending", scheduled([1, 16, 4], [17, 64, 2], [17, 256, 2]), "3 row(s)"),
+    broken("schedule-forward", scheduled([1, 16, 4], [17, 10, 2]), "[17, 10, 2]"),
+    broken(
+        "schedule-within-max",
         scheduled([1, 16, 9], [17, 256, 2]),
-        "spec.speculation.schedule",
         "[1, 16, 9]",
         "write a K of at most maxSpeculativeTokens (8), or raise maxSpeculativeTokens",
-        rule="schedule-within-max",
     ),
-    Bad(
-        "schedule-no-drafts",
-        scheduled([1, 256, 0]),
-        "spec.speculation.schedule",
-        "K 0 in all of its 1 row(s)",
-        "or set mode: Disabled",
-        rule="schedule-drafts",
-    ),
-    Bad(
+    broken("schedule-drafts", scheduled([1, 256, 0]), "K 0 in all of its 1 row(s)"),
+    broken(
         "schedule-never-off",
         scheduled([1, 16, 4], [17, 256, 0], speculation__offPolicy="Never"),
-        "spec.speculation.schedule",
         "[17, 256, 0] but offPolicy is Never",
-        "or set offPolicy: Skip",
-        rule="schedule-never-off",
     ),
     Bad(
         "schedule-two-numbers",
@@ -194,75 +72,27 @@ SPECULATION: tuple[Bad, ...] = (
         "use at most 64 items, not 65",
     ),
     *(
-        Bad(
-            f"schedule-{method}",
-            scheduled([1, 256, 3], speculator={"method": method}),
-            "spec.speculation.schedule",
-            f"1 row(s) but K of {method}",
-            FIXED_K,
-            rule="schedule-method",
-        )
+        broken("schedule-method", scheduled([1, 256, 3], speculator={"method": method}), f"1 row(s) but K of {method}")
         for method in ("suffix", "ngram_gpu", "medusa")
     ),
-    Bad(
-        "schedule-data-parallel",
-        scheduled([1, 256, 3], verifier__dataParallelSize=2),
-        "spec.speculation.schedule",
-        "verifier.dataParallelSize is 2",
-        FIXED_K,
-        rule="schedule-data-parallel",
+    broken(
+        "schedule-data-parallel", scheduled([1, 256, 3], verifier__dataParallelSize=2), "verifier.dataParallelSize is 2"
     ),
-    Bad(
-        "off-policy",
-        {"speculation.offPolicy": "Always"},
-        "spec.speculation.offPolicy",
-        '"Always"',
-        'supported values: "Never", "KeepRunning", "Skip", "Remove"',
-        "use one of 'Never'",
-    ),
-    Bad(
-        "adaptive-verification-text",
-        {"speculation.adaptiveVerification": "yes"},
-        "spec.speculation.adaptiveVerification",
-        "string",
-        "must be of type boolean",
-        "use true or false",
-    ),
-    Bad(
-        "adaptive-verification-elsewhere",
+    wrong("speculation.offPolicy", "Always"),
+    wrong("speculation.adaptiveVerification", "yes"),
+    broken(
+        "adaptive-verification-engine",
         {"speculation.adaptiveVerification": True, "engine.type": "SGLang"},
-        "spec.speculation.adaptiveVerification",
         "adaptiveVerification is true but engine.type is SGLang",
-        "remove it, because it applies to vLLM only",
-        rule="adaptive-verification-engine",
     ),
     *(
-        Bad(
-            f"adaptive-verification-of-{method}",
+        broken(
+            "adaptive-verification-method",
             {"speculator": {"method": method}, "speculation.adaptiveVerification": True},
-            "spec.speculation.adaptiveVerification",
             f"adaptiveVerification is true but speculator.method is {method}",
-            "remove it, because it applies to draft_model, eagle, eagle3, mtp, dflash and dspark",
-            rule="adaptive-verification-method",
         )
         for method in ("ngram", "suffix", "medusa")
     ),
-    Bad(
-        "goal",
-        {"speculation.objective.goal": "Speed"},
-        "spec.speculation.objective.goal",
-        '"Speed"',
-        'supported values: "Goodput"',
-        "use one of 'Goodput'",
-    ),
-    *(
-        Bad(
-            f"duration-{name}",
-            {"speculation.objective.tpotP99": value},
-            "spec.speculation.objective.tpotP99",
-            value,
-            DURATION_REMEDY,
-        )
-        for name, value in {"bare": "40", "zero": "0ms", "long": "11m", "negative": "-5ms", "words": "fast"}.items()
-    ),
+    wrong("speculation.objective.goal", "Speed"),
+    *(wrong("speculation.objective.tpotP99", value) for value in ("40", "0ms", "11m", "-5ms", "fast")),
 )

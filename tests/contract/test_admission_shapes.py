@@ -247,21 +247,3 @@ def test_what_somebody_set_before_stays(guarded: Cluster) -> None:
     more = service(externalIPs=["10.0.0.9", "8.8.8.8"])
     assert "it never sets externalIPs" in tried(guarded, more).stderr
     guarded.kubectl("delete", "service", "demo", "-n", "models")
-
-
-@pytest.mark.parametrize("folders", ["[]", "null"])
-def test_by_no_folder_allowed_none_is_meant(guarded: Cluster, folders: str) -> None:
-    """Of a second release, whose ServiceAccount the test takes."""
-    chart, who = str(ROOT / "charts" / "speculative-operator"), ACCOUNT.replace(names.OPERATOR, "second")
-    values = ("--set", "image.repository=a,fullnameOverride=second", "--set-json", f"nodeFolders={folders}")
-    text = guarded.helm("template", "second", chart, "--namespace", "speculative-system", *values).stdout
-    policy = yaml.safe_dump_all([one for one in yaml.safe_load_all(text) if one and one["kind"] in POLICY])
-    guarded.kubectl("apply", "--server-side", "-f", "-", input=policy)
-    for _ in range(100):
-        if "may not CREATE" in tried(guarded, made("v1", "ConfigMap", labels={}), who=who).stderr:
-            break
-        time.sleep(0.2)
-    assert "templatePrivileges" in tried(guarded, ALLOWED["a folder of the node"], who=who).stderr
-    done = tried(guarded, deployment(), who=who)
-    assert done.returncode == 0, done.stderr
-    guarded.kubectl("delete", "-f", "-", input=policy)

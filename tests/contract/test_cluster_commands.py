@@ -18,7 +18,7 @@ from tests.unit.reconcile.objects import left, spec_of
 from devcluster import Cluster
 from speculative_operator.cli.main import main
 from speculative_operator.domain import names
-from speculative_operator.reconcile.report import notes
+from speculative_operator.reconcile.snapshot import notes
 
 ROOT = Path(__file__).resolve().parents[2]
 STORED_OBJECT = left("proposal")

@@ -42,8 +42,7 @@ def speculation(k: int, schedule: list[list[int]] | None = None) -> tuple[str, s
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Emulator]:
-    flags = ("--served-model-name", "qwen", "other", "--per-request-spec-decode-metrics", "detailed")
-    with emulator(*flags, *speculation(3)) as running:
+    with emulator("--served-model-name", "qwen", "other", *speculation(3)) as running:
         yield running
 
 
@@ -62,9 +61,6 @@ def test_small_routes(server: Emulator) -> None:
     assert requests.get(f"{server.url}/health", timeout=5).content == b""
     assert requests.post(f"{server.url}/ping", timeout=5).status_code == 200
     assert requests.get(f"{server.url}/version", timeout=5).json()["version"] == "0.32.0"
-    assert requests.get(f"{server.url}/load", timeout=5).json() == {"server_load": 0}
-    counted = requests.post(f"{server.url}/tokenize", json={"prompt": "eight ch"}, timeout=5).json()
-    assert (counted["count"], len(counted["tokens"])) == (2, 2)
     assert requests.get(f"{server.url}/server_info", timeout=5).status_code == 404
     assert requests.get(f"{server.url}/v1/completions", timeout=5).status_code == 405
 
@@ -74,18 +70,13 @@ def test_start_up_says_it_is_an_emulation(server: Emulator) -> None:
 
 
 def test_whole_answer(server: Emulator) -> None:
-    body = server.complete(model="other", max_tokens=20, ignore_eos=True, return_token_ids=True).json()
+    body = server.complete(model="other", max_tokens=20, ignore_eos=True).json()
     choice = body["choices"][0]
     assert (body["object"], body["model"], choice["finish_reason"]) == ("text_completion", "other", "length")
     assert body["usage"] == {
         "prompt_tokens": 3, "completion_tokens": 20, "total_tokens": 23, "prompt_tokens_details": None,
     }  # fmt: skip
-    assert len(choice["token_ids"]) == len(choice["text"].split()) == 20
-    spoken = body["metrics"]["speculative_decoding"]
-    assert spoken["num_spec_tokens"] == 3
-    assert spoken["num_draft_tokens"] == 3 * spoken["num_spec_steps"]
-    assert sum(spoken["per_step_accepted"]) == spoken["num_accepted_draft_tokens"]
-    assert len(spoken["acceptance_histogram"]) == 4
+    assert len(choice["text"].split()) == 20
 
 
 @pytest.mark.parametrize("route", ["completions", "chat/completions"])
@@ -108,14 +99,8 @@ def test_stream_says_what_the_whole_answer_says(server: Emulator, route: str) ->
     assert chunks[-1]["usage"] == whole["usage"]
 
 
-def test_answers_end_by_themselves_and_at_stops(server: Emulator) -> None:
-    whole = server.complete(max_tokens=4000).json()["choices"][0]
-    assert whole["finish_reason"] == "stop"
-    word = whole["text"].split()[4]
-    stopped = server.complete(max_tokens=4000, stop=[word]).json()["choices"][0]
-    assert (stopped["finish_reason"], stopped["stop_reason"]) == ("stop", word)
-    assert whole["text"].startswith(stopped["text"])
-    assert word not in stopped["text"]
+def test_answers_end_by_themselves(server: Emulator) -> None:
+    assert server.complete(max_tokens=4000).json()["choices"][0]["finish_reason"] == "stop"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +109,6 @@ def test_answers_end_by_themselves_and_at_stops(server: Emulator) -> None:
         ({"model": "missing"}, 404, "The model `missing` does not exist."),
         ({"max_tokens": 5000}, 400, "is too large: 5000"),
         ({"prompt": [1] * 4096}, 400, "maximum context length is 4096 tokens"),
-        ({"min_p": 0.1}, 400, "min_p and logit_bias"),
         ({"prompt": 7}, 400, "prompt"),
     ],
     ids=lambda value: str(value)[:40],
@@ -150,30 +134,6 @@ def test_a_client_that_leaves_aborts_its_request(server: Emulator) -> None:
         assert next(answer.iter_lines()).startswith(b"data: ")
     assert _eventually(lambda: server.metric("request_success_total", 'finished_reason="abort"') == before + 2)
     assert _eventually(lambda: server.metric("num_requests_running") == 0)
-
-
-def test_api_keys_cover_v1_alone() -> None:
-    with emulator("--api-key", "secret") as running:
-        for headers, status in (
-            ({}, 401),
-            ({"Authorization": "Bearer wrong"}, 401),
-            ({"Authorization": "Bearer secret"}, 200),
-        ):
-            assert requests.get(f"{running.url}/v1/models", headers=headers, timeout=5).status_code == status
-        assert requests.get(f"{running.url}/v1/models", timeout=5).json() == {"error": "Unauthorized"}
-        for path in ("health", "metrics", "version"):
-            assert requests.get(f"{running.url}/{path}", timeout=5).status_code == 200
-
-
-def test_queue_limits_reject_and_count() -> None:
-    with ThreadPoolExecutor(3) as pool, emulator("--max-num-seqs", "1", "--max-num-queued-reqs", "1") as running:
-        answers = [pool.submit(running.complete, max_tokens=600, ignore_eos=True)]
-        assert _eventually(lambda: running.metric("num_requests_running") == 1)
-        answers.append(pool.submit(running.complete, max_tokens=1, ignore_eos=True))
-        assert _eventually(lambda: running.metric("num_requests_waiting") == 1)
-        answers.append(pool.submit(running.complete, max_tokens=1))
-        assert [answer.result().status_code for answer in answers] == [200, 200, 503]
-        assert running.metric("admission_rejections_total", 'reason="max_num_queued_reqs"') == 1
 
 
 @pytest.mark.parametrize(
@@ -357,7 +317,7 @@ def test_clients_feel_the_time_that_metrics_tell() -> None:
 
 
 def test_a_busy_engine_takes_little_cpu() -> None:
-    """256 whole and 32 streamed requests in flight; docs/laboratory.md has the figures of a longer run."""
+    """256 whole and 32 streamed requests in flight."""
     load = asyncio.run(measure(whole=256, streamed=32, seconds=4.0, warm_up=4.0))
     assert load.failures == 0
     assert load.running > 200

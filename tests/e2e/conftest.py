@@ -19,6 +19,7 @@ from kubernetes import client, config
 
 from demo import hub, scene
 from demo.load import read_records
+from demo.sender import Sender, evenly
 from devcluster.cluster import Cluster
 from speculative_operator.domain import names
 
@@ -59,8 +60,7 @@ class Stage:
 
     def pods(self, name: str) -> list[dict[str, Any]]:
         """Serving pods of an object that are not being deleted."""
-        found = self.items("pods", f"{names.LABEL_DEPLOYMENT}={name}")
-        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        return scene.pods_of(self.cluster, name)
 
     def table_config(self, name: str) -> str:
         """Name of the ConfigMap that an object's pods read their table from: it belongs to their pair."""
@@ -84,8 +84,7 @@ class Stage:
         until(gone, LONG, 1.0)
 
     def condition(self, name: str, kind: str) -> dict[str, Any]:
-        entries = (self.get("specdep", name).get("status") or {}).get("conditions", [])
-        return next((entry for entry in entries if entry["type"] == kind), {})
+        return scene.condition(self.get("specdep", name), kind)
 
     def load(self, name: str, seconds: float, rate: float) -> Path:
         """Send requests evenly for a while and wait for the answers; the file of records."""
@@ -97,29 +96,12 @@ class Stage:
     def under_load(self, services: Mapping[str, str], rate: float, prompt: int = 400) -> Iterator[Path]:
         """Send requests evenly to objects by their Services until the block is left, and wait for the answers; the file
         of records, which are complete then."""
-        path, out, enough = (
-            self.directory / f"load-{time.monotonic_ns()}.{end}" for end in ("plan", "jsonl", "enough")
-        )
-        urls = {name: scene.service_url(self.cluster, service) for name, service in services.items()}
-        plan = {
-            "timeout": 120.0,
-            "targets": [{"name": name, "model": name, "url": url} for name, url in urls.items()],
-            "arrivals": [
-                {"number": n, "at": n / rate, "prompt": prompt, "output": 150} for n in range(int(LOAD_SECONDS * rate))
-            ],
-        }
-        path.write_text(json.dumps(plan))
-        environment = {"PYTHONPATH": str(scene.ROOT / "dev")}
-        argv = [sys.executable, "-m", "demo.load", "--plan", str(path), "--out", str(out), "--until", str(enough)]
-        sender = self.cluster.inside(argv, env=environment)
-        try:
-            until(lambda: sender.poll() is not None or read_records(out), LONG)
+        targets = {name: (name, service) for name, service in services.items()}
+        out = self.directory / f"load-{time.monotonic_ns()}.jsonl"
+        with Sender(self.cluster, out, targets, evenly(LOAD_SECONDS, rate, prompt, output=150)) as sender:
+            until(lambda: not sender.sending or sender.records(), LONG)
             yield out
-            enough.touch()
-            assert sender.wait(LONG) == 0
-        finally:
-            sender.kill()
-            sender.wait()
+            sender.finish(LONG)
 
     def load_until_tuned(
         self, name: str, rate: float, service: str = "", also: Callable[[dict[str, Any]], Any] = bool
@@ -138,6 +120,29 @@ class Stage:
         with self.under_load({name: service or name}, rate) as out:
             until(tuned, LONG)
         assert not [record for record in read_records(out) if record["failed"]]
+
+    def order(self, *faults: dict[str, Any]) -> None:
+        """What the hub does wrong from now on."""
+        code = "import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1], sys.argv[2].encode(), method='PUT'))"
+        url = f"{scene.service_url(self.cluster, hub.NAME)}/_control"
+        assert self.cluster.inside([sys.executable, "-c", code, url, json.dumps(faults)]).wait(60) == 0
+
+    def sent(self, model: str) -> float:
+        """How often the hub has sent a model's weights, by bytes."""
+        weights = hub.MODELS / model / "model.safetensors"
+        told = hub.asked(self.cluster)["bytesByPath"].items()
+        through: int = sum(count for path, count in told if f"tiny/{model}" in path and weights.name in path)
+        return through / weights.stat().st_size
+
+    def written(self, name: str, *kinds: str) -> dict[str, tuple[int, list[Any]]]:
+        """Of the objects by this name, how often anybody changed each, and what the operator wrote of it."""
+        found = {}
+        for kind in kinds:
+            words = ("get", kind, name, "-n", NAMESPACE, "-o", "json", "--show-managed-fields")
+            metadata = json.loads(self.cluster.kubectl(*words).stdout)["metadata"]
+            ours = [one for one in metadata["managedFields"] if one["manager"] == names.FIELD_MANAGER]
+            found[kind] = (metadata["generation"], ours)
+        return found
 
     def wait_available(self, name: str) -> None:
         """Wait until figures of the object are found."""
@@ -163,11 +168,6 @@ def less_than(k: int) -> Callable[[dict[str, Any]], bool]:
         return now.isdecimal() and int(now) < k
 
     return shown
-
-
-def is_ready(pod: dict[str, Any]) -> bool:
-    """Whether a pod serves."""
-    return any((one["type"], one["status"]) == ("Ready", "True") for one in pod["status"].get("conditions", ()))
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.e2e.conftest import LONG, NAMESPACE, Stage, is_ready, until, with_hub
+from tests.e2e.conftest import LONG, NAMESPACE, Stage, until, with_hub
 
 from demo import hub, pairs, scene
 from speculative_operator.domain import names
@@ -130,7 +130,7 @@ def test_rows_of_the_users_own_serve_new_objects_and_move_no_old_one(stage: Stag
 
     until(all_draft, LONG)
     until(lambda: stage.get("specdep", "old")["status"]["pair"]["speculator"] == f"hf://tiny/{hub.HEAD}", LONG)
-    until(lambda: [is_ready(pod) for pod in stage.pods("old")] == [True], LONG)
+    until(lambda: [scene.is_ready(pod) for pod in stage.pods("old")] == [True], LONG)
     assert loads(stage, "old") == ["verifier", "speculator"]
     assert engine(stage, "new") == drafting
 

@@ -24,7 +24,7 @@ from tests.e2e import audit
 from tests.e2e.conftest import NAMESPACE, Stage
 
 from demo import scene
-from demo.load import read_records
+from demo.sender import Sender, evenly, models
 from devcluster import pki
 from devcluster.cluster import Cluster
 from devcluster.options import Image
@@ -113,19 +113,13 @@ def autoscaler(name: str) -> Json:
     return body
 
 
-def send(stage: Stage) -> Any:
-    """The requests to both objects, as a process under way, and where their records go."""
+def send(stage: Stage) -> Sender:
+    """The requests to both objects, under way."""
     arrivals, start = [], 0.0
     for seconds, rate in (HIGH, LOW) * CYCLES:
-        count = int(seconds * rate)
-        arrivals += [{"at": start + n / rate, "prompt": 400, "output": 150} for n in range(count)]
+        arrivals += [{**one, "at": start + one["at"]} for one in evenly(seconds, rate, prompt=400, output=150)]
         start += seconds
-    targets = [{"name": name, "model": name, "url": scene.service_url(stage.cluster, name)} for name in (TUNED, FIXED)]
-    plan, out = stage.directory / "plan.json", stage.directory / "load.jsonl"
-    numbered = [{"number": n, **one} for n, one in enumerate(arrivals)]
-    plan.write_text(json.dumps({"timeout": 120.0, "targets": targets, "arrivals": numbered}))
-    argv = [sys.executable, "-m", "demo.load", "--plan", str(plan), "--out", str(out)]
-    return stage.cluster.inside(argv, env={"PYTHONPATH": str(scene.ROOT / "dev")}), out
+    return Sender(stage.cluster, stage.directory / "load.jsonl", models(TUNED, FIXED), arrivals)
 
 
 def replicas(stage: Stage) -> dict[str, int]:
@@ -148,16 +142,17 @@ def test_replicas_follow_the_load_and_change_no_more_often_than_with_a_fixed_k(s
         stage.apply(body)
     for name in (TUNED, FIXED):
         scene.wait_ready(stage.cluster, name, 240)
-    sender, out = send(stage)
     seen: dict[str, list[int]] = {TUNED: [1], FIXED: [1]}
     ends = time.monotonic() + CYCLES * (HIGH[0] + LOW[0]) + 240.0
-    while sender.poll() is None or any(course[-1] != 1 for course in seen.values()):
-        assert time.monotonic() < ends, (seen, stage.items("hpa")[0]["status"])
-        for name, count in replicas(stage).items():
-            seen[name].append(count)
-        time.sleep(1)
+    with send(stage) as sender:
+        while sender.sending or any(course[-1] != 1 for course in seen.values()):
+            assert time.monotonic() < ends, (seen, stage.items("hpa")[0]["status"])
+            for name, count in replicas(stage).items():
+                seen[name].append(count)
+            time.sleep(1)
+        records = sender.wait(0)
     shown = {name: steps(course) for name, course in seen.items()}
-    status, records = stage.get("specdep", TUNED)["status"], read_records(out)
+    status = stage.get("specdep", TUNED)["status"]
     failed = [record for record in records if record["failed"]]
     print(f"replicas {shown}; {len(records)} requests, {len(failed)} failed")
     print(*(one["message"] for one in status["decisions"]), sep="\n")

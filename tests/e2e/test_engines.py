@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.e2e.conftest import LONG, NAMESPACE, Stage, is_ready, until
+from tests.e2e.conftest import LONG, NAMESPACE, Stage, until
 
 from demo import scene
 from demo.engines import images
@@ -174,4 +174,4 @@ def arrived(stage: Stage, case: Case, old: str) -> bool:
     pods = stage.pods(case.name)
     if len(pods) != 1 or pods[0]["metadata"]["uid"] == old or case.text not in start_of(pods[0]).replace('"', ""):
         return False
-    return is_ready(pods[0])
+    return scene.is_ready(pods[0])

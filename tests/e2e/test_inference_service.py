@@ -8,7 +8,6 @@ place of others: the project, and models that nobody reads.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 NAME = "qwen3-8b-assist"
 MADE = f"{NAME}-predictor"
+KINDS = ("inferenceservice", "servingruntime")
 
 
 def manifest(name: str = NAME) -> dict[str, Any]:
@@ -48,17 +48,6 @@ def platform(stage: Stage) -> Iterator[kserve.Controller]:
         yield controller
 
 
-def written(stage: Stage) -> dict[str, Any]:
-    """What the operator has written of each object, and how often it was changed by anybody."""
-    found = {}
-    for kind in ("inferenceservice", "servingruntime"):
-        body = stage.cluster.kubectl("get", kind, NAME, "-n", NAMESPACE, "-o", "json", "--show-managed-fields").stdout
-        metadata = json.loads(body)["metadata"]
-        ours = [one for one in metadata["managedFields"] if one["manager"] == "speculative-operator"]
-        found[kind] = (metadata["generation"], ours)
-    return found
-
-
 def test_the_loop_closes_through_pods_that_kserve_makes(stage: Stage, platform: kserve.Controller) -> None:
     scene.wait_ready(stage.cluster, NAME, 180)
     (pod,) = stage.pods(NAME)
@@ -66,7 +55,7 @@ def test_the_loop_closes_through_pods_that_kserve_makes(stage: Stage, platform: 
     assert pod["spec"]["nodeSelector"] == {"accelerator": "h100"}, "the webhooks' part reaches the pods"
     (container,) = pod["spec"]["containers"]
     assert (container["name"], container["args"][0]) == ("kserve-container", "--model=Qwen/Qwen3-8B")
-    before, filled_in = written(stage), platform.filled_in
+    before, filled_in = stage.written(NAME, *KINDS), platform.filled_in
 
     stage.load_until_tuned(NAME, rate=8, service=MADE)
     status = stage.get("specdep", NAME)["status"]
@@ -75,7 +64,7 @@ def test_the_loop_closes_through_pods_that_kserve_makes(stage: Stage, platform: 
     (after,) = stage.pods(NAME)
     assert after["metadata"]["uid"] == pod["metadata"]["uid"]
     assert after["metadata"]["annotations"]["serving.speculative.dev/table-version"]
-    assert written(stage) == before, "K was tuned, and nothing else was written"
+    assert stage.written(NAME, *KINDS) == before, "K was tuned, and nothing else was written"
     assert platform.filled_in == filled_in <= 2, "the operator and the webhooks write against each other"
 
 

@@ -7,7 +7,6 @@ KServe's definition is the real one; its controller and the webhooks are tests/k
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -49,16 +48,6 @@ def platform(stage: Stage) -> Iterator[kserve_llm.Controller]:
         yield controller
 
 
-def written(stage: Stage) -> tuple[Any, Any]:
-    """What the operator has written of the object, and how often it was changed by anybody."""
-    body = stage.cluster.kubectl(
-        "get", kserve_llm.Controller.plural, NAME, "-n", NAMESPACE, "-o", "json", "--show-managed-fields"
-    ).stdout
-    metadata = json.loads(body)["metadata"]
-    ours = [one for one in metadata["managedFields"] if one["manager"] == "speculative-operator"]
-    return metadata["generation"], ours
-
-
 def test_the_loop_closes_through_pods_that_kserve_makes(stage: Stage, platform: kserve_llm.Controller) -> None:
     scene.wait_ready(stage.cluster, NAME, 180)
     (pod,) = stage.pods(NAME)
@@ -66,7 +55,7 @@ def test_the_loop_closes_through_pods_that_kserve_makes(stage: Stage, platform: 
     assert pod["spec"]["nodeSelector"] == {"accelerator": "h100"}, "the webhooks' part reaches the pods"
     (container,) = pod["spec"]["containers"]
     assert (container["name"], container["args"][0]) == ("main", "--model=Qwen/Qwen3-8B")
-    before, filled_in = written(stage), platform.filled_in
+    before, filled_in = stage.written(NAME, platform.plural), platform.filled_in
 
     stage.load_until_tuned(NAME, 8, f"{MADE}-workload-svc", less_than(8))
     status = stage.get("specdep", NAME)["status"]
@@ -75,7 +64,7 @@ def test_the_loop_closes_through_pods_that_kserve_makes(stage: Stage, platform: 
     (after,) = stage.pods(NAME)
     assert after["metadata"]["uid"] == pod["metadata"]["uid"]
     assert after["metadata"]["annotations"]["serving.speculative.dev/table-version"]
-    assert written(stage) == before, "K was tuned, and nothing else was written"
+    assert stage.written(NAME, platform.plural) == before, "K was tuned, and nothing else was written"
     assert platform.filled_in == filled_in <= 2, "the operator and the webhooks write against each other"
 
 

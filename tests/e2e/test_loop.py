@@ -1,8 +1,10 @@
-"""The whole way, short: apply, serve, tune live, survive what goes wrong, delete. One object, steps in order."""
+"""The whole way, short: apply, serve, tune live, survive what goes wrong. One object, steps in order.
+
+What becomes of its children is tested in tests/cluster/test_operator_children.py, where no pod need run.
+"""
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 import os
@@ -72,41 +74,6 @@ def table(stage: Stage) -> dict[str, Any]:
     return found
 
 
-def test_kubectl_shows_and_explains(served: Stage) -> None:
-    shown = served.cluster.kubectl("get", "specdep", NAME, "-n", NAMESPACE).stdout
-    assert shown.splitlines()[0].split() == [
-        "NAME",
-        "READY",
-        "MODE",
-        "METHOD",
-        "K",
-        "ACCEPT",
-        "GAIN",
-        "STATE",
-        "AGE",
-    ]
-    assert shown.splitlines()[1].split()[:4] == [NAME, "1/1", "Auto", "draft_model"]
-    explained = served.cluster.kubectl("explain", "specdep.spec.speculation").stdout
-    for field in ("mode", "maxSpeculativeTokens", "offPolicy", "objective"):
-        assert field in explained
-
-
-def test_every_child_is_there_and_the_pod_is_confined(served: Stage) -> None:
-    for kind, name in (
-        ("deployment", NAME),
-        ("service", NAME),
-        ("networkpolicy", NAME),
-        ("configmap", served.table_config(NAME)),
-    ):
-        owner = served.get(kind, name)["metadata"]["ownerReferences"][0]
-        assert (owner["kind"], owner["name"], owner["controller"]) == ("SpeculativeDeployment", NAME, True)
-    (pod,) = served.pods(NAME)
-    (container,) = pod["spec"]["containers"]
-    assert container["resources"]["limits"] == {"nvidia.com/gpu": "1"}
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert container["args"][0] == "Qwen/Qwen3-8B"
-
-
 def test_k_follows_the_evidence_live(served: Stage) -> None:
     """Requests decide the table; nothing restarts and no request fails while it changes."""
     before = served.pods(NAME)[0]
@@ -137,7 +104,7 @@ def test_the_engine_compares_what_it_may_try(served: Stage) -> None:
     """Table file, engine, Prometheus, reader, tuner: tries go the whole way round, and no pod is replaced for them."""
     (pod,) = served.pods(NAME)
     engine, began = engine_for(to_domain(AUTO.manifest)), time.time()
-    watcher = Watcher(served.cluster.kubeconfig, served.cluster.prometheus_url, NAMESPACE, engine)
+    watcher = Watcher(served.cluster, NAMESPACE, engine)
 
     def compared() -> bool:
         line = watcher.timeline({pod["metadata"]["name"]: NAME}, began - 60, time.time())
@@ -175,31 +142,6 @@ def prometheus(stage: Stage, path: str, **asked: object) -> list[dict[str, Any]]
     with urllib.request.urlopen(address, timeout=20) as answer:
         found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
         return found
-
-
-def test_a_deleted_child_comes_back_and_a_hand_edit_is_undone(served: Stage) -> None:
-    uid = served.get("service", NAME)["metadata"]["uid"]
-    served.cluster.kubectl("delete", "service", NAME, "-n", NAMESPACE)
-    until(lambda: served.get("service", NAME).get("metadata", {}).get("uid") not in (None, uid), 180)
-    change = '{"spec":{"template":{"spec":{"terminationGracePeriodSeconds":91}}}}'
-    wanted = served.get("deployment", NAME)["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
-    served.cluster.kubectl("patch", "deployment", NAME, "-n", NAMESPACE, "--type=merge", "-p", change)
-
-    def undone() -> bool:
-        found = served.get("deployment", NAME)["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
-        return bool(found == wanted)
-
-    until(undone, 180)
-    until(lambda: at_rest(served), LONG)
-
-
-def at_rest(stage: Stage) -> bool:
-    """Whether the one pod serves, and the Deployment makes no other."""
-    found = stage.get("deployment", NAME)
-    status = found["status"]
-    seen = status.get("observedGeneration") == found["metadata"]["generation"]
-    counts = {status.get(count) for count in ("replicas", "updatedReplicas", "availableReplicas")}
-    return seen and counts == {1} and len(stage.pods(NAME)) == 1
 
 
 def test_a_hanging_prometheus_changes_nothing_and_says_so(served: Stage) -> None:
@@ -254,30 +196,3 @@ def test_a_killed_operator_leaves_serving_alone_and_converges(served: Stage) -> 
     until(lambda: served.get("service", NAME), 180)
     assert served.get("deployment", NAME)["metadata"]["generation"] == generation
     assert served.pods(NAME)[0]["metadata"]["uid"] == pod["metadata"]["uid"]
-
-
-def test_an_edit_of_the_spec_reaches_the_pods(served: Stage) -> None:
-    manifest = copy.deepcopy(AUTO.manifest)
-    manifest["spec"]["verifier"]["maxModelLen"] = 4096
-    served.apply(manifest)
-    until(lambda: any("4096" in pod["spec"]["containers"][0]["args"] for pod in served.pods(NAME)), 180)
-    scene.wait_ready(served.cluster, NAME, 180)
-
-
-def test_what_cannot_be_served_is_a_condition(served: Stage) -> None:
-    manifest = copy.deepcopy(AUTO.manifest)
-    manifest["metadata"]["name"] = "elsewhere"
-    manifest["spec"]["engine"] = {"type": "TGI"}
-    served.apply(manifest)
-    ready = until(lambda: served.condition("elsewhere", "Ready"), 180)
-    assert (ready["status"], ready["reason"]) == ("False", "UnsupportedByEngine")
-    assert "vLLM" in ready["message"]
-    assert not served.get("deployment", "elsewhere")
-    served.cluster.kubectl("delete", "specdep", "elsewhere", "-n", NAMESPACE)
-
-
-def test_deleting_the_object_removes_every_child(served: Stage) -> None:
-    served.cluster.kubectl("delete", "specdep", NAME, "-n", NAMESPACE)
-    label = f"serving.speculative.dev/deployment={NAME}"
-    kinds = "deployments,services,configmaps,networkpolicies,poddisruptionbudgets,pods"
-    until(lambda: not served.items(kinds, label), 180)

@@ -6,13 +6,12 @@ import copy
 import json
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.conftest import LONG, NAMESPACE, Stage, is_ready, until, with_hub
+from tests.e2e.conftest import LONG, NAMESPACE, Stage, until, with_hub
 
 from demo import hub, pairs, scene
 from speculative_operator.domain import names
@@ -38,7 +37,7 @@ def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def swept(stage: Stage) -> Iterator[None]:
     """Nothing of one test outlives it, but for the claim."""
     yield
-    order(stage)
+    stage.order()
     stage.clear()
 
 
@@ -47,13 +46,6 @@ def deploy(stage: Stage, name: str, speculator: str = hub.DRAFT, verifier: str =
     body["spec"]["speculator"]["model"] = f"hf://tiny/{speculator}"
     body["spec"]["weights"] |= weights
     stage.apply(body)
-
-
-def order(stage: Stage, *faults: dict[str, Any]) -> None:
-    """What the hub does wrong from now on."""
-    code = "import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1], sys.argv[2].encode(), method='PUT'))"
-    url = f"{scene.service_url(stage.cluster, hub.NAME)}/_control"
-    assert stage.cluster.inside([sys.executable, "-c", code, url, json.dumps(faults)]).wait(60) == 0
 
 
 def fetching(stage: Stage, name: str) -> list[dict[str, Any]]:
@@ -65,14 +57,6 @@ def fetching(stage: Stage, name: str) -> list[dict[str, Any]]:
 
 def status(stage: Stage, name: str) -> dict[str, Any]:
     return dict(stage.get("specdep", name).get("status") or {})
-
-
-def sent(stage: Stage, model: str) -> float:
-    """How often the hub has sent a model's weights, by bytes."""
-    weights = hub.MODELS / model / "model.safetensors"
-    told = hub.asked(stage.cluster)["bytesByPath"].items()
-    through: int = sum(count for path, count in told if f"tiny/{model}" in path and weights.name in path)
-    return through / weights.stat().st_size
 
 
 def test_arrival_roll_and_refusal(stage: Stage, tmp_path: Path) -> None:
@@ -89,7 +73,7 @@ def test_arrival_roll_and_refusal(stage: Stage, tmp_path: Path) -> None:
 
 
 def test_pods_of_jobs_serve_nobody(stage: Stage) -> None:
-    order(stage, {"path": "safetensors", "slow_to": 15_000})  # minutes, so that a busy operator sees it too
+    stage.order({"path": "safetensors", "slow_to": 15_000})  # minutes, so that a busy operator sees it too
     deploy(
         stage,
         "slow",
@@ -105,18 +89,18 @@ def test_pods_of_jobs_serve_nobody(stage: Stage) -> None:
     assert "%" in wide
     # Killed in the middle, it is made again.
     stage.cluster.kubectl("delete", "pod", pod["metadata"]["name"], "-n", NAMESPACE, "--grace-period=0", "--force")
-    order(stage)
+    stage.order()
     scene.wait_ready(stage.cluster, "slow", LONG)
 
 
 def test_three_objects_share_one_verifier(stage: Stage) -> None:
-    before = sent(stage, hub.TARGET)
+    before = stage.sent(hub.TARGET)
     fresh = {"claimName": "shared", "size": "1Gi", "accessMode": "ReadWriteOnce"}
     for name in ("one", "two", "three"):
         deploy(stage, name, cache=fresh)
     for name in ("one", "two", "three"):
         scene.wait_ready(stage.cluster, name, LONG)
-    read = sent(stage, hub.TARGET) - before
+    read = stage.sent(hub.TARGET) - before
     assert 0.9 < read < 1.4, "headers are read by each, weights once"
 
 
@@ -181,21 +165,21 @@ def test_without_the_hub_what_is_cached_serves_on_and_the_operator_may_restart(s
     scene.wait_ready(stage.cluster, "steady", LONG)
     (before,) = stage.pods("steady")
     stage.cluster.kubectl("scale", "-n", scene.OPERATOR_NAMESPACE, scene.OPERATOR, "--replicas=0")
-    order(stage, {"path": "tiny/", "status": 503})
+    stage.order({"path": "tiny/", "status": 503})
     stage.cluster.kubectl("scale", "-n", scene.OPERATOR_NAMESPACE, scene.OPERATOR, "--replicas=1")
     stage.cluster.kubectl("delete", "pod", before["metadata"]["name"], "-n", NAMESPACE)
 
     def other_pods() -> list[dict[str, Any]]:
         return [pod for pod in stage.pods("steady") if pod["metadata"]["uid"] != before["metadata"]["uid"]]
 
-    until(lambda: [is_ready(pod) for pod in other_pods()] == [True], LONG)
+    until(lambda: [scene.is_ready(pod) for pod in other_pods()] == [True], LONG)
     (after,) = other_pods()
     assert after["metadata"]["labels"][names.LABEL_PAIR] == before["metadata"]["labels"][names.LABEL_PAIR]
     assert not stage.items("jobs", f"{JOB}=fetch,{names.LABEL_DEPLOYMENT}=steady")
 
 
 def test_a_hub_that_does_not_answer_keeps_no_pod_from_being_made_without_a_cache(stage: Stage) -> None:
-    order(stage, {"path": "tiny/", "status": 503})
+    stage.order({"path": "tiny/", "status": 503})
     body = pairs.manifest("unread", TARGET, hub.DRAFT)
     del body["spec"]["weights"]["cache"]
     stage.apply(body)

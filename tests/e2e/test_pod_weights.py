@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import json
 import os
 import shutil
 import signal
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +45,7 @@ def node_path() -> Iterator[Path]:
 def swept(stage: Stage) -> Iterator[None]:
     """Nothing of one test outlives it."""
     yield
-    order(stage)
+    stage.order()
     stage.clear()
 
 
@@ -56,21 +54,6 @@ def deploy(stage: Stage, name: str, cache: dict[str, Any], replicas: int = 1) ->
     body["spec"]["weights"]["cache"] = cache
     body["spec"]["replicas"] = replicas
     stage.apply(body)
-
-
-def order(stage: Stage, *faults: dict[str, Any]) -> None:
-    """What the hub does wrong from now on."""
-    code = "import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1], sys.argv[2].encode(), method='PUT'))"
-    url = f"{scene.service_url(stage.cluster, hub.NAME)}/_control"
-    assert stage.cluster.inside([sys.executable, "-c", code, url, json.dumps(faults)]).wait(60) == 0
-
-
-def sent(stage: Stage, model: str) -> float:
-    """How often the hub has sent a model's weights, by bytes."""
-    weights = hub.MODELS / model / "model.safetensors"
-    told = hub.asked(stage.cluster)["bytesByPath"].items()
-    through: int = sum(count for path, count in told if f"tiny/{model}" in path and weights.name in path)
-    return through / weights.stat().st_size
 
 
 def bringing(pod: dict[str, Any]) -> dict[str, Any]:
@@ -100,18 +83,18 @@ def process(name: str) -> int:
 
 
 def test_pods_of_a_node_share_what_the_first_one_brought(stage: Stage, node_path: Path) -> None:
-    before = sent(stage, hub.TARGET)
+    before = stage.sent(hub.TARGET)
     deploy(stage, "shelf", {"nodePath": str(node_path)})
     scene.wait_ready(stage.cluster, "shelf", LONG)
     told = until(lambda: (c := stage.condition("shelf", "WeightsReady")).get("status") == "True" and c, 180)
     assert str(node_path) in told["message"]
     assert not stage.items("jobs", f"{names.LABEL_JOB}=fetch")
-    once = sent(stage, hub.TARGET)
+    once = stage.sent(hub.TARGET)
     assert 0.9 < once - before < 1.4, "headers are read by a Job, weights by the pod"
     deploy(stage, "shelf", {"nodePath": str(node_path)}, replicas=2)
     until(lambda: len(stage.pods("shelf")) == 2, LONG)
     scene.wait_ready(stage.cluster, "shelf", LONG)
-    assert sent(stage, hub.TARGET) == once, "the second pod finds all of it"
+    assert stage.sent(hub.TARGET) == once, "the second pod finds all of it"
     (pod, *_) = stage.pods("shelf")
     (engine,) = pod["spec"]["containers"]
     assert engine["args"][0].startswith(f"/mnt/weights/{names.CACHE_FOLDER}/models/")
@@ -128,8 +111,8 @@ def test_pods_of_a_node_share_what_the_first_one_brought(stage: Stage, node_path
 
 
 def test_a_killed_download_into_an_empty_dir_goes_on_where_it_was(stage: Stage) -> None:
-    before = sent(stage, hub.TARGET)
-    order(stage, SLOWER)
+    before = stage.sent(hub.TARGET)
+    stage.order(SLOWER)
     deploy(stage, "own", EMPTY)
     told = arriving(stage, "own")
     assert told["status"] == "False"
@@ -139,20 +122,20 @@ def test_a_killed_download_into_an_empty_dir_goes_on_where_it_was(stage: Stage) 
     assert not pod["status"]["containerStatuses"][0].get("started"), "no engine before both models are there"
     os.kill(until(lambda: process("own"), LONG), signal.SIGKILL)
     until(lambda: any(bringing(pod).get("restartCount", 0) > 0 for pod in stage.pods("own")), LONG)
-    order(stage)
+    stage.order()
     scene.wait_ready(stage.cluster, "own", LONG)
     (after,) = stage.pods("own")
     assert after["metadata"]["uid"] == pod["metadata"]["uid"]
-    assert sent(stage, hub.TARGET) - before < 2.4
+    assert stage.sent(hub.TARGET) - before < 2.4
     until(lambda: stage.condition("own", "WeightsReady").get("status") == "True", 180)
     assert "emptyDir" in stage.condition("own", "WeightsReady")["message"]
 
 
 def test_a_source_that_refuses_is_told_in_the_condition(stage: Stage) -> None:
-    order(stage, SLOW)
+    stage.order(SLOW)
     deploy(stage, "barred", EMPTY)
     arriving(stage, "barred")
-    order(stage, {"path": f"tiny/{hub.DRAFT}", "status": 401}, {"path": f"tiny/{hub.TARGET}", "status": 401})
+    stage.order({"path": f"tiny/{hub.DRAFT}", "status": 401}, {"path": f"tiny/{hub.TARGET}", "status": 401})
 
     def refused() -> dict[str, Any]:
         found = stage.condition("barred", "WeightsReady")
@@ -163,7 +146,7 @@ def test_a_source_that_refuses_is_told_in_the_condition(stage: Stage) -> None:
     assert told["status"] == "False"
     assert pod["metadata"]["name"] in told["message"]
     assert "HF_TOKEN" in told["message"] or "secret" in told["message"].lower()
-    order(stage)
+    stage.order()
     scene.wait_ready(stage.cluster, "barred", LONG)
 
 

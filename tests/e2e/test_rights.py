@@ -13,7 +13,6 @@ import json
 import os
 import re
 import shutil
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,7 +26,7 @@ import pytest
 from kubernetes import client, config
 from tests import definitions, gateway, kserve, kserve_llm, lws
 from tests.e2e import audit, taken
-from tests.e2e.conftest import LONG, NAMESPACE, Stage, is_ready, until
+from tests.e2e.conftest import LONG, NAMESPACE, Stage, until
 from tests.e2e.cowriter import CoWriter
 
 from demo import hub, pairs, scene
@@ -230,12 +229,12 @@ def filled(controllers: list[kserve.Controller]) -> int:
 
 def arrive(stage: Stage, *faults: Json) -> None:
     """All objects come, one by way of a hub into a claim, and serve."""
-    order(stage, *faults)
+    stage.order(*faults)
     for body in (read(WHOLE), *map(of_target, TARGETS)):
         stage.apply(body)
     if faults:
         until(lambda: "%" in str((stage.get("specdep", WHOLE).get("status") or {}).get("weights")), LONG)
-        order(stage)
+        stage.order()
     for name in (WHOLE, *TARGETS):
         scene.wait_ready(stage.cluster, name, LONG)
 
@@ -306,7 +305,7 @@ def serves_edited(stage: Stage, name: str) -> bool:
     found = stage.pods(name)
     arguments = [" ".join(pod["spec"]["containers"][0]["args"]) for pod in found]
     edited = all(re.search(r"--max-model-len[= ]1024\b", one) for one in arguments)
-    return bool(found) and edited and all(map(is_ready, found))
+    return bool(found) and edited and all(map(scene.is_ready, found))
 
 
 def take_back(stage: Stage) -> None:
@@ -343,13 +342,6 @@ def tables(stage: Stage, name: str) -> int:
 def edit(stage: Stage, name: str, spec: Json) -> None:
     patch = json.dumps({"spec": spec})
     stage.cluster.kubectl("patch", "specdep", name, "-n", NAMESPACE, "--type=merge", "-p", patch)
-
-
-def order(stage: Stage, *faults: Json) -> None:
-    """What the hub does wrong from now on."""
-    code = "import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1], sys.argv[2].encode(), method='PUT'))"
-    url = f"{scene.service_url(stage.cluster, hub.NAME)}/_control"
-    assert stage.cluster.inside([sys.executable, "-c", code, url, json.dumps(faults)]).wait(60) == 0
 
 
 # -- the objects

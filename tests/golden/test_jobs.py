@@ -12,7 +12,7 @@ from tests.unit.reconcile.paired import LOOKING, PAIRED, Paired, hub
 from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.spec import AccessMode, Cache, ModelSource, Scheme, Weights
 from speculative_operator.reconcile.pair.jobs import fetching, inspection
-from speculative_operator.reconcile.pair.records import wanted_of
+from speculative_operator.reconcile.snapshot.records import wanted_of
 from speculative_operator.render.jobs import cache_claim, job
 
 EVERYTHING = Weights(
@@ -34,13 +34,13 @@ def make_jobs() -> dict[str, dict[str, Any]]:
     whole.capabilities = replace(LOOKING, assigns_uids=False)
     claimed = Paired(spec=CLAIMED)
     facts = (whole.facts(hub("Qwen/Qwen3-8B").location), whole.facts("RedHatAI/Qwen3-8B-speculator.eagle3"))
-    fetch = fetching(whole.world(), facts, tuple(one.pin.key for one in facts), 1_700_000_000.0)
+    fetch = fetching(whole.snapshot(), facts, tuple(one.pin.key for one in facts), 1_700_000_000.0)
     assert fetch is not None
     assert whole.spec.weights.cache is not None
     return {
-        "inspect": job(inspection(plain.world(), wanted_of(plain.spec))),
-        "inspect-claim": job(inspection(claimed.world(), wanted_of(claimed.spec))),
-        "inspect-everything": job(inspection(whole.world(), wanted_of(whole.spec))),
+        "inspect": job(inspection(plain.snapshot(), wanted_of(plain.spec))),
+        "inspect-claim": job(inspection(claimed.snapshot(), wanted_of(claimed.spec))),
+        "inspect-everything": job(inspection(whole.snapshot(), wanted_of(whole.spec))),
         "fetch-everything": job(fetch),
         "claim": cache_claim(whole.spec, whole.spec.weights.cache),
     }

@@ -16,6 +16,7 @@ import pytest
 
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.own_folder import FOLDER, MARKER
+from speculative_operator.weights.bring import Stopped
 from speculative_operator.weights.cache import GRACE_SECONDS, Cache, collect
 from speculative_operator.weights.command import RENEW_SECONDS, hold
 from speculative_operator.weights.source import WeightsError
@@ -142,12 +143,18 @@ def test_a_fetch_never_removes_what_an_object_brought_that_did_not_agree(tmp_pat
     assert fetch(tmp_path, "y", "--object", "team-a/code/2", "--collect", "--grace", "0")[1]["removed"] == []
 
 
-def test_a_pod_that_runs_never_loses_its_version_to_another_namespace(tmp_path: Path, volume: Path) -> None:
+def test_a_pod_that_runs_never_loses_its_version_to_another_namespace(
+    tmp_path: Path, volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sleep(_: float) -> None:
+        raise Stopped
+
     key = fetch(tmp_path, "x", "--object", "team-b/chat/1", "--collect")[1]["verifier"]["key"]
     mark_ages(volume, 31)
-    over = threading.Event()
-    over.set()
-    hold(volume, (key,), "team-b/chat/1", over, expires=True)
+    monkeypatch.setattr("time.sleep", sleep)
+    with pytest.raises(Stopped):
+        hold(volume, (key,), "team-b/chat/1", expires=True)
+    monkeypatch.undo()
     assert fetch(tmp_path, "y", "--object", "team-a/code/2", "--collect")[1]["removed"] == []
     assert Cache(volume).published_folder(key) is not None
     assert RENEW_SECONDS * 100 < GRACE_SECONDS

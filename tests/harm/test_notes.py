@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.reconcile.paired import CACHED, DRAFT, PAIRED, Paired, advance, drawn, serving
-from tests.unit.reconcile.worlds import KEPT, Cluster, observed, retuned, template
+from tests.unit.reconcile.worlds import KEPT, NOW, Cluster, observed, retuned, template
 
 from speculative_operator.domain.spec import Weights
-from speculative_operator.reconcile.report import notes
-from speculative_operator.reconcile.report.notes import take_in, take_out
-from speculative_operator.reconcile.world import Outcome
+from speculative_operator.reconcile.snapshot import notes
+from speculative_operator.reconcile.snapshot.status import read_status
+from speculative_operator.reconcile.tick import tick
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -138,8 +138,8 @@ def test_whatever_bears_the_digest_is_read_without_harm(beside: dict[str, Any]) 
 def test_none_of_it_stops_a_reconcile(found: dict[str, Any], wanted: dict[str, Any], status: dict[str, Any]) -> None:
     for last in (0.0, 1e12):
         assert notes.should_write(found, wanted, last, 1e9) in (True, False)
-    world = take_in(Cluster().world(status=status, notes=found))
-    outcome = take_out(Outcome((), dict(world.status), (), None), world)
+    world = Cluster().world(status=status, notes=found)
+    outcome = tick(world, None, None, NOW)
     assert "memory" not in outcome.status
     read_again = notes.read(notes.manifest(world.spec, outcome.notes or {}), world.spec.uid)
     assert json.dumps(read_again, sort_keys=True) == json.dumps(outcome.notes, sort_keys=True)
@@ -158,8 +158,8 @@ def test_memory_of_another_pair_is_not_taken() -> None:
     """The operator was killed after the notes were written, and before the status was."""
     cluster = retuned()
     kept = content(cluster)
-    assert "memory" in notes.put_in(cluster.status, kept)
-    assert notes.put_in(cluster.status, {**kept, "pair": "other"}) == cluster.status
+    assert read_status(cluster.status, kept).memory
+    assert not read_status(cluster.status, {**kept, "pair": "other"}).memory
 
 
 def test_a_pair_that_is_left_keeps_its_facts_until_status_names_the_other() -> None:
@@ -173,4 +173,4 @@ def test_a_pair_that_is_left_keeps_its_facts_until_status_names_the_other() -> N
         if ("Job", "demo-inspect") in cluster.children and not cluster.fates:
             cluster.read()
     assert facts in content(cluster)["facts"]
-    assert notes.put_in(old, content(cluster))["pair"]["facts"] == facts
+    assert read_status(old, content(cluster)).pair.facts == facts

@@ -14,7 +14,7 @@ PEER = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "mo
 
 
 def rules(*peers: dict[str, Any]) -> list[dict[str, Any]]:
-    counted = replace(CONTAINER, telemetry=True)
+    counted = replace(CONTAINER, payload=True)
     asked = replace(INPUT, container=counted, capabilities=Capabilities(step_metrics_from=peers))
     return list(by_kind(asked)["NetworkPolicy", "demo"]["spec"]["ingress"])
 

@@ -16,9 +16,9 @@ from tests.unit.reconcile.releases import with_template
 from tests.unit.reconcile.worlds import SPEC, Cluster, settled, template
 
 from speculative_operator.domain import names
+from speculative_operator.domain.formats import quantity
 from speculative_operator.domain.resolved import ResolvedWeights
 from speculative_operator.domain.spec import EngineSettings
-from speculative_operator.reconcile.observed.formats import quantity
 from speculative_operator.render.targets import target_of
 
 

@@ -30,7 +30,8 @@ def restore(api: FakeApi, snapshot: dict[tuple[str, str, str], dict[str, object]
 async def test_after_a_restore_of_etcd_the_operator_starts_over(
     api: FakeApi, writes: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """`writes` of others since the snapshot: with many, the list is older than what is known; else it is the truth."""
+    """`writes` of others that the restore undid: with many, the list is older than what is known; else it is the
+    truth, because as many came after the restore."""
     await api.put(OWNER, owner())
     async with running() as run:
         await eventually(ready(api))
@@ -41,7 +42,7 @@ async def test_after_a_restore_of_etcd_the_operator_starts_over(
         await api.put(OWNER, {**owner(generation=3), "status": api.find(OWNER.kind)[0]["status"]})
         await eventually(lambda: api.find("Deployment")[0]["spec"]["replicas"] == 3)
         await asyncio.sleep(1.0)
-        restore(api, snapshot, at)
+        restore(api, snapshot, at if writes else api.version)
         await api.put(OWNER, {**owner(generation=2), "status": api.find(OWNER.kind)[0]["status"]})
         # A restored API server is a restarted one: its watches end, and begin anew with a list.
         run.operator.resync.asked.set()

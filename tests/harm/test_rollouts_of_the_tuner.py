@@ -16,12 +16,12 @@ from tests.unit.reconcile.worlds import Cluster, observed, settled, template
 
 from speculative_operator.api.convert import to_domain
 from speculative_operator.domain import names
+from speculative_operator.domain.formats import timestamp
 from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DailyWindow, DeploymentSpec, OffPolicy, RolloutStrategy, Tuning
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile.children.desired import NEW_FIRST, OLD_FIRST
-from speculative_operator.reconcile.observed.formats import timestamp
 from speculative_operator.reconcile.table import deciding
 
 SECONDS = 60.0

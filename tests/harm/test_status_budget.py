@@ -12,7 +12,7 @@ from tests.unit.shell.fakeapi import FakeApi
 from tests.unit.shell.scene import KEY
 from tests.unit.shell.test_reconciler import Rig
 
-from speculative_operator.reconcile.report.status import FIGURES_SECONDS
+from speculative_operator.reconcile.snapshot.writing import FIGURES_SECONDS
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.report import Budget
 from speculative_operator.shell.telemetry import Telemetry

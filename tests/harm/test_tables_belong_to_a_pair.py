@@ -18,7 +18,6 @@ from speculative_operator.domain.actions import DeleteChild, PokePod
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.spec import Method, Mode, ModelSource, OffPolicy, Scheme, Speculation, Speculator
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile.observed.pods import read_pods
 from speculative_operator.reconcile.table import tables
 from speculative_operator.reconcile.tick import Outcome
 from speculative_operator.render import payload, table_config
@@ -291,7 +290,7 @@ def test_two_pairs_that_read_one_table_are_never_tuned_against_each_other() -> N
     template["metadata"]["labels"][names.LABEL_PAIR] = label
     old = {one["metadata"]["labels"][names.LABEL_PAIR] for one in cluster.pods}
     assert old != {label}
-    assert tables.read_leaving(cluster.world(), read_pods(tuple(cluster.pods)), {label}) == ()
+    assert tables.read_leaving(cluster.snapshot(), {label}) == ()
 
 
 def test_content_of_the_payload_is_never_changed_below_pods() -> None:

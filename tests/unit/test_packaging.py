@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from release.__main__ import SOURCES
-from speculative_operator.shell.scraper import MOST_PODS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -98,29 +97,6 @@ def test_what_the_first_page_installs_draws_tables() -> None:
     (extra,) = re.findall(r"pip install '\.\[(\w+)\]'", (ROOT / "README.md").read_text())
     wanted = PROJECT["optional-dependencies"][extra]
     assert {"rich", "speculative-operator[weights]"} <= {re.split(r"[<>=~; ]", one)[0] for one in wanted}
-
-
-def test_an_upgrade_as_the_chart_tells_it_takes_new_defaults() -> None:
-    """Helm's --reuse-values alone keeps the values of before, without what a newer chart adds."""
-    notes = (ROOT / "charts" / "speculative-operator" / "templates" / "NOTES.txt").read_text()
-    assert re.findall(r"helm upgrade .*? (--re\S+-values)", notes) == ["--reset-then-reuse-values"]
-
-
-def test_the_chart_says_that_the_operator_tunes_without_prometheus_too() -> None:
-    chart = ROOT / "charts" / "speculative-operator"
-    for file in ("README.md", "templates/NOTES.txt"):
-        text = " ".join((chart / file).read_text().split())
-        assert f"reads up to {MOST_PODS} " in text
-        assert "tunes nothing" not in text
-
-
-@pytest.mark.parametrize("at", PACKAGES)
-def test_every_dependency_has_its_reason(at: str) -> None:
-    text = (ROOT / at / "pyproject.toml").read_text()
-    section = text[text.index("dependencies = [") : text.index("[project.scripts]")]
-    lines = [line.strip() for line in section.splitlines() if line.strip().startswith('"')]
-    bare = [line for line in lines if "#" not in line and "speculative-operator" not in line]
-    assert not bare
 
 
 def test_every_pin_serves_a_dependency() -> None:

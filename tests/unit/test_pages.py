@@ -24,6 +24,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.pairing.findings import Code
 from speculative_operator.pairing.verdict import Kind
 from speculative_operator.reconcile.report.events import events
+from speculative_operator.reconcile.snapshot.status import Status
 from speculative_operator.settings import PREFIX, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -316,8 +317,8 @@ def test_warnings_are_all_listed_with_their_type() -> None:
     _, _, section = text(ROOT / "docs" / "reasons.md").partition("## Warnings")
     lists = re.findall(r"^- (Normal|Warning): ([^.]*)\.", section, re.MULTILINE)
     rows = [(name, kind) for kind, names in lists for name in re.findall(r"`(\w+)`", names)]
-    status = {"warnings": [{"reason": reason, "message": "x"} for reason in given]}
-    told = {event.reason: event.type for event in events({}, status, ())}
+    status = Status(warnings=tuple((reason.value, "x") for reason in given))
+    told = {event.reason: event.type for event in events(Status(), status, ())}
     assert {Reason(name): kind for name, kind in rows} == told
 
 

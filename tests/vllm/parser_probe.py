@@ -24,9 +24,8 @@ from vllm.v1.spec_decode.dynamic.utils import build_dynamic_sd_schedule_lookup
 
 def answer(parser: Any, asked: dict[str, Any]) -> dict[str, Any]:
     """What vLLM makes of one command line."""
-    model, *flags = asked["args"]
     try:
-        parsed = parser.parse_args([model, *flags])
+        parsed = parser.parse_args(asked["args"])
     except SystemExit:
         return {"name": asked["name"], "problem": "the argument parser refuses it"}
     config = parsed.speculative_config or {}
@@ -37,7 +36,8 @@ def answer(parser: Any, asked: dict[str, Any]) -> dict[str, Any]:
     except (ValueError, TypeError, AssertionError) as error:
         return {"name": asked["name"], "problem": str(error)}
     served = (parsed.served_model_name or [None])[0]
-    return {"name": asked["name"], "model": parsed.model_tag, "served": served, "lookup": lookup, "sizes": sizes}
+    model = parsed.model_tag or parsed.model
+    return {"name": asked["name"], "model": model, "served": served, "lookup": lookup, "sizes": sizes}
 
 
 def check_fields(config: dict[str, Any]) -> None:
@@ -48,10 +48,18 @@ def check_fields(config: dict[str, Any]) -> None:
             raise ValueError(f"SpeculativeConfig has no {key}")
         field = fields[key]
         form: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
-        TypeAdapter(form).validate_python(value)
+        TypeAdapter(form).validate_python(read_first(key, value))
     if config.get("method") == "ngram":
         target = SimpleNamespace(verify_with_parallel_config=lambda *_: None)
         SpeculativeConfig(**config, target_model_config=target, target_parallel_config=SimpleNamespace())
+
+
+def read_first(key: str, value: Any) -> Any:
+    """What vLLM's own validators of a field, which run before its form is checked, make of a value."""
+    for one in SpeculativeConfig.__pydantic_decorators__.field_validators.values():
+        if key in one.info.fields and one.info.mode == "before":
+            value = one.func(value)
+    return value
 
 
 def dense(config: dict[str, Any], seqs: int) -> list[int]:

@@ -8,6 +8,7 @@ lines everywhere (tests/golden/test_outlines.py).
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, EngineType, Method
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.engines.vllm.forms import Runner
+from speculative_operator.engines.vllm.capability import Runner
 from speculative_operator.engines.vllm.graphs import budget
 from speculative_operator.engines.vllm.plan import plan
 
@@ -34,6 +35,8 @@ SECONDS = 300
 PARSED = (0, 32, 0)
 """Command lines of other releases have other flags only in what they lack: 0.32 takes them all."""
 CASES = {case.name: case for case in every() if case.spec.engine.type is EngineType.VLLM}
+VARIABLES = {"LWS_WORKER_INDEX": "1", "LWS_LEADER_ADDRESS": "10.0.0.7"}
+"""What the kubelet puts in the place of variables of a container."""
 SWEEP = {
     f"{method}-{product or 'unknown'}-{seqs}-{top}": replace(
         spec(method, verifier={"max_num_seqs": seqs}, max_speculative_tokens=top),
@@ -51,7 +54,7 @@ def question(name: str, subject: DeploymentSpec, args: tuple[str, ...]) -> dict[
     planned = plan(subject)
     return {
         "name": name,
-        "args": args,
+        "args": [re.sub(r"\$\((.*?)\)", lambda found: VARIABLES[found[1]], one) for one in args],
         "seqs": planned.max_batch,
         "budget": budget(subject, planned),
         "blackwell": subject.accelerator.product.startswith("B200"),
@@ -88,7 +91,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
 def test_vllm_takes_the_command_line(case: Case, answers: dict[str, dict[str, Any]]) -> None:
     answer = answers[case.name]
     assert "problem" not in answer, answer["problem"]
-    assert answer["model"] == case.container.args[0]
+    assert answer["model"] == case.container.args[0].removeprefix("--model=")
     assert answer["served"] == case.spec.verifier.served_name
     if case.knobs.actuator is Actuator.LIVE:
         assert set(answer["lookup"]) == set(case.knobs.ks), "the boot schedule holds every K"

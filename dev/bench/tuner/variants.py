@@ -155,8 +155,7 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("no_margin", "a change need bring nothing", {"decide.MARGIN": 0.0, "decide.MEASURED_MARGIN": 0.0}),
     Variant("wide_margin", "a change must bring 2 %", {"decide.MARGIN": 0.02, "decide.MEASURED_MARGIN": 0.02}),
     Variant("no_confidence", "the mean decides alone", {"decide.CONFIDENCE": 0.0, "judge.MEASURED_FIRST": 0.0}),
-    Variant("free_rise", "K may rise with load for nothing", {"judge.RISE": 0.0}),
-    Variant("far_loads_count", "a gain at any load counts whole", {"judge.PAST_WEIGHT": 1.0, "judge.FAR_WEIGHT": 1.0}),
+    Variant("far_loads_count", "a gain at any load counts whole", {"judge.FAR_WEIGHT": 1.0}),
     # When it is done.
     Variant("no_budget", "writes without limit", {"pace.Pace.spend": _same}),
     Variant("no_dwell", "changes follow at once", {"pace.URGENT_DWELL": 0.0, "pace.LIVE_DWELL": 0.0}),

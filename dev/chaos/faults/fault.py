@@ -48,4 +48,4 @@ class PodDeleted(Fault):
     seconds = 5.0
 
     def inject(self, ground: Ground) -> None:
-        ground.api.delete("pods", "models", ground.pods("auto")[0])
+        ground.objects.delete("pods", ground.pods("auto")[0], "models")

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 from chaos.faults.fault import Fault
-from chaos.ground import Ground, manifest, until
+from chaos.ground import Ground, manifest
 from chaos.operators import Operator
-from demo.scene import NAMESPACE
+from demo.scene import NAMESPACE, until
 from speculative_operator.domain import names
 
 LATEST_SECONDS = 6.0
@@ -18,11 +18,11 @@ DAY = 86400.0
 
 
 def _create_passing(ground: Ground) -> None:
-    ground.api.apply(names.PLURAL, manifest(PASSING, replicas=0))
+    ground.objects.apply(manifest(PASSING, replicas=0))
 
 
 def _delete_passing(ground: Ground) -> None:
-    ground.api.delete(names.PLURAL, NAMESPACE, PASSING)
+    ground.objects.delete(names.PLURAL, PASSING, NAMESPACE)
 
 
 WORK: tuple[Callable[[Ground], None], ...] = (

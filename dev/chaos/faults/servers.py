@@ -10,11 +10,10 @@ from aiohttp import web
 
 from chaos import lies
 from chaos.faults.fault import Fault
-from chaos.ground import AUTO, Ground, manifest, until
+from chaos.ground import AUTO, Ground, manifest
 from chaos.lies import Lie
 from chaos.proxy import Behaviour, Proxy
-from demo.scene import NAMESPACE, SceneError
-from speculative_operator.domain import names
+from demo.scene import NAMESPACE, SceneError, until
 
 LATE, NEW, VERSIONS = "fault-late", "fault-new", "many-versions"
 RESTORED_SECONDS = 30.0
@@ -102,31 +101,31 @@ class EtcdRestored(Fault):
     def inject(self, ground: Ground) -> None:
         starts = ground.operator.starts
         ground.edit_cost()
-        ground.api.apply(names.PLURAL, manifest(LATE, replicas=0))
-        until(f"{LATE} has its Deployment", lambda: ground.api.get("deployments", NAMESPACE, LATE), 60.0)
+        ground.objects.apply(manifest(LATE, replicas=0))
+        until(f"{LATE} has its Deployment", lambda: ground.objects.get("deployments", LATE, NAMESPACE), 60.0)
         self._pass_versions(ground)
         data = ground.cluster.state_dir / "etcd"
         with ground.cluster.without("kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler"):
             shutil.rmtree(data)
             shutil.move(self._copy, data)
-        ground.api.apply(names.PLURAL, manifest(NEW, replicas=0))
-        until(f"{NEW} has its Deployment", lambda: ground.api.get("deployments", NAMESPACE, NEW), RESTORED_SECONDS)
+        ground.objects.apply(manifest(NEW, replicas=0))
+        until(f"{NEW} has its Deployment", lambda: ground.objects.get("deployments", NEW, NAMESPACE), RESTORED_SECONDS)
         if ground.operator.starts != starts:
             raise SceneError("the operator ended")
-        if ground.api.get("deployments", NAMESPACE, LATE):
+        if ground.objects.get("deployments", LATE, NAMESPACE):
             raise SceneError(f"{LATE} does not exist any more, and the operator made its Deployment again")
 
     def _pass_versions(self, ground: Ground) -> None:
         """Many writes of others: versions get higher by more than a restart of the control plane brings."""
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": VERSIONS, "namespace": "neighbour"}}
         for number in range(1000):
-            ground.api.apply("configmaps", {**body, "data": {"number": str(number)}})
+            ground.objects.apply({**body, "data": {"number": str(number)}})
 
     def heal(self, ground: Ground) -> None:
         ground.remove(NEW)
 
     def clear(self, ground: Ground) -> None:
-        ground.api.delete("configmaps", "neighbour", VERSIONS)
+        ground.objects.delete("configmaps", VERSIONS, "neighbour")
 
 
 class PrometheusGone(Fault):

@@ -12,9 +12,9 @@ from typing import Any
 from chaos import lies
 from chaos.faults.fault import Fault
 from chaos.faults.servers import lying
-from chaos.ground import AUTO, FIXED, STORE_MIB, Ground, cached, manifest, until
+from chaos.ground import AUTO, FIXED, STORE_MIB, Ground, cached, manifest
 from demo import hub
-from demo.scene import NAMESPACE
+from demo.scene import NAMESPACE, until
 from speculative_operator.domain import names
 
 NEWCOMER = "fault-newcomer"
@@ -55,7 +55,7 @@ class _OnTheVolume(Fault):
     seconds = 3.0
 
     def inject(self, ground: Ground) -> None:
-        ground.api.apply(names.PLURAL, cached(NEWCOMER, hub.HEAD))
+        ground.objects.apply(cached(NEWCOMER, hub.HEAD))
         until(f"the fetch of {NEWCOMER} ends", lambda: _newcomer_ends(ground), FETCH_SECONDS)
 
     def heal(self, ground: Ground) -> None:
@@ -139,7 +139,7 @@ class HostileNamespace(Fault):
         meta = {"name": "spoofer", "namespace": HOSTILE, "labels": labels, "annotations": annotations}
         container = {"name": "server", "image": "python", "args": ["-c", SPOOFER, str(SERIES), victim]}
         spec = {"containers": [container], "terminationGracePeriodSeconds": 1}
-        ground.api.apply("pods", {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+        ground.objects.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
         for name, changes in _absurd_objects():
             body = manifest(name, **changes)
             body["metadata"]["namespace"] = HOSTILE

@@ -15,6 +15,7 @@ import uvloop
 from .agent import Agent
 from .api import ApiError
 from .config import ConfigError, NodeConfig, load
+from .network import NetworkError
 
 
 async def _main(config: NodeConfig) -> None:
@@ -46,7 +47,7 @@ def main() -> int:
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except (ApiError, OSError) as error:
+    except (ApiError, NetworkError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

@@ -17,10 +17,9 @@ from .container import ContainerRunner
 from .context import Node
 from .events import Events
 from .hosts import RESOLV, Hosts
-from .images import ImageStore
 from .informer import Informer
 from .logserver import LogServer
-from .network import open_network
+from .network import BridgeNetwork
 from .objects import Objects
 from .pod import PodWorker
 from .provisioner import Provisioner
@@ -43,23 +42,19 @@ class Agent:
         self._services_changed = asyncio.Event()
 
     async def run(self, ready: asyncio.Event) -> None:
-        """Bring the node up, set `ready`, and serve. Raises ApiError, OSError or ConfigError when it cannot start."""
+        """Bring the node up, set `ready`, and serve. Raises ApiError, OSError, NetworkError or ConfigError when it
+        cannot start."""
         _prepare_directories(self._config)
-        images = ImageStore(self._config.source)
-        images.refresh()
         api = Api(self._config.kubeconfig, self._config.server)
         http = http_session()
         try:
             await wait_ready(api)
-            await self._serve(api, self._node(api, images, http), ready)
+            await self._serve(api, self._node(api, http), ready)
         finally:
             await http.close()
             await api.close()
 
-    def _node(self, api: Api, images: ImageStore, http: Any) -> Node:
-        network, loss = open_network(self._config.pod_cidr)
-        if loss:
-            _log.warning("%s", loss)
+    def _node(self, api: Api, http: Any) -> Node:
         changed = lambda _event, _object: self._services_changed.set()  # noqa: E731 - two informers, one word
         self._services = Informer(api, "/api/v1/services", changed)
         self._slices = Informer(api, "/apis/discovery.k8s.io/v1/endpointslices", changed)
@@ -68,8 +63,7 @@ class Agent:
         return Node(
             config=self._config,
             api=api,
-            images=images,
-            network=network,
+            network=BridgeNetwork(self._config.pod_cidr),
             objects=Objects(api),
             hosts=Hosts(),
             events=Events(api, self._config.name),

@@ -33,17 +33,18 @@ class ApiError(RuntimeError):
 
 
 class Api:
-    """Requests with the identity of a kubeconfig. Create inside a running loop; close with ``close``."""
+    """Requests with the identity of a kubeconfig of `devcluster.kubeconfig`. Create inside a running loop; close with
+    ``close``."""
 
-    def __init__(self, kubeconfig: Path, server: str | None = None) -> None:
-        cluster, user = _current(yaml.safe_load(kubeconfig.read_text()))
-        self._server = (server or cluster["server"]).rstrip("/")
-        self.ca = _bytes(cluster, "certificate-authority", kubeconfig.parent)
-        headers = {"User-Agent": "devcluster-node"}
-        if "token" in user:
-            headers["Authorization"] = f"Bearer {user['token']}"
-        connector = aiohttp.TCPConnector(ssl=_tls(cluster, user, self.ca, kubeconfig.parent), limit=200)
-        self._session = aiohttp.ClientSession(connector=connector, headers=headers, timeout=_TIMEOUT)
+    def __init__(self, kubeconfig: Path, server: str) -> None:
+        content = yaml.safe_load(kubeconfig.read_text())
+        tls = _tls(content["clusters"][0]["cluster"], content["users"][0]["user"])
+        self._server = server
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=tls, limit=200),
+            headers={"User-Agent": "devcluster-node"},
+            timeout=_TIMEOUT,
+        )
 
     async def close(self) -> None:
         await self._session.close()
@@ -129,29 +130,15 @@ def _message(text: str) -> str:
         return text[:500]
 
 
-def _current(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    contexts = {entry["name"]: entry["context"] for entry in config["contexts"]}
-    context = contexts[config.get("current-context") or next(iter(contexts))]
-    clusters = {entry["name"]: entry["cluster"] for entry in config["clusters"]}
-    users = {entry["name"]: entry["user"] for entry in config["users"]}
-    return clusters[context["cluster"]], users[context["user"]]
+def _decoded(entry: Mapping[str, str], key: str) -> bytes:
+    """A certificate or key that a kubeconfig holds."""
+    return base64.b64decode(entry[f"{key}-data"])
 
 
-def _bytes(entry: Mapping[str, Any], key: str, base: Path) -> bytes:
-    if f"{key}-data" in entry:
-        return base64.b64decode(entry[f"{key}-data"])
-    return (base / entry[key]).read_bytes() if key in entry else b""
-
-
-def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any], ca: bytes, base: Path) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=ca.decode() or None)
-    if cluster.get("insecure-skip-tls-verify"):
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    certificate, key = _bytes(user, "client-certificate", base), _bytes(user, "client-key", base)
-    if certificate:
-        with tempfile.NamedTemporaryFile() as pair:  # ssl reads certificates from files only
-            pair.write(certificate + b"\n" + key)
-            pair.flush()
-            context.load_cert_chain(pair.name)
+def _tls(cluster: Mapping[str, str], user: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=_decoded(cluster, "certificate-authority").decode())
+    with tempfile.NamedTemporaryFile() as pair:  # ssl reads certificates from files only
+        pair.write(_decoded(user, "client-certificate") + b"\n" + _decoded(user, "client-key"))
+        pair.flush()
+        context.load_cert_chain(pair.name)
     return context

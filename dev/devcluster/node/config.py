@@ -1,7 +1,4 @@
-"""What a process node is told: one JSON file, read once at start by ``__main__``.
-
-Only the ``images`` part is read again while running (``images.ImageStore``).
-"""
+"""What a process node is told: one JSON file, which `startup` writes and ``__main__`` reads once."""
 
 from __future__ import annotations
 
@@ -9,14 +6,21 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
+from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Any
+
+from devcluster.options import Image
+
+from .images import normalize
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 # Nothing enforces requests here, and manifests for accelerator nodes ask for a lot: the fake node is that large.
 DEFAULT_CAPACITY = {"cpu": "128", "memory": "1Ti", "ephemeral-storage": "4Ti", "pods": "250"}
+_REQUIRED = frozenset({"name", "server", "kubeconfig", "address", "podCIDR", "serviceCIDR", "stateDir", "kubeletPort",
+                       "certificate", "key", "accelerators", "labels", "images"})  # fmt: skip
+_SETTINGS = frozenset({"capacity", "visible", "syncSeconds", "crashBackoffSeconds"})
+"""Keys that `ClusterOptions.node_settings` may add."""
 
 
 class ConfigError(ValueError):
@@ -28,21 +32,24 @@ class NodeConfig:
     """Everything a node needs to know. Seconds for durations, addresses as text, paths absolute."""
 
     name: str
+    server: str
     kubeconfig: Path
     address: str
     pod_cidr: IPv4Network
     service_cidr: IPv4Network
     state_dir: Path
-    server: str | None = None
-    kubelet_port: int = 10250
+    kubelet_port: int
+    certificate: Path
+    """Serving certificate of the kubelet API, and its key."""
+    key: Path
     accelerators: Mapping[str, int] = field(default_factory=dict)
     capacity: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_CAPACITY))
     labels: Mapping[str, str] = field(default_factory=dict)
     visible: tuple[Path, ...] = ()
-    tls: tuple[Path, Path] | None = None
     sync_seconds: float = 60.0
     crash_backoff_seconds: float = 10.0
-    source: Path = Path("node.json")
+    images: Mapping[str, Image] = field(default_factory=dict)
+    """By normalized name."""
 
     @property
     def run_dir(self) -> Path:
@@ -56,84 +63,29 @@ class NodeConfig:
 
 
 def load(path: Path) -> NodeConfig:
-    """Read and check a configuration file. Raises ConfigError."""
-    try:
-        data = json.loads(path.read_text())
-    except OSError as error:
-        raise ConfigError(f"node configuration {path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"node configuration {path} is not JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise ConfigError(f"node configuration {path}: want a JSON object, got {type(data).__name__}")
-    return parse(data, path)
-
-
-def parse(data: Mapping[str, Any], source: Path = Path("node.json")) -> NodeConfig:
-    """Turn the JSON object into a NodeConfig. Raises ConfigError on unknown, missing or unusable keys."""
-    unknown = sorted(set(data) - _KEYS)
-    if unknown:
-        raise ConfigError(f"{unknown[0]}: unknown key; known keys are {', '.join(sorted(_KEYS))}")
-    network = _network(data, "podCIDR")
-    visible = (Path(sys.prefix), Path(sys.base_prefix), REPOSITORY, *(Path(p) for p in data.get("visible", ())))
-    tls = data.get("tls")
+    """The configuration of a file. Raises ConfigError for keys that are unknown or missing."""
+    data = json.loads(path.read_text())
+    odd = (data.keys() - _REQUIRED - _SETTINGS) | (_REQUIRED - data.keys())
+    if odd:
+        raise ConfigError(f"{path}: {', '.join(sorted(odd))}: want {sorted(_REQUIRED)}; may have {sorted(_SETTINGS)}")
     return NodeConfig(
-        name=_text(data, "name"),
-        server=data.get("server"),
-        kubeconfig=Path(_text(data, "kubeconfig")),
-        address=_address(data),
-        pod_cidr=network,
-        service_cidr=_network(data, "serviceCIDR"),
-        state_dir=Path(_text(data, "stateDir")).resolve(),
-        kubelet_port=int(_number(data, "kubeletPort", 10250)),
-        accelerators={str(k): int(v) for k, v in data.get("accelerators", {}).items()},
+        name=data["name"],
+        server=data["server"],
+        kubeconfig=Path(data["kubeconfig"]),
+        address=data["address"],
+        pod_cidr=IPv4Network(data["podCIDR"]),
+        service_cidr=IPv4Network(data["serviceCIDR"]),
+        state_dir=Path(data["stateDir"]).resolve(),
+        kubelet_port=data["kubeletPort"],
+        certificate=Path(data["certificate"]),
+        key=Path(data["key"]),
+        accelerators=data["accelerators"],
         capacity={**DEFAULT_CAPACITY, **data.get("capacity", {})},
-        labels=dict(data.get("labels", {})),
-        visible=visible,
-        tls=(Path(tls["cert"]), Path(tls["key"])) if tls else None,
-        sync_seconds=_number(data, "syncSeconds", 60.0),
-        crash_backoff_seconds=_number(data, "crashBackoffSeconds", 10.0),
-        source=source,
+        labels=data["labels"],
+        visible=(Path(sys.prefix), Path(sys.base_prefix), REPOSITORY, *map(Path, data.get("visible", ()))),
+        sync_seconds=data.get("syncSeconds", 60.0),
+        crash_backoff_seconds=data.get("crashBackoffSeconds", 10.0),
+        images={
+            normalize(name): Image(tuple(image["entrypoint"]), image["env"]) for name, image in data["images"].items()
+        },
     )
-
-
-_KEYS = frozenset(
-    {
-        *("name", "server", "kubeconfig", "address", "podCIDR", "serviceCIDR", "accelerators", "capacity", "labels"),
-        *("images", "stateDir", "kubeletPort", "visible", "tls", "syncSeconds", "crashBackoffSeconds"),
-    }
-)
-
-
-def _text(data: Mapping[str, Any], key: str) -> str:
-    value = data.get(key)
-    if not isinstance(value, str) or not value:
-        raise ConfigError(f"{key}: want a non-empty string, got {value!r}")
-    return value
-
-
-def _number(data: Mapping[str, Any], key: str, default: float) -> float:
-    value = data.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-        raise ConfigError(f"{key}: want a number above 0, got {value!r}")
-    return float(value)
-
-
-def _address(data: Mapping[str, Any]) -> str:
-    text = _text(data, "address")
-    try:
-        address = IPv4Address(text)
-    except AddressValueError as error:
-        raise ConfigError(f"address: {text!r} is not an IPv4 address") from error
-    if address.is_loopback:
-        raise ConfigError(
-            f"address: {text} is a loopback address, which endpoints may not use; take one of 10.88.0.0/16"
-        )
-    return text
-
-
-def _network(data: Mapping[str, Any], key: str) -> IPv4Network:
-    text = _text(data, key)
-    try:
-        return IPv4Network(text)
-    except (AddressValueError, NetmaskValueError, ValueError) as error:
-        raise ConfigError(f"{key}: {text!r} is not an IPv4 network such as 10.88.1.0/24") from error

@@ -21,7 +21,7 @@ from .actions import Target, act
 from .api import ApiError
 from .env import EnvError, build, command
 from .fields import FieldError
-from .images import Image
+from .images import select
 from .launcher import START_FAILED
 from .probes import Callbacks, Kind, Prober
 from .process import Program, StartError
@@ -131,7 +131,7 @@ class ContainerRunner:
                 await self._pause(_PULL_FIRST if pull else _RETRY_SECONDS)
                 if pull:
                     self._wait_state("ImagePullBackOff", f'Back-off pulling image "{self.container["image"]}": {error}')
-                    await self._until_image()
+                    await self.stopping.wait()
             except StartError as error:
                 now = time.time()
                 self._ended(Terminated(START_FAILED, "StartError", now, now, str(error)))
@@ -144,9 +144,10 @@ class ContainerRunner:
                 return None
 
     async def _try_start(self) -> Program:
-        image = self._sandbox.node.images.find(self.container["image"])
+        images = self._sandbox.node.config.images
+        image = select(images, self.container["image"])
         if image is None:
-            known = ", ".join(self._sandbox.node.images.names) or "none"
+            known = ", ".join(sorted(images)) or "none"
             raise _NotYetError("ErrImagePull", f"image is not configured on this node; configured images: {known}")
         try:
             env = build(self.container, image, await self._sandbox.scope(self.container))
@@ -156,9 +157,9 @@ class ContainerRunner:
             raise _NotYetError("CreateContainerConfigError", str(error)) from error
         if self.stopping.is_set():
             raise _NotYetError("ContainerCreating", "")
-        return await self._launch(image, spec, env)
+        return await self._launch(spec, env)
 
-    async def _launch(self, image: Image, spec: Mapping[str, Any], env: Mapping[str, str]) -> Program:
+    async def _launch(self, spec: Mapping[str, Any], env: Mapping[str, str]) -> Program:
         network = self._sandbox.network
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         output = os.open(self.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -173,11 +174,6 @@ class ContainerRunner:
         self.status.container_id = f"process://{uuid.uuid4().hex}"
         self._set(Running(time.time()))
         return program
-
-    async def _until_image(self) -> None:
-        """Images can be added while the node runs; looking costs one stat."""
-        while not self.stopping.is_set() and self._sandbox.node.images.find(self.container["image"]) is None:
-            await self._pause(_RETRY_SECONDS)
 
     # -- run -----------------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,7 @@ from .api import Api
 from .config import NodeConfig
 from .events import Events
 from .hosts import Hosts
-from .images import ImageStore
-from .network import Network
+from .network import BridgeNetwork
 from .objects import Objects
 
 
@@ -24,8 +23,7 @@ class Node:
 
     config: NodeConfig
     api: Api
-    images: ImageStore
-    network: Network
+    network: BridgeNetwork
     objects: Objects
     hosts: Hosts
     events: Events

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from devcluster.options import Image
+
 from .fields import pod_field, resource_field
-from .images import Image
+from .payloads import contents
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -51,12 +52,10 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 
 def command(container: Mapping[str, Any], image: Image, values: Mapping[str, str]) -> list[str]:
-    """The argument list: ``command`` replaces the entrypoint and default arguments, ``args`` the default arguments."""
-    given_command, given_args = container.get("command"), container.get("args")
-    head = [expand(part, values) for part in given_command] if given_command else list(image.entrypoint)
-    if given_args:
-        return head + [expand(part, values) for part in given_args]
-    return head if given_command else head + list(image.args)
+    """The argument list: ``command`` replaces the image's entrypoint, ``args`` follow."""
+    given = container.get("command")
+    head = [expand(part, values) for part in given] if given else list(image.entrypoint)
+    return head + [expand(part, values) for part in container.get("args") or ()]
 
 
 def referenced(container: Mapping[str, Any]) -> set[tuple[str, str]]:
@@ -76,10 +75,8 @@ _KEYS = {"configMapKeyRef": "ConfigMap", "secretKeyRef": "Secret"}
 
 def texts(kind: str, found: Mapping[str, Any]) -> dict[str, str]:
     """The text entries of a ConfigMap or Secret."""
-    data = found.get("data") or {}
-    if kind == "Secret":
-        return {key: base64.b64decode(value).decode(errors="surrogateescape") for key, value in data.items()}
-    return dict(data)
+    entries = contents(kind, {**found, "binaryData": {}})
+    return {key: value.decode(errors="surrogateescape") for key, value in entries.items()}
 
 
 def build(container: Mapping[str, Any], image: Image, scope: Scope) -> dict[str, str]:

@@ -6,10 +6,8 @@ Reachable inside the enclosure only, and without authentication. exec, attach an
 from __future__ import annotations
 
 import asyncio
-import datetime
 import ssl
 from collections.abc import Callable
-from ipaddress import IPv4Address
 from pathlib import Path
 
 from aiohttp import web
@@ -24,24 +22,11 @@ _POLL_SECONDS = 0.2
 
 def tail_offset(path: Path, lines: int) -> int:
     """Where the last `lines` lines of a file begin."""
-    with path.open("rb") as file:
-        end = at = file.seek(0, 2)
-        missing = lines + 1 if lines > 0 else 0
-        while at > 0 and missing > 0:
-            start = max(at - _CHUNK, 0)
-            file.seek(start)
-            block = file.read(at - start)
-            if at == end and not block.endswith(b"\n"):
-                missing -= 1
-            count = block.count(b"\n")
-            if count >= missing:
-                position = len(block)
-                for _ in range(missing):
-                    position = block.rindex(b"\n", 0, position)
-                return start + position + 1
-            missing -= count
-            at = start
-    return 0 if lines > 0 else end
+    text = path.read_bytes()
+    if lines <= 0:
+        return len(text)
+    before, *kept = text.removesuffix(b"\n").rsplit(b"\n", lines)
+    return len(before) + 1 if len(kept) == lines else 0
 
 
 class LogServer:
@@ -61,7 +46,8 @@ class LogServer:
             app.router.add_route("*", f"/{path}/{{rest:.*}}", self._absent)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
         await self._runner.setup()
-        tls = await asyncio.to_thread(_tls, self._config)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(self._config.certificate, self._config.key)
         await web.TCPSite(self._runner, self._config.address, self._config.kubelet_port, ssl_context=tls).start()
 
     async def stop(self) -> None:
@@ -113,33 +99,3 @@ async def _copy(path: Path, offset: int, left: int, response: web.StreamResponse
                 await asyncio.sleep(_POLL_SECONDS)
             else:
                 return
-
-
-def _tls(config: NodeConfig) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    certificate, key = config.tls or _self_signed(config)
-    context.load_cert_chain(certificate, key)
-    return context
-
-
-def _self_signed(config: NodeConfig) -> tuple[Path, Path]:
-    """A serving certificate of the node's own; the API server does not check it unless told to."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"system:node:{config.name}")])
-    now = datetime.datetime.now(datetime.UTC)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    builder = builder.not_valid_before(now - datetime.timedelta(hours=1)).not_valid_after(
-        now + datetime.timedelta(days=365)
-    )
-    names = x509.SubjectAlternativeName([x509.DNSName(config.name), x509.IPAddress(IPv4Address(config.address))])
-    certificate = builder.add_extension(names, critical=False).sign(key, hashes.SHA256())
-    cert_path, key_path = config.run_dir / "kubelet.crt", config.run_dir / "kubelet.key"
-    cert_path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    key_path.touch(mode=0o600)
-    plain = serialization.NoEncryption()
-    key_path.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain))
-    return cert_path, key_path

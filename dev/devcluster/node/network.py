@@ -1,8 +1,7 @@
 """Pod networks: a network namespace per pod, joined by a bridge inside the enclosure.
 
-The agent calls ``open_network`` once; pod workers take a PodNetwork each. Pods bind 0.0.0.0 without colliding, reach
-each other over the bridge, and reach services and the API server through the enclosure, whose addresses those are.
-Where the kernel has no bridge or veth, pods share the enclosure's network and are told their address in ``HOST``.
+The agent makes one BridgeNetwork; pod workers take a PodNetwork each. Pods bind 0.0.0.0 without colliding, reach each
+other over the bridge, and reach services and the API server through the enclosure, whose addresses those are.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from collections import deque
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Protocol
 
 from . import syscalls
 
@@ -46,19 +44,11 @@ class AddressPool:
 
 @dataclass
 class PodNetwork:
-    """A pod's view of the network: its address, and the namespace its containers join (None: the enclosure's)."""
+    """A pod's view of the network: its address, and the namespace its containers join (None: the enclosure's, for pods
+    on the host's network)."""
 
     address: str
     namespace_fd: int | None = None
-    told_by_env: bool = False
-
-
-class Network(Protocol):
-    """Hands out pod networks and takes them back."""
-
-    async def attach(self) -> PodNetwork: ...
-
-    def detach(self, network: PodNetwork) -> None: ...
 
 
 def _ip(*lines: str) -> None:
@@ -73,9 +63,10 @@ def _ip(*lines: str) -> None:
 class BridgeNetwork:
     """A namespace per pod, its eth0 on a bridge that holds the first address of the range."""
 
-    def __init__(self, network: IPv4Network, bridge: str) -> None:
+    def __init__(self, network: IPv4Network) -> None:
+        """Raises NetworkError where the kernel has no bridge."""
         self._pool = AddressPool(network)
-        self._bridge = bridge
+        self._bridge = bridge = f"p{int(network.network_address):08x}"
         self._count = 0
         # What an earlier node process left, in the same enclosure.
         subprocess.run(["ip", "link", "del", bridge], capture_output=True, timeout=20, check=False)
@@ -132,27 +123,3 @@ class BridgeNetwork:
         finally:
             os.close(outside)
         return inside
-
-
-class SharedNetwork:
-    """All pods in the enclosure's network, each told its own address; a program that binds 0.0.0.0 excludes others."""
-
-    def __init__(self, network: IPv4Network) -> None:
-        self._pool = AddressPool(network)
-
-    async def attach(self) -> PodNetwork:
-        return PodNetwork(self._pool.take(), told_by_env=True)
-
-    def detach(self, network: PodNetwork) -> None:
-        self._pool.give_back(network.address)
-
-
-def open_network(network: IPv4Network) -> tuple[Network, str]:
-    """The best network this kernel offers, and a sentence about it ("" where nothing is lost)."""
-    bridge = f"p{int(network.network_address):08x}"
-    try:
-        return BridgeNetwork(network, bridge), ""
-    except (NetworkError, OSError) as error:
-        return SharedNetwork(network), (
-            f"no bridge for pods ({error}): they share one network, so programs must bind $HOST instead of 0.0.0.0"
-        )

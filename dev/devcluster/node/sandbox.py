@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from devcluster.options import Image
+
 from .context import Node
 from .env import Scope, hostname, referenced
 from .hosts import DOMAIN
-from .images import Image
 from .network import PodNetwork
 from .volumes import PodVolumes
 
@@ -96,8 +97,8 @@ class Sandbox:
         programs = [part for part in image.entrypoint if part.startswith("/") and Path(part).exists()]
         return {
             "argv": argv,
-            "env": {**env, "HOST": self.address} if self.network and self.network.told_by_env else dict(env),
-            "cwd": container.get("workingDir") or image.working_dir,
+            "env": dict(env),
+            "cwd": container.get("workingDir") or "/",
             "hostname": hostname(self.pod),
             "scratch": str(config.run_dir / "root"),
             "mounts": mounts,

@@ -44,17 +44,16 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="realengine.e2e", description=__doc__)
     parser.add_argument("--name", default="e2e-vllm", help="name of the cluster")
     parser.add_argument("--out", type=Path, default=paths.ROOT / "build" / "e2e-vllm", help="folder of the report")
-    parser.add_argument("--models", type=Path, help="folder with target, draft and eagle3")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="the longest that a ratio is measured")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to play; all by default")
     return parser.parse_args()
 
 
-def prepared(cluster: Cluster, models: Path) -> None:
+def prepared(cluster: Cluster) -> None:
     """The operator from manifests/ as it is, which looks at pairs, the namespace, and a hub that has the models."""
     install_operator(cluster, check_pairs=True)
     cluster.kubectl("create", "namespace", scene.NAMESPACE)
-    hub.serve(cluster, HUB, models=models)
+    hub.serve(cluster, HUB, models=paths.models())
 
 
 def play(cluster: Cluster, given: argparse.Namespace, report: Report) -> None:
@@ -164,12 +163,11 @@ def run(given: argparse.Namespace) -> int:
     started = time.monotonic()
     given.out.mkdir(parents=True, exist_ok=True)
     python = installed(report.say)
-    models = given.models or paths.models()
     cost = PayloadCost(python, given.seconds) if PAYLOAD in given.parts else None
     try:
         report.say("starting a cluster")
         with Cluster.start(scene.options(given.name, python), report.say) as cluster:
-            prepared(cluster, models)
+            prepared(cluster)
             try:
                 play(cluster, given, report)
             finally:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
+from demo.figures import unix
 from speculative_operator.domain import names
 
 
@@ -85,8 +85,3 @@ def split(
         total=applied - edit.answered,
         counted=counted - edit.answered,
     )
-
-
-def unix(moment: str) -> float:
-    """Unix seconds of an RFC 3339 moment."""
-    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 
@@ -76,13 +75,6 @@ class Report:
         self.figures |= content["figures"]
         for title, rows in content["tables"].items():
             self.tables.setdefault(title, rows[:1]).extend(rows[1:])
-
-
-def spread(values: Sequence[float]) -> dict[str, float | None]:
-    """Median and largest, in milliseconds' precision."""
-    if not values:
-        return {"p50": None, "max": None}
-    return {"p50": round(median(values), 3), "max": round(max(values), 3)}
 
 
 def markdown(report: Report, summary: Mapping[str, Any], head: Sequence[str]) -> str:

@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from demo.figures import spread
 from realengine.counters import Counters
 from realengine.e2e import latency
-from realengine.e2e.report import spread
 from realengine.e2e.stage import StageError, processes, table_written
 from realengine.e2e.steps import NAME, Play, Traffic, adopted, next_version, set_schedule, window
 from realengine.e2e.tables import shows

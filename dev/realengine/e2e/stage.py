@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from kubernetes import client, config
 
 from demo import hub
+from devcluster.apiclient import ApiClient
+from devcluster.objects import Objects
 from realengine import counters
 from realengine.counters import Counters
 from realengine.scene import NAMESPACE, Wish
 from speculative_operator.domain import names
 
-_TIMEOUT = (3, 10)
 _SETTLED_SECONDS = 2.0
-_KIND = (names.GROUP, names.VERSION, NAMESPACE, names.PLURAL)
 
 
 class StageError(RuntimeError):
@@ -28,43 +27,35 @@ class StageError(RuntimeError):
 
 
 class Stage:
-    """Connections to one cluster. Everything is asynchronous; the client library runs in threads."""
+    """Connections to one cluster. Everything is asynchronous; requests to the API server run in threads."""
 
     def __init__(self, kubeconfig: str, http: aiohttp.ClientSession) -> None:
-        api = config.new_client_from_config(kubeconfig)
-        self._objects = client.CustomObjectsApi(api)
-        self._core = client.CoreV1Api(api)
-        self._apps = client.AppsV1Api(api)
+        self._api = ApiClient.of(Path(kubeconfig))
+        self._objects = Objects(self._api)
         self._http = http
-
-    async def _json(self, call: Callable[..., Any], *where: Any, **how: Any) -> Any:
-        """One call in a thread, its answer as plain JSON: the client's models know fewer fields than the server."""
-        answer = await asyncio.to_thread(call, *where, **how, _preload_content=False, _request_timeout=_TIMEOUT)
-        return json.loads(answer.data)
 
     # -- objects -------------------------------------------------------------------------------------------------------
 
+    async def _named(self, resource: str, name: str) -> dict[str, Any]:
+        found = await asyncio.to_thread(self._objects.get, resource, name, NAMESPACE)
+        if not found:
+            raise StageError(f"there is no {resource} {name}")
+        return found
+
+    async def _merge(self, resource: str, name: str, change: dict[str, Any]) -> None:
+        await asyncio.to_thread(self._objects.merge, resource, name, NAMESPACE, change)
+
     async def get(self, name: str) -> dict[str, Any]:
         """The SpeculativeDeployment as the API server has it."""
-        found: dict[str, Any] = await self._json(self._objects.get_namespaced_custom_object, *_KIND, name)
-        return found
+        return await self._named("specdep", name)
 
     async def apply(self, wish: Wish) -> None:
         """Create the object, or make its spec exactly this one."""
-        body = wish.manifest()
-        try:
-            known = await self.get(wish.name)
-        except client.ApiException as error:
-            if error.status != 404:
-                raise
-            await self._json(self._objects.create_namespaced_custom_object, *_KIND, body)
-            return
-        body["metadata"]["resourceVersion"] = known["metadata"]["resourceVersion"]
-        await self._json(self._objects.replace_namespaced_custom_object, *_KIND, wish.name, body)
+        await asyncio.to_thread(self._objects.put, wish.manifest())
 
     async def patch(self, name: str, change: dict[str, Any]) -> None:
         """A merge patch of the SpeculativeDeployment."""
-        await self._json(self._objects.patch_namespaced_custom_object, *_KIND, name, change)
+        await self._merge("specdep", name, change)
 
     async def pause(self, name: str) -> None:
         """Have the operator leave the object alone, and wait until what it had begun is done."""
@@ -77,43 +68,36 @@ class Stage:
 
     async def table(self, name: str) -> dict[str, Any]:
         """The operator's table as the ConfigMap holds it."""
-        config = await self._table_config(name)
-        found = await self._json(self._core.read_namespaced_config_map, config, NAMESPACE)
-        return dict(json.loads(found["data"][names.TABLE_KEY]))
+        return dict(json.loads((await self._table_config(name))["data"][names.TABLE_KEY]))
 
     async def write_table(self, name: str, text: str) -> None:
         """Overwrite the table by hand, past the operator."""
-        body = {"data": {names.TABLE_KEY: text}}
-        await self._json(self._core.patch_namespaced_config_map, await self._table_config(name), NAMESPACE, body)
+        config = (await self._table_config(name))["metadata"]["name"]
+        await self._merge("configmap", config, {"data": {names.TABLE_KEY: text}})
 
-    async def _table_config(self, name: str) -> str:
-        """Name of the ConfigMap that the pods read their table from: it belongs to their pair."""
-        found = await self._json(self._core.list_namespaced_config_map, NAMESPACE)
-        every = [str(one["metadata"]["name"]) for one in found["items"]]
-        return next(one for one in every if one.startswith(f"{name}-table"))
+    async def _table_config(self, name: str) -> dict[str, Any]:
+        """The ConfigMap that the pods read their table from: it belongs to their pair."""
+        every = await asyncio.to_thread(self._objects.list, "configmap", NAMESPACE)
+        return next(one for one in every if one["metadata"]["name"].startswith(f"{name}-table"))
 
     async def poke(self, pod: str, value: str) -> None:
         """Have the node look at the pod's volumes at once, as the operator does after a write."""
-        body = {"metadata": {"annotations": {names.ANNOTATION_POKE: value}}}
-        await self._json(self._core.patch_namespaced_pod, pod, NAMESPACE, body)
+        await self._merge("pod", pod, {"metadata": {"annotations": {names.ANNOTATION_POKE: value}}})
 
     async def generation(self, name: str) -> int:
         """Of the Deployment: it changes with the pod template."""
-        found = await self._json(self._apps.read_namespaced_deployment, name, NAMESPACE)
-        return int(found["metadata"]["generation"])
+        return int((await self._named("deployment", name))["metadata"]["generation"])
 
     async def url(self, name: str) -> str:
         """Address of the object's Service."""
-        spec = (await self._json(self._core.read_namespaced_service, name, NAMESPACE))["spec"]
+        spec = (await self._named("service", name))["spec"]
         return f"http://{spec['clusterIP']}:{spec['ports'][0]['port']}"
 
     # -- pods ----------------------------------------------------------------------------------------------------------
 
     async def pods(self, name: str) -> list[dict[str, Any]]:
         """Serving pods of an object, those that are going among them."""
-        selector = f"{names.LABEL_DEPLOYMENT}={name}"
-        found = await self._json(self._core.list_namespaced_pod, NAMESPACE, label_selector=selector)
-        return list(found["items"])
+        return await asyncio.to_thread(self._objects.list, "pods", NAMESPACE, f"{names.LABEL_DEPLOYMENT}={name}")
 
     async def pod(self, name: str) -> dict[str, Any]:
         """The only serving pod. Raises StageError when there is none or more than one."""
@@ -124,14 +108,13 @@ class Stage:
 
     async def log(self, pod: str) -> str:
         """Log of a serving pod, without the lines of its HTTP requests."""
-        text = await asyncio.to_thread(
-            self._core.read_namespaced_pod_log, pod, NAMESPACE, container=names.CONTAINER, _request_timeout=(3, 30)
-        )
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/log?container={names.CONTAINER}"
+        text = await asyncio.to_thread(self._api.request, "GET", path)
         return "\n".join(line for line in str(text).splitlines() if " HTTP/1.1" not in line)
 
     async def end(self, pod: str) -> None:
         """Delete a pod at once, as the loss of its node would."""
-        await self._json(self._core.delete_namespaced_pod, pod, NAMESPACE, grace_period_seconds=0)
+        await asyncio.to_thread(self._objects.delete, "pod", pod, NAMESPACE, grace_seconds=0)
 
     # -- hub -----------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -11,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from demo.figures import adoptions
+from demo.scene import is_ready
 from realengine.counters import Counters
-from realengine.e2e.latency import unix
 from realengine.e2e.report import Report
 from realengine.e2e.stage import Stage, StageError, until
 from realengine.load import Answer, Client, Load
@@ -22,7 +22,6 @@ NAME = "tiny"
 START_SECONDS = 600.0
 PATIENCE_SECONDS = 20.0
 """Beyond what a step should take: the machine may be busy."""
-ADOPTED = re.compile(r"table version (\d+) in force since (\S+): ")
 PROMPTS = tuple(
     f'def {verb}_{noun}({noun}, default=None):\n    """{verb.capitalize()} the {noun}.\n\n    Return '
     for verb, noun in (
@@ -73,14 +72,9 @@ async def ready(stage: Stage, generation: int, seconds: float = START_SECONDS, *
             for kind in ("Ready", "RolloutHealthy")
         )
         pods = await stage.pods(NAME)
-        return fresh and len(pods) == 1 and pods[0]["metadata"]["uid"] != without and serving(pods[0])
+        return fresh and len(pods) == 1 and pods[0]["metadata"]["uid"] != without and is_ready(pods[0])
 
     await until(f"{NAME} serves generation {generation}", served, seconds, every=0.5)
-
-
-def serving(pod: dict[str, Any]) -> bool:
-    """Whether the pod itself is ready: the object's status is of a moment before."""
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", []))
 
 
 async def window(stage: Stage, pod: dict[str, Any], seconds: float, tokens: int = 60) -> Counters:
@@ -96,7 +90,7 @@ async def window(stage: Stage, pod: dict[str, Any], seconds: float, tokens: int 
 
 async def adopted(stage: Stage, pod: str) -> dict[int, float]:
     """Table version -> unix seconds at which the engine said that it came into force."""
-    return {int(version): unix(moment) for version, moment in ADOPTED.findall(await stage.log(pod))}
+    return adoptions(await stage.log(pod))
 
 
 async def wait_until_active(stage: Stage, pod: str, version: int, seconds: float = 20.0) -> float:

@@ -28,7 +28,7 @@ from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Method
 from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.physics.draft_costs import LOOKUP_SHARE, kv_tokens
-from speculative_operator.physics.hardware import FITTED, Efficiencies
+from speculative_operator.physics.hardware import FITTED
 from speculative_operator.physics.step_costs import StepCosts, roofline
 from speculative_operator.physics.step_time import plain_seconds, step_seconds
 
@@ -72,17 +72,13 @@ class CasePrediction:
         return not self.case.simulated and self.case.evidence != "unverified"
 
 
-def predict(row: Mapping[str, str], fit: Efficiencies = FITTED) -> CasePrediction:
+def predict(row: Mapping[str, str]) -> CasePrediction:
     """The prediction for one row of a file with the columns of `cases.csv`; never refuses a row."""
-    return predict_case(read_case(row), fit)
-
-
-def predict_case(case: Case, fit: Efficiencies = FITTED) -> CasePrediction:
-    """As `predict`, for a row that was read."""
+    case = read_case(row)
     if case.acceptance_percent is not None:
         return CasePrediction(case, end_to_end_gain(case.acceptance_percent / 100.0), math.nan, 1.0)
-    arm = _best_arm(case, fit)
-    base = _plain(case, fit) if case.baseline is None else _arm(case, case.baseline, fit)
+    arm = _best_arm(case)
+    base = _plain(case) if case.baseline is None else _arm(case, case.baseline)
     gain = ADAPTIVE_GAIN if case.drafting.kind is Kind.BEST else 1.0
     return CasePrediction(case, gain * arm.speed / base.speed, arm.accept_length, arm.batch)
 
@@ -99,38 +95,38 @@ class _Arm:
     batch: float
 
 
-def _best_arm(case: Case, fit: Efficiencies) -> _Arm:
+def _best_arm(case: Case) -> _Arm:
     drafting = case.drafting
     if drafting.kind is not Kind.BEST:
-        return _arm(case, drafting, fit)
+        return _arm(case, drafting)
     choices = (replace(drafting, kind=Kind.STATIC, k=k) for k in range(max(drafting.least, 1), drafting.k + 1))
-    return max((_arm(case, choice, fit) for choice in choices), key=lambda arm: arm.speed)
+    return max((_arm(case, choice) for choice in choices), key=lambda arm: arm.speed)
 
 
-def _plain(case: Case, fit: Efficiencies) -> _Arm:
+def _plain(case: Case) -> _Arm:
     knobs = knobs_of(case, Drafting(Kind.OFF, 0))
     facts = PairFacts(case.plain, None, case.accelerator, case.accelerators)
-    costs = _simulator(case) if case.simulated else _roofline(facts, knobs, fit)
+    costs = _simulator(case) if case.simulated else _roofline(facts, knobs)
     room = kv_tokens(facts, with_speculator=False)
 
     def seconds(batch: float, prefill: float, context: float) -> float:
         return float(plain_seconds(costs, batch, context, prefill, knobs))
 
-    return _settled(case, seconds, 1.0, room, case.rate[0] if case.rate else None, fit)
+    return _settled(case, seconds, 1.0, room, case.rate[0] if case.rate else None)
 
 
-def _arm(case: Case, drafting: Drafting, fit: Efficiencies) -> _Arm:
+def _arm(case: Case, drafting: Drafting) -> _Arm:
     knobs = knobs_of(case, drafting)
     facts = PairFacts(case.verifier, case.speculator, case.accelerator, case.accelerators, method=case.method)
-    costs = _simulator(case) if case.simulated else _roofline(facts, knobs, fit)
-    length, verified = _acceptance(case, drafting, fit)
+    costs = _simulator(case) if case.simulated else _roofline(facts, knobs)
+    length, verified = _acceptance(case, drafting)
     room = kv_tokens(facts, with_speculator=True)
 
     def seconds(batch: float, prefill: float, context: float) -> float:
         step = float(step_seconds(costs, knobs, batch, drafting.k, context, prefill))
-        return step + costs.per_token * batch * (verified - drafting.k) + (fit.tree if drafting.tree_tokens else 0.0)
+        return step + costs.per_token * batch * (verified - drafting.k) + (FITTED.tree if drafting.tree_tokens else 0.0)
 
-    return _settled(case, seconds, length, room, case.rate[1] if case.rate else None, fit)
+    return _settled(case, seconds, length, room, case.rate[1] if case.rate else None)
 
 
 def _simulator(case: Case) -> StepCosts:
@@ -140,16 +136,14 @@ def _simulator(case: Case) -> StepCosts:
     return replace(_SIMULATOR, draft_fixed=verify, draft_per_token=LOOKUP_SHARE * _SIMULATOR.per_token)
 
 
-def _settled(
-    case: Case, seconds: _Seconds, length: float, room: int | None, rate: float | None, fit: Efficiencies
-) -> _Arm:
+def _settled(case: Case, seconds: _Seconds, length: float, room: int | None, rate: float | None) -> _Arm:
     """The arm's speed at the requests that run at once: the load, what memory holds, or what an open load leads to."""
     text = case.text
     context = text.prompt + text.output / 2.0
     filled = text.prompt * (1.0 - text.shared)
     share = 0.0 if case.decode_only else filled / text.output
     most = max(room / (filled + text.output), 1.0) if room else math.inf
-    batch = min(case.load if case.simulated else max(case.load * fit.occupancy, 1.0), most)
+    batch = min(case.load if case.simulated else max(case.load * FITTED.occupancy, 1.0), most)
     if rate is not None:
         for _ in range(40):
             busy = rate * text.output * seconds(batch, batch * length * filled / text.output, context) / length
@@ -158,7 +152,7 @@ def _settled(
     return _Arm(length / step if rate is not None else batch * length / step, length, batch)
 
 
-def _acceptance(case: Case, drafting: Drafting, fit: Efficiencies) -> tuple[float, float]:
+def _acceptance(case: Case, drafting: Drafting) -> tuple[float, float]:
     """(acceptance length, tokens verified a request beyond its own)."""
     if drafting.kind is Kind.OFF:
         return 1.0, 0.0
@@ -167,14 +161,14 @@ def _acceptance(case: Case, drafting: Drafting, fit: Efficiencies) -> tuple[floa
         survival = case.accept_rate ** np.arange(1.0, drafting.k + 1.0)
     if drafting.tree_tokens:
         width = max(drafting.tree_tokens / drafting.k, 1.0)
-        survival = _widened(survival, 1.0 + fit.widening * math.log(width))
+        survival = _widened(survival, 1.0 + FITTED.widening * math.log(width))
     length = 1.0 + float(survival.sum())
     if case.accept_length and case.drafting.kind is not Kind.BEST and drafting is case.drafting:
         length = min(case.accept_length, drafting.k + 1.0)
     if drafting.kind is Kind.ORACLE:
         return length, length - 1.0
     if case.method.draft_free:
-        return length, drafting.k * min(1.0, float(survival[0]) / fit.lookup_precision)
+        return length, drafting.k * min(1.0, float(survival[0]) / FITTED.lookup_precision)
     return length, float(drafting.tree_tokens or drafting.k)
 
 
@@ -200,8 +194,8 @@ def knobs_of(case: Case, drafting: Drafting) -> KnobSpace:
 
 
 @lru_cache(maxsize=512)
-def _roofline(facts: PairFacts, knobs: KnobSpace, fit: Efficiencies) -> StepCosts:
-    costs = roofline(facts, knobs, fit)
+def _roofline(facts: PairFacts, knobs: KnobSpace) -> StepCosts:
+    costs = roofline(facts, knobs)
     assert costs is not None
     return costs
 

@@ -16,7 +16,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from speculative_lab.cases.fitting import LeftOut, leave_one_out
 from speculative_lab.cases.prediction import CasePrediction, Summary, predict, summarise
 from speculative_operator.cli import commands, terminal
 from speculative_operator.cli.commands import OK, CommandError
@@ -24,7 +23,6 @@ from speculative_operator.cli.commands import OK, CommandError
 EPILOG = """examples:
   speculative cases cases.csv
   speculative cases cases.csv --json | tail -1
-  speculative cases cases.csv --leave-one-out
 
 exit status: 0 predicted, 1 the file has no rows, 2 it cannot be read, or wrong use of the command line"""
 
@@ -38,22 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="CSV file with one published result per row")
     parser.add_argument("--json", action="store_true", help="print one JSON object per row, then one with the summary")
     parser.add_argument("--worst", type=_count, default=20, metavar="N", help="number of worst rows to print (20)")
-    parser.add_argument(
-        "--leave-one-out",
-        action="store_true",
-        help="for each source, fit the global constants without it and print its error (half a minute)",
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Predict, print; the exit status. Raises CommandError."""
     predictions = [predict(row) for row in _rows(arguments.file)]
     summary = summarise(predictions, arguments.worst)
-    left_out = leave_one_out([one.case for one in predictions])[1] if arguments.leave_one_out else []
     if arguments.json:
-        _print_json(predictions, summary, left_out)
+        _print_json(predictions, summary)
     else:
-        _print_tables(predictions, summary, left_out)
+        _print_tables(predictions, summary)
     return OK
 
 
@@ -77,11 +69,9 @@ def _rows(path: str) -> list[Mapping[str, str]]:
     return rows
 
 
-def _print_json(predictions: Sequence[CasePrediction], summary: Summary, left_out: Sequence[LeftOut]) -> None:
+def _print_json(predictions: Sequence[CasePrediction], summary: Summary) -> None:
     for one in predictions:
         print(json.dumps(_row(one), allow_nan=False))
-    for entry in left_out:
-        print(json.dumps(_left_out(entry), allow_nan=False))
     last = {
         "rows": summary.rows,
         "balanced_sign_percent": _rounded(summary.balanced_sign_percent, 1),
@@ -114,34 +104,13 @@ def _row(one: CasePrediction) -> dict[str, Any]:
     }
 
 
-def _left_out(entry: LeftOut) -> dict[str, Any]:
-    return {
-        "left_out": entry.source,
-        "rows": entry.rows,
-        "error_shipped": _rounded(entry.error_shipped),
-        "error_fitted": _rounded(entry.error_fitted),
-        "error_left_out": _rounded(entry.error_left_out),
-    }
-
-
-def _print_tables(predictions: Sequence[CasePrediction], summary: Summary, left_out: Sequence[LeftOut]) -> None:
+def _print_tables(predictions: Sequence[CasePrediction], summary: Summary) -> None:
     out = sys.stdout
     headers = ("case", "source", "model", "accelerator", "method", "load", "K", "predicted", "published", "error")
     terminal.write_table(out, headers, [_cells(one) for one in predictions], frozenset(range(5, 10)))
     out.write("\nmedian |log error| by source\n")
     counts = [(name, f"{error:.3f}") for name, error in summary.by_source.items()]
     terminal.write_table(out, ("source", "error"), counts, frozenset((1,)))
-    if left_out:
-        out.write("\nmedian |log error| with constants as shipped, fitted to all, and fitted to all other sources\n")
-        lines = [
-            (
-                one.source,
-                str(one.rows),
-                *(f"{x:.3f}" for x in (one.error_shipped, one.error_fitted, one.error_left_out)),
-            )
-            for one in left_out
-        ]
-        terminal.write_table(out, ("source", "rows", "shipped", "fitted", "left out"), lines, frozenset((1, 2, 3, 4)))
     if summary.worst:
         out.write(f"\nworst {len(summary.worst)} rows\n")
         worst = [(*_cells(one), "; ".join(one.case.assumed)) for one in summary.worst]

@@ -86,12 +86,9 @@ def accepted(survival: Floats, rng: np.random.Generator) -> Ints:
 
 
 def acceptance_table(speculative: Speculative | None, drafting: Drafting | None, spread: float) -> AcceptanceTable:
-    """The table of an engine: the synthetic rates where they are given, else the published prior of its method."""
+    """The table of an engine: the published prior of its method."""
     if speculative is None or drafting is None:
         return AcceptanceTable(0, lambda _: np.zeros(0), 0.0, False)
-    fixed = speculative.synthetic_survival
-    if fixed is not None:
-        return AcceptanceTable(speculative.k, lambda _: np.array(fixed), 0.0, False)
     method = Method(speculative.method)
     return AcceptanceTable(
         speculative.k,

@@ -74,14 +74,9 @@ def add(target: argparse.ArgumentParser, flag: Flag) -> None:
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Namespace of `argv` (without the program's name). Raises SystemExit(2) as argparse does.
 
-    Underscores in flag names count as dashes, and `--flag.key value` sets one key of a JSON flag, as in vLLM.
+    Underscores in flag names count as dashes, as in vLLM.
     """
-    root = parser()
-    plain, nested = _split_dotted([_dashes(word) for word in argv], root)
-    namespace = root.parse_args(plain)
-    for dest, entries in nested.items():
-        given = getattr(namespace, dest)
-        setattr(namespace, dest, _merge(dict(given) if isinstance(given, dict) else {}, entries))
+    namespace = parser().parse_args([_dashes(word) for word in argv])
     namespace.model = namespace.model_tag or namespace.model or DEFAULT_MODEL
     return namespace
 
@@ -91,46 +86,4 @@ def _dashes(word: str) -> str:
     if not word.startswith("--"):
         return word
     name, equals, value = word.partition("=")
-    head, dot, path = name.partition(".")
-    return head.replace("_", "-") + dot + path + equals + value
-
-
-def _split_dotted(
-    words: list[str], root: argparse.ArgumentParser
-) -> tuple[list[str], dict[str, list[tuple[list[str], Any]]]]:
-    """The words without `--json-flag.key value` pairs, and those pairs by destination."""
-    json_flags = {name: _dest(flag) for flag in UNDERSTOOD if flag.kind is Kind.JSON for name in flag.names}
-    plain: list[str] = []
-    nested: dict[str, list[tuple[list[str], Any]]] = {}
-    queue = iter(words)
-    for word in queue:
-        name, equals, value = word.partition("=")
-        head, dot, path = name.partition(".")
-        if not dot or head not in json_flags:
-            plain.append(word)
-            continue
-        text = value if equals else next(queue, None)
-        if text is None:
-            root.error(f"argument {name}: expected one argument")
-        nested.setdefault(json_flags[head], []).append((path.split("."), _scalar(text)))
-    return plain, nested
-
-
-def _dest(flag: Flag) -> str:
-    return flag.names[0].lstrip("-").replace("-", "_")
-
-
-def _scalar(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
-
-
-def _merge(target: dict[str, Any], entries: list[tuple[list[str], Any]]) -> dict[str, Any]:
-    for path, value in entries:
-        level = target
-        for key in path[:-1]:
-            level = level.setdefault(key, {})
-        level[path[-1]] = value
-    return target
+    return name.replace("_", "-") + equals + value

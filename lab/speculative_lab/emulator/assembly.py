@@ -11,10 +11,9 @@ from speculative_lab.emulator.config import EngineConfig
 from speculative_lab.emulator.core import CoreLimits, EngineCore
 from speculative_lab.emulator.drafting import Reaction
 from speculative_lab.emulator.families import families
-from speculative_lab.emulator.kv import KvPool, bytes_per_token
+from speculative_lab.emulator.kv import KvPool
 from speculative_lab.emulator.lengths import ByScheduled, Constant, DraftLengths
 from speculative_lab.emulator.metrics import EngineMetrics
-from speculative_lab.emulator.recorder import Recording
 from speculative_lab.emulator.settings import Settings
 from speculative_lab.emulator.timing import step_timer
 from speculative_operator.domain.spec import Method
@@ -35,6 +34,7 @@ def build_core(config: EngineConfig, settings: Settings, lengths: DraftLengths |
             chunked_prefill=config.chunked_prefill,
             prefix_caching=config.prefix_caching,
             dies_below_max_k=behaviour is not None and behaviour.reaction is Reaction.DIES,
+            keeps_drafts=config.keeps_drafts,
             verifies_adaptively=config.verifies_adaptively,
             catches_up=config.speculative is not None and config.speculative.method == Method.DRAFT_MODEL,
         ),
@@ -43,28 +43,17 @@ def build_core(config: EngineConfig, settings: Settings, lengths: DraftLengths |
         acceptance_table(config.speculative, behaviour, settings.acceptance_spread),
         lengths,
         np.random.default_rng(settings.seed),
-        Recording(config.request_metrics),
     )
 
 
 def build_metrics(config: EngineConfig, served_name: str, created: float) -> EngineMetrics:
     """The metric families of an engine; `created` is the unix time of its start."""
-    verifier = config.shapes.verifier
-    ranks = config.shapes.tensor_parallel_size
-    work: dict[str, float] = {}
-    if config.mfu_metrics:
-        work = {
-            "flops_per_token": 2.0 * verifier.active_parameters / ranks,
-            "weight_bytes": verifier.weight_bytes / ranks,
-            "kv_bytes_per_token": bytes_per_token(config.shapes),
-        }
     return EngineMetrics(
-        families(config.max_model_len, config.speculative is not None, dict(config.histogram_buckets)),
+        families(config.max_model_len, config.speculative is not None),
         served_name,
         cache_info(config, config.pool()),
         config.max_k,
         created,
-        **work,
     )
 
 

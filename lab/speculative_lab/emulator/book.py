@@ -54,14 +54,10 @@ class Histogram:
     def count(self) -> int:
         return int(self._counts.sum())
 
-    def cumulative(self) -> list[float]:
-        """Observations up to each bound, +Inf last."""
-        found: list[float] = np.cumsum(self._counts).astype(float).tolist()
-        return found
-
     def buckets(self) -> list[tuple[str, float]]:
         """(upper bound as text, cumulative count), +Inf last."""
-        return list(zip([*(_text(bound) for bound in self.bounds), "+Inf"], self.cumulative(), strict=True))
+        counts = np.cumsum(self._counts).astype(float).tolist()
+        return list(zip([*(_text(bound) for bound in self.bounds), "+Inf"], counts, strict=True))
 
 
 class Book(Collector):
@@ -137,7 +133,7 @@ class Book(Collector):
 
     def _collect_histogram(self, family: Family) -> Metric:
         metric = HistogramMetricFamily(family.name, family.help, labels=family.labels)
-        for value, histogram in self.distributions(family):
+        for value, histogram in self._histograms[family.name].items():
             labels = self._labels(family, value)
             metric.add_metric(labels, histogram.buckets(), histogram.sum)
             if self._created is not None:
@@ -148,10 +144,6 @@ class Book(Collector):
     def series(self, family: Family) -> Iterator[tuple[str, float]]:
         """Value of the varying label and of the series, for each series of a counter or gauge."""
         yield from self._values[family.name].items()
-
-    def distributions(self, family: Family) -> Iterator[tuple[str, Histogram]]:
-        """The same of a histogram."""
-        yield from self._histograms[family.name].items()
 
     def _labels(self, family: Family, value: str) -> list[str]:
         return [self._fixed.get(label, value) for label in family.labels]

@@ -50,19 +50,10 @@ class ServerConfig:
     certificate: str = ""
     """File with the certificate by which it answers by HTTPS, whose private key is in `key`; empty: by HTTP."""
     key: str = ""
-    api_keys: tuple[str, ...] = ()
     shutdown_timeout: float = 0.0
-    track_load: bool = False
-    max_queued_requests: int | None = None
-    max_queued_tokens: int | None = None
-    max_in_flight: int | None = None
-    """Requests at once, waiting ones included; one more is answered 429."""
-    log_stats: bool = True
     drain: Drain = Drain.REFUSES
     checks_model: bool = True
     """A request for a model of another name is answered 404; else the name is not looked at."""
-    reports_speculation: bool = True
-    """Answers carry the per-request account of speculation where one is kept."""
     metrics: bool = True
     """False when no metrics are exposed."""
 
@@ -90,9 +81,8 @@ class EngineConfig:
     scheduler_cls: str | None = None
     worker_extension_cls: str | None = None
     async_scheduling: bool = True
-    request_metrics: str = "none"
-    mfu_metrics: bool = False
-    histogram_buckets: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    keeps_drafts: bool = False
+    """Each request keeps what it drafted and had accepted, for engines that tell it when the request ends."""
 
     @property
     def max_k(self) -> int:
@@ -180,19 +170,13 @@ def server_config(namespace: argparse.Namespace, environment: Mapping[str, str])
         )
     if port and not port.isdecimal():
         raise ConfigError(f"VLLM_PORT '{port}' must be a valid integer")
-    keys = tuple(key for key in (*(namespace.api_key or ()), environment.get("VLLM_API_KEY", "")) if key)
     return ServerConfig(
         served_names=tuple(namespace.served_model_name or (namespace.model,)),
         host=namespace.host or ANY_ADDRESS,
         port=namespace.port,
         certificate=namespace.ssl_certfile or "",
         key=namespace.ssl_keyfile or "",
-        api_keys=keys,
         shutdown_timeout=namespace.shutdown_timeout,
-        track_load=bool(namespace.enable_server_load_tracking),
-        max_queued_requests=namespace.max_num_queued_reqs,
-        max_queued_tokens=namespace.max_num_queued_tokens,
-        log_stats=not namespace.disable_log_stats,
     )
 
 
@@ -203,8 +187,6 @@ def engine_config(namespace: argparse.Namespace, environment: Mapping[str, str],
     speculative = checked(raw, namespace.tensor_parallel_size) if raw else None
     worker = namespace.worker_extension_cls or ""
     behaviour = drafting(speculative, environment, worker) if speculative else None
-    if namespace.per_request_spec_decode_metrics != "none" and speculative is None:
-        raise ConfigError("--per-request-spec-decode-metrics requires speculative decoding to be enabled")
     found = shapes(
         namespace.model,
         speculative,
@@ -239,9 +221,6 @@ def engine_config(namespace: argparse.Namespace, environment: Mapping[str, str],
         scheduler_cls=namespace.scheduler_cls,
         worker_extension_cls=namespace.worker_extension_cls,
         async_scheduling=namespace.async_scheduling is not False,
-        request_metrics=namespace.per_request_spec_decode_metrics,
-        mfu_metrics=namespace.enable_mfu_metrics,
-        histogram_buckets=_histogram_buckets(namespace.custom_histogram_buckets),
     )
     _check_budget(config)
     _check_adaptive(config, namespace)
@@ -323,17 +302,3 @@ def _drafting_slots(speculative: Speculative | None) -> int:
     if speculative.parallel_drafting:
         return k
     return 1 if method == "draft_model" else 0
-
-
-def _histogram_buckets(given: object) -> tuple[tuple[str, tuple[float, ...]], ...]:
-    if given is None:
-        return ()
-    if not isinstance(given, dict):
-        raise ConfigError("--custom-histogram-buckets must be a JSON object of metric name -> list of upper bounds")
-    parsed = []
-    for name, bounds in given.items():
-        numeric = isinstance(bounds, list) and bounds and all(isinstance(bound, (int, float)) for bound in bounds)
-        if not numeric or sorted(set(bounds)) != bounds:
-            raise ConfigError(f"--custom-histogram-buckets[{name!r}]={bounds!r} must be ascending numbers")
-        parsed.append((str(name), tuple(float(bound) for bound in bounds)))
-    return tuple(parsed)

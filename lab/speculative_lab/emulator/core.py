@@ -19,7 +19,6 @@ from speculative_lab.emulator.budget import verified_drafts
 from speculative_lab.emulator.errors import EngineDeadError
 from speculative_lab.emulator.kv import KvPool
 from speculative_lab.emulator.lengths import DraftLengths
-from speculative_lab.emulator.recorder import Recording, record, start
 from speculative_lab.emulator.requests import Finished, Request
 from speculative_lab.emulator.timing import StepTimer
 
@@ -95,6 +94,8 @@ class CoreLimits:
     """The drafter fails an assertion when asked for fewer than `max_k` tokens."""
     catches_up: bool = False
     """A drafter that is left out need not see prompts either: it computes later what it has missed."""
+    keeps_drafts: bool = False
+    """Each request keeps what it drafted and had accepted."""
     verifies_adaptively: bool = False
     """Only drafts worth their time are verified (`budget`)."""
 
@@ -110,7 +111,6 @@ class EngineCore:
         acceptance: AcceptanceTable,
         lengths: DraftLengths,
         rng: np.random.Generator,
-        recording: Recording = Recording.NONE,
     ) -> None:
         self.lengths = lengths
         """Decides K; may be replaced between steps."""
@@ -129,7 +129,6 @@ class EngineCore:
         self._acceptance = acceptance
         self._rng = rng
         self._batch = Batch(limits.max_num_seqs)
-        self._recording = recording
 
     @property
     def behind(self) -> int | None:
@@ -148,10 +147,6 @@ class EngineCore:
     def kv_usage(self) -> float:
         """Share of KV blocks in use, 0..1."""
         return float(self._batch.blocks.sum()) / self._pool.blocks
-
-    @property
-    def waiting_tokens(self) -> int:
-        return sum(request.prompt_tokens for request in self.waiting)
 
     def add(self, request: Request) -> None:
         """Queue a request; it may be scheduled from the next step on."""
@@ -220,7 +215,6 @@ class EngineCore:
             batch.append(request, blocks)
             if request.scheduled is None:
                 request.scheduled = now
-                request.record = start(self._recording, limits.max_k)
                 result.queried_tokens += request.prompt_tokens if limits.prefix_caching else 0
             budget -= chunk
             free -= blocks
@@ -302,9 +296,10 @@ class EngineCore:
             verified = self._within_budget(survival, offered[drafted], result)
             result.accepted = gained[drafted] = np.minimum(accepted(survival, self._rng), verified)
             result.verified_tokens = int(verified.sum())
-            if self._recording is not Recording.NONE:
-                records = [batch.requests[row].record for row in rows.tolist()]
-                record(records, offered[drafted].tolist(), result.accepted.tolist(), self._recording)
+            if self._limits.keeps_drafts:
+                steps = zip(rows.tolist(), offered[drafted].tolist(), result.accepted.tolist(), strict=True)
+                for row, drafts, kept in steps:
+                    batch.requests[row].drafts.append((drafts, kept))
         if len(decodes):
             self.lengths.verified(gained)
         return np.asarray(np.minimum(1 + gained, batch.target[decodes] - batch.generated[decodes]))

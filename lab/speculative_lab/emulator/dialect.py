@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -53,17 +53,11 @@ class Dialect:
     """Routes of a service, the registry of its metrics and the unix time of its start."""
     ledger: Callable[[Program, float], LedgerBook]
     """Metrics of a program that starts at a unix time."""
-    guarded: tuple[str, ...] = ("/",)
-    """Beginnings of paths that need the API key where there is one."""
-    process_metrics: bool = False
-    """The process's own metrics (`process_*`, `python_*`) are exposed too."""
-    reporter: Callable[[Service, Mapping[str, str]], Awaitable[None]] | None = None
-    """Runs beside the server until it is cancelled."""
 
 
 Parser: TypeAlias = Callable[[Sequence[str], Mapping[str, str], Settings], Program]
 """Arguments and environment to a program. Raises SystemExit(2) as argparse does, ConfigError for what is refused."""
-Serve: TypeAlias = Callable[[Dialect, Program, Settings, Mapping[str, str]], Coroutine[Any, Any, int]]
+Serve: TypeAlias = Callable[[Dialect, Program, Settings], Coroutine[Any, Any, int]]
 
 
 def run(dialect: Dialect, parse: Parser, serve: Serve, argv: Sequence[str] | None) -> int:
@@ -74,7 +68,7 @@ def run(dialect: Dialect, parse: Parser, serve: Serve, argv: Sequence[str] | Non
     try:
         settings = from_environment(os.environ)
         program = parse(sys.argv[1:] if argv is None else argv, os.environ, settings)
-        return _run(serve(dialect, program, settings, os.environ))
+        return _run(serve(dialect, program, settings))
     except ConfigError as error:
         name = "pydantic_core._pydantic_core.ValidationError" if isinstance(error, ValidationError) else "ValueError"
         sys.stderr.write(f"{name}: {error}\n")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -19,6 +20,8 @@ from speculative_lab.emulator.requests import FinishReason, Request
 
 MAX_LAG = 0.25
 """Seconds by which the engine clock may trail the wall clock and still catch up."""
+TELL_SECONDS = 10.0
+"""Between two log lines about time that was given up."""
 
 log = logging.getLogger(__name__)
 
@@ -34,9 +37,6 @@ class Ledger(Protocol):
 
     def finish(self, request: Request, reason: FinishReason, now: float) -> None:
         """A request ended at engine time `now`."""
-
-    def reject(self, reason: str) -> None:
-        """A request was turned away."""
 
 
 class Stepper(Protocol):
@@ -73,7 +73,8 @@ class EngineDriver:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.dead: EngineDeadError | None = None
-        self.given_up_seconds = 0.0
+        self._given_up = 0.0
+        self._may_tell = -math.inf
         self._core = core
         self._metrics = metrics
         self._stepper = stepper or CoreStepper(core)
@@ -92,14 +93,6 @@ class EngineDriver:
     @property
     def unfinished(self) -> int:
         return len(self._open)
-
-    @property
-    def waiting_tokens(self) -> int:
-        return self._core.waiting_tokens
-
-    @property
-    def waiting(self) -> int:
-        return len(self._core.waiting)
 
     def submit(self, request: Request) -> None:
         """Queue a request; its listener hears of it. Raises EngineDeadError after the engine died."""
@@ -142,11 +135,21 @@ class EngineDriver:
     def _step(self) -> StepResult:
         lag = self._clock() - self._engine_time
         if lag > MAX_LAG:
-            self.given_up_seconds += lag
-            self._engine_time += lag
+            self._give_up(lag)
         result = self._stepper.step(self._engine_time)
         self._engine_time = result.end
         return result
+
+    def _give_up(self, lag: float) -> None:
+        """Go on from now, and say how much was lost, though not for each step of a busy machine."""
+        self._engine_time += lag
+        self._given_up += lag
+        if self._engine_time >= self._may_tell:
+            log.warning(
+                "This machine is overloaded: the engine clock gave up %.1f s; its speed as clients feel it is too low",
+                self._given_up,
+            )
+            self._given_up, self._may_tell = 0.0, self._engine_time + TELL_SECONDS
 
     async def _wait_until(self, moment: float) -> None:
         """Sleep, but always let the server run once."""

@@ -11,10 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 
-from speculative_lab.emulator.errors import ConfigError
-
-PREFIX = "vllm:"
-SPECULATIVE = f"{PREFIX}spec_decode_"
+SPECULATIVE = "vllm:spec_decode_"
 """Families that exist only while a speculator is configured."""
 _BY_LENGTH = frozenset(
     {
@@ -41,21 +38,10 @@ class Family:
     buckets: tuple[float, ...] = ()
 
 
-def families(max_model_len: int, speculates: bool, custom: Mapping[str, tuple[float, ...]]) -> tuple[Family, ...]:
-    """Every family that an engine of these settings exposes, in vLLM's order.
-
-    `custom` maps names of --custom-histogram-buckets ("inter_token_latency") to bounds. Raises ConfigError for an
-    unknown name.
-    """
-    unused = dict(custom)
-    found = []
-    for row in _rows("vllm_metric_families.csv"):
-        if row["family"].startswith(SPECULATIVE) and not speculates:
-            continue
-        found.append(_family(row, max_model_len, unused))
-    if unused:
-        raise ConfigError(f"--custom-histogram-buckets: unknown histogram {sorted(unused)[0]!r}")
-    return tuple(found)
+def families(max_model_len: int, speculates: bool) -> tuple[Family, ...]:
+    """Every family that a vLLM of these settings exposes, in its order."""
+    rows = _rows("vllm_metric_families.csv")
+    return tuple(_family(row, max_model_len) for row in rows if speculates or not row["family"].startswith(SPECULATIVE))
 
 
 def one_two_five(limit: int) -> tuple[float, ...]:
@@ -67,22 +53,12 @@ def one_two_five(limit: int) -> tuple[float, ...]:
     return tuple(bounds)
 
 
-def _family(
-    row: Mapping[str, str],
-    max_model_len: int,
-    custom: dict[str, tuple[float, ...]],
-    changed: Mapping[str, tuple[float, ...]] | None = None,
-) -> Family:
+def _family(row: Mapping[str, str], max_model_len: int = 0) -> Family:
     name = row["family"]
     label, _, values = row["label_values"].partition("=")
     buckets = tuple(float(bound) for bound in row["buckets"].split() if bound != "+Inf")
     if name in _BY_LENGTH:
         buckets = one_two_five(max_model_len)
-    buckets = (changed or {}).get(name, buckets)
-    short = name.removeprefix(PREFIX)
-    for key in (short, short.removesuffix("_seconds")):
-        if row["type"] == "histogram" and key in custom:
-            buckets = custom.pop(key)
     return Family(
         name=name,
         kind=row["type"],
@@ -94,9 +70,9 @@ def _family(
     )
 
 
-def recorded(name: str, changed: Mapping[str, tuple[float, ...]] | None = None) -> tuple[Family, ...]:
-    """Every family of data/<name>; `changed` gives other buckets to histograms, by family."""
-    return tuple(_family(row, 0, {}, changed or {}) for row in _rows(name))
+def recorded(name: str) -> tuple[Family, ...]:
+    """Every family of data/<name>."""
+    return tuple(map(_family, _rows(name)))
 
 
 def _rows(name: str) -> list[dict[str, str]]:

@@ -64,20 +64,15 @@ EFFECTIVE = (
     Flag(("--headless",), Kind.SWITCH),
     Flag(("--ssl-certfile",)),
     Flag(("--ssl-keyfile",)),
-    Flag(("--api-key",), Kind.TEXTS),
     Flag(("--served-model-name",), Kind.TEXTS),
     Flag(("--revision",)),
     Flag(("--shutdown-timeout",), Kind.FLOAT, 0.0),
-    Flag(("--enable-server-load-tracking",), Kind.TOGGLE, False),
-    Flag(("--disable-log-stats",), Kind.TOGGLE, False),
     Flag(("--max-model-len",), Kind.HUMAN_INT),
     Flag(("--tensor-parallel-size", "-tp"), Kind.INT, 1),
     Flag(("--pipeline-parallel-size", "-pp"), Kind.INT, 1),
     Flag(("--data-parallel-size", "-dp"), Kind.INT, 1),
     Flag(("--max-num-seqs",), Kind.INT),
     Flag(("--max-num-batched-tokens",), Kind.HUMAN_INT),
-    Flag(("--max-num-queued-reqs",), Kind.INT),
-    Flag(("--max-num-queued-tokens",), Kind.HUMAN_INT),
     Flag(("--enable-chunked-prefill",), Kind.TOGGLE, True),
     Flag(("--async-scheduling",), Kind.TOGGLE),
     Flag(("--scheduler-cls",)),
@@ -99,12 +94,6 @@ EFFECTIVE = (
     Flag(("--cudagraph-capture-sizes",), Kind.INTS),
     Flag(("--max-cudagraph-capture-size",), Kind.INT),
     Flag(("--speculative-config", "-sc"), Kind.JSON),
-    Flag(("--spec-method",), Kind.TEXT, None, SPECULATIVE_METHODS),
-    Flag(("--spec-model",)),
-    Flag(("--spec-tokens",), Kind.INT),
-    Flag(("--per-request-spec-decode-metrics",), Kind.TEXT, "none", ("none", "summary", "detailed")),
-    Flag(("--custom-histogram-buckets",), Kind.JSON),
-    Flag(("--enable-mfu-metrics",), Kind.TOGGLE, False),
 )
 """Flags that change what the emulator does."""
 
@@ -118,18 +107,20 @@ INERT = (
         " --scheduling-policy --prefix-caching-hash-algo --mamba-cache-dtype"
         " --otlp-traces-endpoint --show-hidden-metrics-for-version --uvicorn-log-level --log-config-file --root-path"
         " --ssl-ca-certs --allowed-local-media-path --attention-backend --moe-backend"
-        " --kv-offloading-backend --all2all-backend --middleware --master-addr",
+        " --kv-offloading-backend --all2all-backend --middleware --master-addr --per-request-spec-decode-metrics",
     ),
     *flags_of(
         Kind.INT,
-        "--seed --max-logprobs --max-log-len --max-num-partial-prefills --max-long-partial-prefills"
-        " --long-prefill-token-threshold --stream-interval --max-parallel-loading-workers --data-parallel-rank/-dpn"
+        "--seed --max-num-queued-reqs --max-logprobs --max-log-len --max-num-partial-prefills"
+        " --max-long-partial-prefills --long-prefill-token-threshold --stream-interval"
+        " --max-parallel-loading-workers --data-parallel-rank/-dpn"
         " --data-parallel-start-rank/-dpr --data-parallel-size-local/-dpl --data-parallel-rpc-port/-dpp"
         " --decode-context-parallel-size/-dcp --prefill-context-parallel-size/-pcp --nnodes/-n --node-rank/-r"
         " --master-port --api-server-count/-asc --max-loras --max-lora-rank --max-cpu-loras"
         " --h11-max-incomplete-event-size --h11-max-header-count --mamba-block-size",
     ),
-    *flags_of(Kind.TEXTS, "--lora-modules --logits-processors"),
+    *flags_of(Kind.TEXTS, "--api-key --lora-modules --logits-processors"),
+    *flags_of(Kind.HUMAN_INT, "--max-num-queued-tokens"),
     *flags_of(Kind.FLOAT, "--cpu-offload-gb --kv-offloading-size --mm-processor-cache-gb"),
     *flags_of(
         Kind.JSON,
@@ -137,7 +128,7 @@ INERT = (
         " --ec-transfer-config --additional-config --structured-outputs-config --override-generation-config"
         " --limit-mm-per-prompt --mm-processor-kwargs --media-io-kwargs --eplb-config"
         " --default-chat-template-kwargs --attention-config --kernel-config --profiler-config --allowed-origins"
-        " --allowed-methods --allowed-headers",
+        " --allowed-methods --allowed-headers --custom-histogram-buckets",
     ),
     *flags_of(
         Kind.TOGGLE,
@@ -150,7 +141,8 @@ INERT = (
         " --enable-auto-tool-choice --enable-prompt-tokens-details --enable-force-include-usage"
         " --enable-tokenizer-info-endpoint --return-tokens-as-token-ids --disable-fastapi-docs"
         " --disable-frontend-multiprocessing --allow-credentials --enable-ssl-refresh --fully-sharded-loras"
-        " --enable-layerwise-nvtx-tracing --cudagraph-metrics",
+        " --enable-layerwise-nvtx-tracing --cudagraph-metrics --enable-mfu-metrics --disable-log-stats"
+        " --enable-server-load-tracking",
     ),
 )
 """Flags that are accepted and change nothing here."""

@@ -29,14 +29,10 @@ class EngineMetrics(Book):
         cache_info: Mapping[str, str],
         max_k: int,
         created: float,
-        flops_per_token: float = 0.0,
-        weight_bytes: float = 0.0,
-        kv_bytes_per_token: float = 0.0,
     ) -> None:
-        """`created` is the unix time that the `_created` twins tell; the last three feed the MFU counters (0: off)."""
+        """`created` is the unix time that the `_created` twins tell."""
         super().__init__(families, {"model_name": model_name, "engine": "0"}, created)
         self._cache_info = dict(cache_info)
-        self._flops, self._weights, self._kv_bytes = flops_per_token, weight_bytes, kv_bytes_per_token
         self.set(f"{_V}engine_sleep_state", 1.0, "awake")
         self._speculates = self.has(f"{_V}spec_decode_num_drafts_total")
         self._accepted = np.zeros(max_k, dtype=np.int64)
@@ -55,8 +51,6 @@ class EngineMetrics(Book):
             self.observe(f"{_V}iteration_tokens_total", result.prompt_tokens + result.generated_tokens)
         if self._speculates and len(result.accepted):
             self._record_drafts(result)
-        if self._flops:
-            self._record_work(result)
         self.gauges(running, waiting, kv_usage)
 
     def gauges(self, running: int, waiting: int, kv_usage: float) -> None:
@@ -91,10 +85,6 @@ class EngineMetrics(Book):
         for name, value in observed.items():
             self.observe(_V + name, value)
 
-    def reject(self, reason: str) -> None:
-        """Book a request that a queue limit turned away."""
-        self._add("admission_rejections_total", 1, reason)
-
     def _add(self, name: str, amount: float, label: str = "") -> None:
         self.add(_V + name, amount, label)
 
@@ -105,12 +95,6 @@ class EngineMetrics(Book):
         self._add("spec_decode_num_drafts_total", len(result.accepted))
         self._add("spec_decode_num_draft_tokens_total", result.draft_tokens)
         self._add("spec_decode_num_accepted_tokens_total", int(result.accepted.sum()))
-
-    def _record_work(self, result: StepResult) -> None:
-        tokens = result.prefill_tokens + result.draft_tokens + len(result.inter_token)
-        self._add("estimated_flops_per_gpu_total", self._flops * tokens)
-        self._add("estimated_read_bytes_per_gpu_total", self._weights + self._kv_bytes * result.context_tokens)
-        self._add("estimated_write_bytes_per_gpu_total", self._kv_bytes * tokens)
 
     def series(self, family: Family) -> Iterator[tuple[str, float]]:
         """As everywhere; accepted drafts are told by position."""

@@ -26,17 +26,6 @@ class Listener(Protocol):
         """The request ended; its fields are final."""
 
 
-@dataclass(slots=True)
-class SpeculationRecord:
-    """What one request saw of speculation (`--per-request-spec-decode-metrics`)."""
-
-    histogram: list[int]
-    """Drafted steps by accepted tokens, 0..K."""
-    draft_tokens: int
-    per_step_accepted: list[int] = field(default_factory=list)
-    per_step_drafted: list[int] = field(default_factory=list)
-
-
 @dataclass(slots=True, eq=False)
 class Request:
     """One sequence to generate. Times are engine-clock seconds, lengths are tokens."""
@@ -63,7 +52,8 @@ class Request:
     """Steps in which it decoded."""
     preemptions: int = 0
     done: bool = False
-    record: SpeculationRecord | None = None
+    drafts: list[tuple[int, int]] = field(default_factory=list)
+    """Drafted and accepted tokens of each step that verified some; kept only where the engine tells them by request."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,11 @@ import math
 import os
 import signal
 import time
-from collections.abc import Awaitable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import uvicorn
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+from prometheus_client import CollectorRegistry
 
 from speculative_lab.emulator import notice
 from speculative_lab.emulator.assembly import build_core
@@ -41,7 +40,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(dialect: Dialect, program: Program, settings: Settings, environment: Mapping[str, str]) -> int:
+async def serve(dialect: Dialect, program: Program, settings: Settings) -> int:
     """Serve until told to stop; the exit code. Raises LateError when "loading" fails."""
     stopping = _stop_event()
     _announce(dialect, program.engine, settings)
@@ -53,11 +52,12 @@ async def serve(dialect: Dialect, program: Program, settings: Settings, environm
         return 0
     ledger = dialect.ledger(program, time.time())
     service = _build(program, ledger, settings)
-    routes = dialect.routes(service, _registry(dialect, ledger), int(time.time()))
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(ledger)
     server = program.server
     http = _Server(
         uvicorn.Config(
-            application(service, routes, dialect.guarded),
+            application(dialect.routes(service, registry, int(time.time()))),
             host=server.host,
             port=server.port,
             ssl_certfile=server.certificate or None,
@@ -71,33 +71,20 @@ async def serve(dialect: Dialect, program: Program, settings: Settings, environm
     )
     gc.collect()
     gc.freeze()
-    reporter = dialect.reporter(service, environment) if dialect.reporter else stopping.wait()
-    return await _serve_until_stopped(http, service, stopping, reporter)
+    return await _serve_until_stopped(http, service, stopping)
 
 
-def _registry(dialect: Dialect, ledger: LedgerBook) -> CollectorRegistry:
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(ledger)
-    if dialect.process_metrics:
-        ProcessCollector(registry=registry)
-        PlatformCollector(registry=registry)
-    return registry
-
-
-async def _serve_until_stopped(
-    http: uvicorn.Server, service: Service, stopping: asyncio.Event, reporter: Awaitable[Any]
-) -> int:
+async def _serve_until_stopped(http: uvicorn.Server, service: Service, stopping: asyncio.Event) -> int:
     engine = asyncio.create_task(service.driver.run(), name="engine")
     listening = asyncio.create_task(http.serve(), name="http")
     stop = asyncio.create_task(stopping.wait(), name="stop")
-    reporting = asyncio.ensure_future(reporter)
     done, _ = await asyncio.wait({engine, listening, stop}, return_when=asyncio.FIRST_COMPLETED)
     if stop in done:
         await _drain(service, http)
     http.should_exit = True
     if listening not in done:
         await asyncio.wait({listening}, timeout=CLOSE_SECONDS + 1)
-    for task in (engine, stop, reporting):
+    for task in (engine, stop):
         task.cancel()
     failed = service.driver.dead is not None or (listening in done and stop not in done) or _raised(engine)
     return 1 if failed else 0
@@ -137,7 +124,6 @@ def _build(program: Program, ledger: LedgerBook, settings: Settings) -> Service:
         engine=engine,
         settings=settings,
         driver=EngineDriver(core, ledger, hot_stepper(engine, core)),
-        metrics=ledger,
         rng=np.random.default_rng(settings.seed + 1),
     )
 

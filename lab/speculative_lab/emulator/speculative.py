@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from speculative_lab.emulator.errors import ConfigError, ValidationError
@@ -94,33 +93,17 @@ class Speculative:
     parallel_drafting: bool = False
     heterogeneous_vocab: bool = False
     adaptive_verification: bool = False
-    synthetic_survival: tuple[float, ...] | None = None
-    """S_1..S_K of `rejection_sample_method: synthetic`."""
 
 
 def raw_config(namespace: argparse.Namespace) -> dict[str, Any] | None:
-    """The JSON object together with the `--spec-*` shorthands; None when speculation is not asked for.
-
-    Dashes in keys count as underscores. Raises ConfigError when a shorthand repeats a key, or the value is no object.
-    """
+    """The JSON object, dashes in its keys as underscores; None when speculation is not asked for. Raises
+    ValidationError when the value is no object."""
     given = namespace.speculative_config
     if given is not None and not isinstance(given, Mapping):
         raise ValidationError(
             "SpeculativeConfig", [("speculative_config", "Input should be a valid dictionary", "dict_type")]
         )
-    config = {str(key).replace("-", "_"): value for key, value in (given or {}).items()}
-    shorthands = (
-        ("--spec-method", "method", namespace.spec_method),
-        ("--spec-model", "model", namespace.spec_model),
-        ("--spec-tokens", "num_speculative_tokens", namespace.spec_tokens),
-    )
-    for flag, key, value in shorthands:
-        if value is None:
-            continue
-        if key in config:
-            raise ConfigError(f"{flag} and --speculative-config['{key}'] are mutually exclusive")
-        config[key] = value
-    return config or None
+    return {str(key).replace("-", "_"): value for key, value in (given or {}).items()} or None
 
 
 def checked(raw: Mapping[str, Any], tensor_parallel_size: int) -> Speculative:
@@ -140,6 +123,8 @@ def checked(raw: Mapping[str, Any], tensor_parallel_size: int) -> Speculative:
         raise ConfigError("A speculative model was provided, but `num_speculative_tokens` was not provided")
     if method in _NOT_EMULATED:
         raise ConfigError(f"method {method} is not emulated; use one of the methods that draft tokens")
+    if values.get("rejection_sample_method") == "synthetic":
+        raise ConfigError("synthetic acceptance is not emulated; leave rejection_sample_method out")
     _check_lookup(method, values)
     if method != "dspark" and values.get("enable_adaptive_verification") and values.get("use_local_argmax_reduction"):
         raise ConfigError(
@@ -162,7 +147,6 @@ def checked(raw: Mapping[str, Any], tensor_parallel_size: int) -> Speculative:
         parallel_drafting=bool(values.get("parallel_drafting")) or method in ("dflash", "dspark"),
         heterogeneous_vocab=bool(values.get("use_heterogeneous_vocab")),
         adaptive_verification=bool(values.get("enable_adaptive_verification")),
-        synthetic_survival=_synthetic(values, int(k)),
     )
 
 
@@ -210,32 +194,3 @@ def _check_lookup(method: str, values: Mapping[str, Any]) -> None:
     low, high = low or high or 5, high or low or 5
     if low > high:
         raise ConfigError(f"prompt_lookup_min={low} must be <= prompt_lookup_max={high}")
-
-
-def _synthetic(values: Mapping[str, Any], k: int) -> tuple[float, ...] | None:
-    rates, length = values.get("synthetic_acceptance_rates"), values.get("synthetic_acceptance_length")
-    if values.get("rejection_sample_method") != "synthetic":
-        if rates is not None or length is not None:
-            raise ConfigError("synthetic_acceptance_* requires rejection_sample_method='synthetic'")
-        return None
-    if (rates is None) == (length is None):
-        raise ConfigError("Exactly one of synthetic_acceptance_rates and synthetic_acceptance_length must be given")
-    return _from_rates(rates, k) if length is None else _from_length(float(length), k)
-
-
-def _from_rates(rates: Any, k: int) -> tuple[float, ...]:
-    if not isinstance(rates, list) or len(rates) != k:
-        raise ConfigError(f"synthetic_acceptance_rates must be a list of length num_speculative_tokens={k}")
-    if not all(isinstance(rate, (int, float)) and 0 <= rate <= 1 for rate in rates):
-        raise ConfigError("synthetic_acceptance_rates must each lie in [0, 1]")
-    if any(later > earlier for earlier, later in pairwise(rates)):
-        raise ConfigError("synthetic_acceptance_rates must be non-increasing")
-    return tuple(float(rate) for rate in rates)
-
-
-def _from_length(length: float, k: int) -> tuple[float, ...]:
-    """The vector of least variance: as many certain positions as fit, one partial, the rest never."""
-    if not 1 <= length <= k + 1:
-        raise ConfigError(f"synthetic_acceptance_length must lie in [1, {k + 1}]")
-    extra = length - 1
-    return tuple(min(max(extra - position, 0.0), 1.0) for position in range(k))

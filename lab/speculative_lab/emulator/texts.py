@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -38,14 +37,6 @@ def count_tokens(text: str) -> int:
     return max(1, -(-len(text) // CHARACTERS_PER_TOKEN))
 
 
-def tokenize(text: str) -> list[int]:
-    """A token id for each four characters; equal pieces have equal ids."""
-    pieces = [text[i : i + CHARACTERS_PER_TOKEN] for i in range(0, len(text), CHARACTERS_PER_TOKEN)] or [""]
-    return [
-        int.from_bytes(hashlib.blake2b(piece.encode(), digest_size=4).digest(), "big") % VOCABULARY for piece in pieces
-    ]
-
-
 @dataclass(frozen=True)
 class Answer:
     """The endless answer to one prompt; how much of it is given is decided by the request."""
@@ -73,21 +64,6 @@ class Answer:
     def text(self, first: int, last: int) -> str:
         """Text of those tokens."""
         return "".join([WORDS[token] for token in self.tokens(first, last)])
-
-    def stop_at(self, stops: Sequence[str], limit: int) -> tuple[int, int, str] | None:
-        """Where the first of `stops` appears within `limit` tokens: (tokens needed, characters before it, the stop)."""
-        text = self.text(0, limit)
-        hits = [(position, stop) for stop in stops if stop and (position := text.find(stop)) >= 0]
-        if not hits:
-            return None
-        position, stop = min(hits)
-        needed, length = 0, 0
-        for token in self.tokens(0, limit):
-            if length >= position + len(stop):
-                break
-            length += len(WORDS[token])
-            needed += 1
-        return needed, position, stop
 
 
 def _hash(key: int, first: int, last: int) -> NDArray[np.uint64]:

@@ -10,8 +10,7 @@ from speculative_lab.emulator.arguments import parse as parse_arguments
 from speculative_lab.emulator.assembly import build_metrics
 from speculative_lab.emulator.config import engine_config, server_config
 from speculative_lab.emulator.dialect import Dialect, LedgerBook, Program
-from speculative_lab.emulator.http.app import GUARDED, vllm_routes
-from speculative_lab.emulator.reporter import report
+from speculative_lab.emulator.http.app import vllm_routes
 from speculative_lab.emulator.settings import Settings
 
 
@@ -30,7 +29,4 @@ DIALECT = Dialect(
     engine=f"vLLM {VLLM_VERSION}",
     routes=vllm_routes,
     ledger=_ledger,
-    guarded=GUARDED,
-    process_metrics=True,
-    reporter=report,
 )

@@ -46,8 +46,6 @@ SCHEDULED = 20
 """When it first was part of a step; -1 before."""
 GAPPED = 21
 """Its tokens that were computed while the speculator was left out, and that it has not caught up with."""
-SHORT_GAP = 32.0
-"""A gap by blocks in which K = 0 was tried, and no longer."""
 REQUEST_FIELDS = 22
 
 # Of a replica's world, constant.

@@ -86,7 +86,6 @@ def window(state: State, before: Scrape, after: Scrape, capacity: float, plug_in
         live=True if plug_in is not None else None,
         engine_version="0.32.0" if plug_in is not None else "",
         comparisons=_comparisons(before.comparisons, after.comparisons),
-        gapped=float((seated[:, at.GAPPED] > at.SHORT_GAP).sum()) if plug_in is not None else 0.0,
         tpot_histogram=histogram(tpot, TPOT_BOUNDS),
         ttft_histogram=histogram(ttft, TTFT_BOUNDS),
     )

@@ -1,8 +1,8 @@
 """Evaluates the rules of the API as they stand in CEL, for objects that no API server has checked with them: files that
 the command line reads, and objects that were stored before a rule existed.
 
-Called by `convert`. Knows as much of CEL as `rules` uses: field access, `has`, operators, lists, strings and macros on
-lists. Tests hold it to the answers of a real API server.
+Called by `convert`, and by `wire` for the forms of texts. Knows as much of CEL as rules use: field access, `has`,
+operators, lists, strings, durations and macros on lists. Tests hold it to the answers of a real API server.
 """
 
 from __future__ import annotations
@@ -21,8 +21,18 @@ Scope = Mapping[str, Any]
 Expression = Callable[[Scope], Any]
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|'((?:\\.|[^'\\])*)'|(\w+)|(&&|\|\||[=!<>]=|.))", re.DOTALL)
+_UNIT_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
+
+
+def seconds(duration: str) -> float:
+    """Seconds of a duration such as `40ms` or `1m30s`."""
+    return sum(float(n) * _UNIT_SECONDS[unit] for n, unit in re.findall(r"([0-9.]+)(us|ms|s|m)", duration))
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "size": len,
+    "duration": seconds,
+    "substring": lambda text, first, end=None: text[first:end],
     "startsWith": str.startswith,
     "endsWith": str.endswith,
     "split": str.split,

@@ -14,9 +14,9 @@ from pydantic_core import ErrorDetails
 
 from speculative_operator.api import cel
 from speculative_operator.api import v1alpha1 as wire
+from speculative_operator.api.cel import seconds
 from speculative_operator.api.crd import schema
 from speculative_operator.api.rules import ALL_RULES
-from speculative_operator.api.scalars import seconds
 from speculative_operator.api.targets import TARGET_STAYS, InferenceService, Route
 from speculative_operator.api.weights import Cache, Weights
 from speculative_operator.api.wire import VALIDATIONS, RuleError, SpecError, Wire
@@ -216,18 +216,14 @@ def _engine(given: wire.Engine) -> spec.EngineSettings:
 
 
 def _accelerator(wanted: wire.Spec) -> spec.AcceleratorRequest:
-    given = wanted.accelerator
+    given, sizes = wanted.accelerator, wanted.verifier
+    product = sizes.tensor_parallel_size * sizes.pipeline_parallel_size * sizes.data_parallel_size
     return _as(
         spec.AcceleratorRequest,
         given,
-        per_replica=_accelerators(wanted.verifier) if given.per_replica is None else given.per_replica,
+        per_replica=product if given.per_replica is None else given.per_replica,
         hourly_cost=float(given.hourly_cost) if given.hourly_cost else None,
     )
-
-
-def _accelerators(verifier: wire.Verifier) -> int:
-    """Accelerators of one replica."""
-    return verifier.tensor_parallel_size * verifier.pipeline_parallel_size * verifier.data_parallel_size
 
 
 def _inference_service(given: InferenceService | None, target: spec.Target) -> InferenceServiceSettings:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from speculative_operator.api import cel
 
 VALIDATIONS = "x-kubernetes-validations"
 
@@ -101,16 +103,15 @@ class Text:
     pattern: str
     remedy: str
     limit: int
-    check: Callable[[str], bool] | None = None
-    """What the pattern cannot say, for values that match it; `cel` says the same to the API server."""
     cel: str = ""
+    """What the pattern cannot say of `self`, a value that matches it."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_after_validator_function(self._validate, handler(source))
 
     def _validate(self, value: str) -> str:
         fits = len(value) <= self.limit and re.fullmatch(self.pattern, value)
-        if not fits or (self.check is not None and not self.check(value)):
+        if not fits or (self.cel and not cel.evaluate(self.cel, self=value)):
             raise PydanticCustomError("remedy", "{remedy}", {"remedy": self.remedy})
         return value
 

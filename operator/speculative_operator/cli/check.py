@@ -96,15 +96,19 @@ def judge_pair(spec: DeploymentSpec, sides: Mapping[str, ModelFacts]) -> Verdict
 def _read(arguments: argparse.Namespace) -> tuple[DeploymentSpec, dict[str, ModelFacts], Auto | None]:
     """The spec, the facts of its models by side, and the pick where the spec leaves it open. Raises WeightsError,
     CommandError."""
+    from speculative_operator.cli.subject import spec_of
+
     if arguments.first.lower().endswith(_FILES) and not Path(arguments.first).is_dir():
         return _read_file(arguments)
     sides = {"verifier": _facts_of(arguments.first, "verifier", arguments)}
     if arguments.speculator:
         sides["speculator"] = _facts_of(arguments.speculator, "speculator", arguments)
-    return _spec(_body(arguments, sides)), sides, None
+    return spec_of(_body(arguments, sides)), sides, None
 
 
 def _read_file(arguments: argparse.Namespace) -> tuple[DeploymentSpec, dict[str, ModelFacts], Auto | None]:
+    from speculative_operator.cli.subject import spec_of
+
     named = ("method", "k", "engine", "engine_version", "tensor_parallel_size", "max_model_len", "workload")
     given = [f"--{name.replace('_', '-')}" for name in named if getattr(arguments, name)]
     if arguments.speculator or given:
@@ -113,7 +117,8 @@ def _read_file(arguments: argparse.Namespace) -> tuple[DeploymentSpec, dict[str,
             f"{what} is given together with a file with a spec",
             "write it into the file, or give the models instead of the file",
         )
-    return read_models(_spec(commands.read_document(arguments.first, "SPEC")), rows_of(arguments), arguments.claims_at)
+    spec = spec_of(commands.read_document(arguments.first, "SPEC"), arguments.first)
+    return read_models(spec, rows_of(arguments), arguments.claims_at)
 
 
 def read_models(
@@ -132,16 +137,6 @@ def read_models(
         return auto.spec, auto.sides, auto
     wanted = {"verifier": spec.verifier.source, "speculator": spec.speculator.source if spec.speculator else None}
     return spec, {side: read(source, side) for side, source in wanted.items() if source is not None}, None
-
-
-def _spec(body: Any) -> DeploymentSpec:
-    from speculative_operator.api.convert import SpecError, to_domain
-    from speculative_operator.cli.subject import whole
-
-    try:
-        return to_domain(whole(body))
-    except SpecError as problem:
-        raise CommandError(str(problem), status=USAGE) from None
 
 
 def _body(arguments: argparse.Namespace, sides: Mapping[str, ModelFacts]) -> dict[str, Any]:
@@ -231,13 +226,13 @@ def _names(arguments: argparse.Namespace, sides: Mapping[str, ModelFacts]) -> di
 
 
 def _show(spec: DeploymentSpec, sides: Mapping[str, ModelFacts], names: Mapping[str, str], verdict: Verdict) -> None:
-    from speculative_operator.pairing.verdict import KINDS, expectation, findings
+    from speculative_operator.pairing.verdict import expectation, findings
 
     for side, facts in sides.items():
         print(f"{side:<12}{names[side]} at {facts.pin.resolved}")
     method = spec.speculator.method if spec.speculator else "none"
     print(f"{'engine':<12}{spec.engine.type} {spec.engine.version}, method {method}")
-    print(f"{'kind':<12}{verdict.kind}: {KINDS[verdict.kind]}")
+    print(f"{'kind':<12}{verdict.kind}: {verdict.kind.meaning}")
     if verdict.expected is not None:
         print(f"{'expected':<12}{expectation(verdict.expected)}")
     if verdict.findings:

@@ -61,7 +61,7 @@ class Cluster:
     def object_with_notes(self, name: str) -> Object:
         """One SpeculativeDeployment with the operator's notes in its status; without notes where this user may not read
         them."""
-        from speculative_operator.reconcile.report import notes
+        from speculative_operator.reconcile.snapshot import notes
 
         body = self.object(name)
         try:

@@ -12,8 +12,8 @@ from speculative_operator.cli import cluster, inspection, scraped, terminal
 from speculative_operator.cli.cluster import Cluster, Object
 from speculative_operator.cli.commands import FAILED, OK, UnseenError
 from speculative_operator.cli.inspection import GOOD, UNKNOWN, WRONG, Found, Look, full_name
-from speculative_operator.reconcile.observed.formats import quantity
-from speculative_operator.reconcile.observed.surge import request_of
+from speculative_operator.domain.formats import quantity
+from speculative_operator.reconcile.snapshot.requests import request_of
 
 
 def accelerators(look: Look) -> Iterator[Found]:

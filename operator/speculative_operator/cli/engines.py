@@ -12,11 +12,11 @@ import sys
 from typing import Any, NamedTuple
 
 from speculative_operator.cli import terminal
-from speculative_operator.cli.commands import FAILED, OK, UsageError
+from speculative_operator.cli.commands import FAILED, OK, UsageError, member
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
-from speculative_operator.engines.matrix.answers import CELLS, Answer, answers
-from speculative_operator.engines.matrix.cell import Version, parse_version, show_version
+from speculative_operator.engines.matrix.answers import Answer, answers
+from speculative_operator.engines.matrix.cell import CELLS, Version, parse_version, show_version
 
 EPILOG = """examples:
   speculative engines
@@ -60,10 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the answers that were asked for; returns the exit status. Raises UsageError."""
     engines = (
-        [_member(EngineType, arguments.engine, "ENGINE")] if arguments.engine else [e for e in EngineType if e in CELLS]
+        [member(EngineType, arguments.engine, "ENGINE")] if arguments.engine else [e for e in EngineType if e in CELLS]
     )
-    vendor = _member(Vendor, arguments.vendor, "--vendor")
-    method = _member(Method, arguments.method, "--method") if arguments.method else None
+    vendor = member(Vendor, arguments.vendor, "--vendor")
+    method = member(Method, arguments.method, "--method") if arguments.method else None
     rows = [row for engine in engines for row in _rows(engine, arguments.version, vendor, method)]
     if not rows:
         raise UsageError(f"--method {method}: none of the engines has it", f"name one of {', '.join(Method)}")
@@ -78,21 +78,13 @@ def run(arguments: argparse.Namespace) -> int:
     return FAILED if assumed or all(row.alone.refused for row in rows) else OK
 
 
-def _member(kind: Any, text: str, what: str) -> Any:
-    """The member of an enumeration that `text` names, in any case of letters."""
-    for member in kind:
-        if member.value.lower() == text.lower():
-            return member
-    raise UsageError(f"{what} is {text!r}", f"name one of {', '.join(kind)}")
-
-
 def _rows(engine: EngineType, given: str | None, vendor: Vendor, method: Method | None) -> list[_Row]:
     release = given or DEFAULT_VERSIONS[engine]
     version = parse_version(release)
     if version is None:
         raise UsageError(f"--version is {release!r}", "write a release such as 0.32.0")
     both = zip(answers(engine, version, vendor), answers(engine, version, vendor, 2), strict=True)
-    assumed = version > _newest(engine)
+    assumed = version[:2] > _newest(engine)[:2]
     return [_Row(release, *pair, assumed) for pair in both if method in (None, pair[0].question.method)]
 
 

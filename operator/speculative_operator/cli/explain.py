@@ -87,7 +87,7 @@ def explanation(body: Object, *, wide: bool = False) -> Iterator[str]:
     yield f"  mode      {chosen}: {MODES.get(chosen, chosen)}"
     if seen.get("state") and chosen != "Disabled":
         yield f"  state     {seen['state']}: {STATES.get(seen['state'], '')}{_at_zero(body)}"
-    if _verifies_adaptively(body) and chosen != "Disabled":
+    if ((body.get("spec") or {}).get("speculation") or {}).get("adaptiveVerification") and chosen != "Disabled":
         yield "  verifies  only the drafts that vLLM estimates to be worth their time; others count as not accepted"
     yield from _lines("why", cause)
     if seen.get("gain"):
@@ -113,10 +113,6 @@ def _at_zero(body: Object) -> str:
     if speculation(body).get("state") != "Off":
         return ""
     return " Steps skip it." if skips(body) else " Where it has weights, each step still runs its first pass."
-
-
-def _verifies_adaptively(body: Object) -> bool:
-    return bool(((body.get("spec") or {}).get("speculation") or {}).get("adaptiveVerification"))
 
 
 def _k_text(body: Object, seen: Object, chosen: str) -> str:

@@ -184,7 +184,7 @@ def rights(look: Look) -> Iterator[Found]:
     for one in look.operators:
         space, pod = one["metadata"]["namespace"], one["spec"]["template"]["spec"]
         user = f"system:serviceaccount:{space}:{pod.get('serviceAccountName') or 'default'}"
-        for namespace in _served_namespaces(pod):
+        for namespace in settings_of(pod).get("NAMESPACES", "").split(","):  # an empty name stands for all
             lacking = [
                 f"{verb} {resource}"
                 for resource, group, verbs in required_kinds()
@@ -196,11 +196,6 @@ def rights(look: Look) -> Iterator[Found]:
                 more = f" and {len(lacking) - MOST_NAMED} more" if lacking[MOST_NAMED:] else ""
                 grant = f"helm upgrade the chart with rbac.create=true; kubectl auth can-i --list --as={user}"
                 yield Found(f"{user} may not {', '.join(lacking[:MOST_NAMED])}{more} {where}", grant)
-
-
-def _served_namespaces(pod: Object) -> list[str]:
-    """Namespaces that an operator with this pod serves; an empty name stands for all."""
-    return settings_of(pod).get("NAMESPACES", "").split(",")
 
 
 def settings_of(pod: Object) -> dict[str, str]:

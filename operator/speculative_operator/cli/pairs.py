@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from speculative_operator.cli import terminal
-from speculative_operator.cli.commands import FAILED, OK, UsageError, read_text
+from speculative_operator.cli.commands import FAILED, OK, UsageError, member, read_text
 from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.spec import DeploymentSpec, Method, ModelSource
 from speculative_operator.engines.pairs import choose, key_of, with_entry
 from speculative_operator.pairing import catalogue
-from speculative_operator.pairing.catalogue import REMEDY, Catalogue, CatalogueError, Entry, Match
+from speculative_operator.pairing.catalogue import REMEDY, Catalogue, Match
+from speculative_operator.pairing.catalogue_rows import CatalogueError, Entry
 from speculative_operator.pairing.verdict import Verdict
 from speculative_operator.weights.source import WeightsError
 
@@ -115,13 +116,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the rows that were asked for; returns the exit status. Raises UsageError."""
     rows = rows_of(arguments)
     if arguments.method:
-        method = _method(arguments.method)
+        method = member(Method, arguments.method, "--method")
         rows = Catalogue(tuple(one for one in rows.entries if one.method is method))
     if arguments.verifier is None:
         _print([(None, one) for one in rows.entries], plain=arguments.json)
         return OK
     found = rows.entries_for(arguments.verifier, tuple(arguments.base))
-    choice = catalogue.pick(arguments.verifier, arguments.base, among=rows)
+    choice = catalogue.pick(arguments.verifier, tuple(arguments.base), rows)
     if not arguments.json:
         print(choice.reason)
     if found:
@@ -142,13 +143,6 @@ def rows_of(arguments: argparse.Namespace) -> Catalogue:
         return catalogue.catalogue_of(read_text(arguments.catalogue, "--catalogue", _LARGEST), arguments.catalogue)
     except CatalogueError as problem:
         raise UsageError(f"--catalogue {problem}") from None
-
-
-def _method(named: str) -> Method:
-    for method in Method:
-        if method.value == named.lower():
-            return method
-    raise UsageError(f"--method is {named!r}", f"name one of {', '.join(Method)}")
 
 
 def _print(rows: list[tuple[Match | None, Entry]], *, plain: bool) -> None:

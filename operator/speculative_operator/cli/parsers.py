@@ -37,24 +37,8 @@ ANNOTATES = frozenset(("pause", "resume", "approve", "adopt", "repin"))
 LABORATORY = frozenset(("simulate", "cases"))
 """Commands of the package `speculative_lab`, which the operator's image does not hold."""
 
-_EPILOG = """examples:
-  speculative get -A
-  speculative status qwen3-8b -n models --watch
-  speculative explain qwen3-8b -n models
-  speculative watch -A --since 1h
-  speculative doctor
-  speculative pause qwen3-8b -n models      (likewise resume, approve, adopt, repin)
-  speculative plan pair.yaml
-  speculative render pair.yaml
-  speculative simulate --trace code.csv --format azure --policy ours
-  speculative cases cases.csv --json
-  speculative engines vLLM --method eagle3
-  speculative pairs Qwen/Qwen3-8B
-  speculative check hf://Qwen/Qwen3-8B hf://RedHatAI/Qwen3-8B-speculator.eagle3
-  source <(speculative completion bash)
-
-exit status: 0 all is well, 1 failed or found something, 2 wrong use of the command line, 130 interrupted
-`speculative COMMAND --help` explains a command; docs/cli.md shows the output of each."""
+_EPILOG = """exit status: 0 all is well, 1 failed or found something, 2 wrong use of the command line, 130 interrupted
+`speculative COMMAND --help` explains a command with examples; docs/cli.md shows the output of each."""
 
 
 class _Parser(argparse.ArgumentParser):

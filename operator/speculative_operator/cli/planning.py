@@ -131,7 +131,8 @@ def plan_of(
     table = table_by_prior(policy) if tries_first(policy) else initial_table(policy)
     plan.table = ", ".join(f"{first}-{last} requests: K {k}" for first, last, k in table.rows())
     view = outlook(policy, traffic=traffic)
-    plan.rows = [_row(view, table.k_at(one), one) for one in _loads(most)]
+    loads = [*(2**power for power in range(20) if 2**power < most), most]
+    plan.rows = [_row(view, table.k_at(one), one) for one in loads]
     _judge(plan, found, view, rows, traffic, load)
     return plan
 
@@ -224,11 +225,6 @@ def _row(view: Outlook, start_k: int, load: int) -> Row:
     price = view.policy.pod_hourly_cost
     cost, off_cost = (None if price is None else price * ms / (3600.0 * load) for ms in (best.tpot_ms, off_ms))
     return Row(load, start_k, best, off_ms, cost, off_cost)
-
-
-def _loads(most: int) -> list[int]:
-    """The loads of the plan: 1, 2, 4 and so on, and the most."""
-    return [*(2**power for power in range(20) if 2**power < most), most]
 
 
 def _price(value: float | None) -> str:

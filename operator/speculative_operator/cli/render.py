@@ -40,7 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the manifests; the exit status. Raises CommandError."""
     import yaml
 
-    spec = spec_of(arguments.file, arguments.namespace)
+    from speculative_operator.cli.subject import spec_of
+
+    spec = spec_of(commands.read_document(arguments.file, "FILE"), arguments.file, arguments.namespace)
     outcome = first_reconcile(spec, arguments.image, pod_monitor=not arguments.no_pod_monitor)
     manifests = list(manifests_of(outcome))
     if not manifests:
@@ -54,19 +56,6 @@ def run(arguments: argparse.Namespace) -> int:
     for line in explain_cluster(spec, chosen, outcome):
         sys.stderr.write(f"# {line}\n")
     return OK
-
-
-def spec_of(path: str, namespace: str = "") -> DeploymentSpec:
-    """The spec in a file, checked as the API does. Raises CommandError."""
-    from speculative_operator.api.convert import SpecError, to_domain
-    from speculative_operator.cli.subject import whole
-
-    try:
-        body = whole(commands.read_document(path, "FILE"))
-        body["metadata"].setdefault("namespace", namespace or "default")
-        return to_domain(body)
-    except SpecError as problem:
-        raise UsageError(f"{path}: {problem}") from None
 
 
 def first_reconcile(spec: DeploymentSpec, image: str, *, pod_monitor: bool) -> Outcome:

@@ -132,7 +132,7 @@ def _pair(body: Object, pods: Sequence[Object], now: float) -> Branch:
 def _pods(body: Object, pods: Sequence[Object], now: float) -> Iterator[Branch]:
     """Yield each pod with its state and since when, its K at the present load, and the table that was delivered to
     it."""
-    from speculative_operator.reconcile.observed.pods import read_pods
+    from speculative_operator.reconcile.snapshot.pods import read_pods
 
     seen, found = speculation(body), read_pods(pods)
     wide = max((len(one.name) for one in found), default=0)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from speculative_operator.api.convert import SpecError, to_domain
+from speculative_operator.cli.commands import UsageError
 from speculative_operator.domain import names
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.reasons import Reason
@@ -47,7 +48,7 @@ def subject(body: Any, rows: Catalogue | None = None) -> Subject:
     engine = engine_for(spec)
     for refusal in engine.refusals(spec):
         if refusal.reason is not Reason.UNSUPPORTED_SOURCE:
-            raise _refusal(refusal.field, refusal.message)
+            raise _RefusedError(refusal.field, None, refusal.message)
     return Subject(spec, engine, policy_of(spec, knobs=engine.knobs(spec), facts=pair_facts(spec)))
 
 
@@ -60,6 +61,16 @@ def _fill_pick(spec: DeploymentSpec, rows: Catalogue) -> DeploymentSpec:
     if choice.entry is None:
         raise SpecError("spec.speculator.auto", True, choice.reason)
     return with_entry(spec, choice.entry)
+
+
+def spec_of(body: Any, named: str = "", namespace: str = "") -> DeploymentSpec:
+    """The spec that `body` describes, in `namespace` where it names none. Raises UsageError with `named`, its file."""
+    try:
+        told = whole(body)
+        told["metadata"].setdefault("namespace", namespace or "default")
+        return to_domain(told)
+    except SpecError as problem:
+        raise UsageError(f"{named}: {problem}" if named else str(problem)) from None
 
 
 def whole(body: Any) -> dict[str, Any]:
@@ -90,7 +101,3 @@ class _RefusedError(SpecError):
 
     def __str__(self) -> str:
         return self.remedy
-
-
-def _refusal(field: str, message: str) -> SpecError:
-    return _RefusedError(field, None, message)

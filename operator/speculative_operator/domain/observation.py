@@ -142,9 +142,6 @@ class PodWindow:
     engine_version: str = ""
     """Release that the payload found in the pod; empty when unknown."""
     comparisons: tuple[Comparison, ...] = ()
-    gapped: float = 0.0
-    """Requests that the speculator has seen only in part, since it was left out for a while: their drafts do not
-    count."""
     tpot_histogram: Histogram = ()
     """Seconds per output token after the first, of each request that ended; empty when unknown."""
     ttft_histogram: Histogram = ()

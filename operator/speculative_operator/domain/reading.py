@@ -1,5 +1,5 @@
-"""Reads plain JSON that others wrote (templates, status, children, pods) without ever failing. Used by `render` and
-`reconcile`.
+"""Reads plain JSON that others wrote (templates, status, children, pods) without ever failing. Used by `render`, by
+`reconcile.snapshot` and by the shell.
 
 A missing value, or one of another type, reads as empty: a garbled object must not stop its own repair.
 """

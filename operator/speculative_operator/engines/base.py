@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason, without_credentials
@@ -44,10 +44,9 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class PvcMount:
-    """A claim mounted read-only. `path` is a folder within it, empty for the whole claim."""
+    """A claim mounted read-only, as a whole."""
 
     claim: str
-    path: str
     mount_path: str
 
 
@@ -73,7 +72,8 @@ class EngineContainer:
     shutdown_seconds: int
     """Longest time that the engine drains requests after SIGTERM."""
     payload: bool = False
-    """True where the plug-in's files are mounted at names.PAYLOAD_MOUNT: the actuator is Live."""
+    """True where the plug-in's files are mounted at names.PAYLOAD_MOUNT: the actuator is Live, and the plug-in exports
+    metrics of its own on names.TELEMETRY_PORT."""
     command: tuple[str, ...] = ()
     """Entry point; empty where the image's own is the engine."""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -83,30 +83,20 @@ class EngineContainer:
     user: int | None = None
     """User id that the stock image is prepared for; None where the image sets it or runs as any."""
     metrics_path: str = "/metrics"
-    telemetry: bool = False
-    """True when the payload exports metrics of its own on names.TELEMETRY_PORT."""
     shared_memory: bool = False
     """True when worker processes exchange data through /dev/shm."""
     pvc_mounts: tuple[PvcMount, ...] = ()
     image_mounts: tuple[ImageMount, ...] = ()
 
 
-class Read(Protocol):
-    """The function by which an engine's raw samples become one window or gap for each pod."""
+Read = Callable[
+    [Sequence[Series], Collection[str], Mapping[str, float], float, float],
+    dict[str, PodWindow | Gap],
+]
+"""(series, pods, since, now, stale_after) -> a window or a gap for each of `pods`, by name.
 
-    def __call__(
-        self,
-        series: Sequence[Series],
-        pods: Collection[str],
-        since: Mapping[str, float],
-        now: float,
-        stale_after: float,
-    ) -> dict[str, PodWindow | Gap]:
-        """Return a window or a gap for each of `pods`, by name.
-
-        `since` holds the unix time of the last sample consumed per pod (`PodWindow.end`); a pod that is not in it
-        gets the longest window that the samples allow. `now` is unix time, `stale_after` seconds.
-        """
+`since` holds the unix time of the last sample consumed per pod (`PodWindow.end`); a pod that is not in it gets the
+longest window that the samples allow. `now` is unix time, `stale_after` seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +115,7 @@ class Engine:
     """The container that serves a spec by the active table. Raises ValueError for sources or accelerators of a spec
     that `refusals` refuses. With the Live actuator the result does not depend on the table; otherwise it does."""
     read: Read
+    """The function by which raw samples become one window or gap for each pod."""
     from_reports: bool = False
     """True for an adapter that goes by what pods reported: their release, and that they re-read no table."""
     needed: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Table of the public images by engine, release and vendor of accelerators, and of what their pods need besides.
+"""Public images by engine, release and vendor of accelerators (`data/images.csv`), and what their pods need besides.
 
 Asked by every adapter: `image_of` for the container, `refusal` for a combination without a documented image. A row's
 `source` names the page or file that documents the image. Where none is documented, or its tag cannot be told from the
@@ -16,7 +16,7 @@ from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Target
 from speculative_operator.engines.base import Refusal
-from speculative_operator.engines.matrix.cell import Version, parse_version
+from speculative_operator.engines.matrix.cell import Version, parse_version, rows_of
 
 _USER = 2000
 """vllm/vllm-openai is prepared for this id (docs/deployment/docker.md of vLLM). In the other images it is an id that
@@ -26,9 +26,6 @@ API_SERVER = ("python3", "-m", "vllm.entrypoints.openai.api_server")
 """What the platform's own runtimes start (vllm-cuda-runtime of OpenShift AI), by the name that every image has: vLLM's
 own has no `python` (docker/Dockerfile of vllm-project/vllm). It takes no model by position."""
 _NEURON = "public.ecr.aws/neuron/pytorch-inference-vllm-neuronx:"
-_NEURON_SOURCE = "AWS Neuron documentation 2.33, deep learning containers for vLLM"
-_VLLM_DOCS = "vllm-project/vllm docs/getting_started/installation/"
-_TGI_DOCS = "huggingface/text-generation-inference docs/source/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,80 +36,26 @@ class Image:
     vendor: Vendor
     reference: str
     source: str
-    since: Version = (0, 0, 0)
+    since: Version
     """First release that the image is published for."""
-    before: Version | None = None
+    before: Version | None
     """First release that the image is no longer published for."""
-    user: int | None = _USER
+
+    def speaks_of(self, version: Version) -> bool:
+        return self.since <= version and (self.before is None or version < self.before)
 
 
-IMAGES: tuple[Image, ...] = (
-    Image(EngineType.VLLM, Vendor.NVIDIA, "vllm/vllm-openai:v{version}", f"{_VLLM_DOCS}gpu.cuda.inc.md"),
-    Image(EngineType.VLLM, Vendor.AMD, "vllm/vllm-openai-rocm:v{version}", f"{_VLLM_DOCS}gpu.rocm.inc.md", (0, 14, 0)),
+IMAGES: tuple[Image, ...] = tuple(
     Image(
-        EngineType.VLLM, Vendor.INTEL_GPU, "vllm/vllm-openai-xpu:v{version}", f"{_VLLM_DOCS}gpu.xpu.inc.md", (0, 26, 0),
-    ),
-    Image(
-        EngineType.VLLM, Vendor.CPU, "public.ecr.aws/q9t5s3a7/vllm-cpu-release-repo:v{version}",
-        f"{_VLLM_DOCS}cpu/x86.inc.md of 0.11", before=(0, 17, 0),
-    ),
-    Image(
-        EngineType.VLLM, Vendor.CPU, "vllm/vllm-openai-cpu:v{version}-x86_64", f"{_VLLM_DOCS}cpu.x86.inc.md",
-        (0, 17, 0),
-    ),
-    Image(
-        EngineType.VLLM, Vendor.TPU, "vllm/vllm-tpu:v{version}",
-        "vllm-project/tpu-inference docs/getting_started/installation.md", (0, 11, 1),
-    ),
-    Image(
-        EngineType.VLLM, Vendor.NEURON, f"{_NEURON}0.16.0-neuronx-py312-sdk2.31.1-ubuntu24.04", _NEURON_SOURCE,
-        (0, 16, 0), (0, 16, 1),
-    ),
-    Image(
-        EngineType.VLLM, Vendor.NEURON, f"{_NEURON}0.21.0.1.0.0-neuronx-py313-sdk2.31.0-ubuntu24.04", _NEURON_SOURCE,
-        (0, 21, 0), (0, 21, 1),
-    ),
-    Image(
-        EngineType.VLLM, Vendor.NEURON, f"{_NEURON}0.24.0.1.1.0-neuronx-py313-sdk2.32.0-ubuntu24.04", _NEURON_SOURCE,
-        (0, 24, 0), (0, 24, 1),
-    ),
-    Image(
-        EngineType.SGLANG, Vendor.NVIDIA, "lmsysorg/sglang:v{version}",
-        "sgl-project/sglang docs/docs/get-started/install.mdx",
-    ),
-    Image(
-        EngineType.SGLANG, Vendor.INTEL_GPU, "lmsysorg/sglang:v{version}-xpu",
-        "tag in use for 0.5.20 (hub.docker.com/r/lmsysorg/sglang/tags)", (0, 5, 20),
-    ),
-    Image(
-        EngineType.SGLANG, Vendor.CPU, "lmsysorg/sglang:v{version}-xeon",
-        "tag in use for 0.5.20 (hub.docker.com/r/lmsysorg/sglang/tags)", (0, 5, 20),
-    ),
-    Image(
-        EngineType.TENSORRT_LLM, Vendor.NVIDIA, "nvcr.io/nvidia/tensorrt-llm/release:{version}",
-        "NVIDIA/TensorRT-LLM docs/source/installation/containers.md",
-    ),
-    Image(
-        EngineType.TGI, Vendor.NVIDIA, "ghcr.io/huggingface/text-generation-inference:{version}",
-        f"{_TGI_DOCS}installation_nvidia.md",
-    ),
-    Image(
-        EngineType.TGI, Vendor.AMD, "ghcr.io/huggingface/text-generation-inference:{version}-rocm",
-        f"{_TGI_DOCS}installation_amd.md",
-    ),
-    Image(
-        EngineType.TGI, Vendor.GAUDI, "ghcr.io/huggingface/text-generation-inference:{version}-gaudi",
-        f"{_TGI_DOCS}backends/gaudi.mdx", (3, 2, 0),
-    ),
-    Image(
-        EngineType.TGI, Vendor.INTEL_GPU, "ghcr.io/huggingface/text-generation-inference:{version}-intel-xpu",
-        f"{_TGI_DOCS}installation_intel.md",
-    ),
-    Image(
-        EngineType.TGI, Vendor.CPU, "ghcr.io/huggingface/text-generation-inference:{version}-intel-cpu",
-        f"{_TGI_DOCS}installation_intel.md",
-    ),
-)  # fmt: skip
+        EngineType(row["engine"]),
+        Vendor(row["vendor"]),
+        row["reference"],
+        row["source"],
+        parse_version(row["since"]) or (0, 0, 0),
+        parse_version(row["before"]),
+    )
+    for row in rows_of("images")
+)
 """At most one row speaks of an engine, a vendor and a release."""
 
 EXAMPLES: Mapping[tuple[EngineType, Vendor], str] = MappingProxyType(
@@ -221,9 +164,14 @@ def environment_of(spec: DeploymentSpec) -> dict[str, str]:
 
 
 def stock(spec: DeploymentSpec) -> Image | None:
-    """The documented image for the spec's engine, release and accelerators; None where there is none."""
-    version = parse_version(spec.engine.version)
-    return next((image for image in IMAGES if version is not None and _speaks_of(image, spec, version)), None)
+    """The documented image for the spec's engine, release and accelerators; None where there is none.
+
+    Other accelerators have NVIDIA's: they are mostly a share of its GPUs by another name.
+    """
+    version, vendor = parse_version(spec.engine.version), spec.accelerator.vendor
+    wanted = (spec.engine.type, Vendor.NVIDIA if vendor is Vendor.OTHER else vendor)
+    fitting = (image for image in IMAGES if (image.engine, image.vendor) == wanted)
+    return next((image for image in fitting if version is not None and image.speaks_of(version)), None)
 
 
 def image_of(spec: DeploymentSpec) -> str:
@@ -233,7 +181,8 @@ def image_of(spec: DeploymentSpec) -> str:
         if not spec.engine.image:
             raise ValueError(f"no image is documented for {_circumstances(spec)}: look at refusals() first")
         return spec.engine.image
-    return found.reference.format(version=_tag(spec.engine.version))
+    # Image tags are without a vendor's suffix (`+rhai5`): the user names vendors' own images.
+    return found.reference.format(version=spec.engine.version.removeprefix("v").partition("+")[0])
 
 
 def mirror_of(reference: str, registry: str) -> str:
@@ -247,8 +196,7 @@ def mirror_of(reference: str, registry: str) -> str:
 
 def user_of(spec: DeploymentSpec) -> int | None:
     """User id for the documented image; None for the user's own image, which sets it itself."""
-    found = stock(spec)
-    return None if spec.engine.image or found is None else found.user
+    return None if spec.engine.image or stock(spec) is None else _USER
 
 
 def refusal(spec: DeploymentSpec) -> Refusal | None:
@@ -260,25 +208,6 @@ def refusal(spec: DeploymentSpec) -> Refusal | None:
         f", such as {example}" if example else " to an image built for it"
     )
     return Refusal("spec.engine.image", Reason.UNSUPPORTED_BY_ENGINE, message)
-
-
-def _speaks_of(image: Image, spec: DeploymentSpec, version: Version) -> bool:
-    return (
-        image.engine is spec.engine.type
-        and image.vendor is _image_vendor(spec.accelerator.vendor)
-        and image.since <= version
-        and (image.before is None or version < image.before)
-    )
-
-
-def _image_vendor(vendor: Vendor) -> Vendor:
-    """The vendor whose image serves `vendor`: NVIDIA for OTHER, which is mostly a share of its GPUs by another name."""
-    return Vendor.NVIDIA if vendor is Vendor.OTHER else vendor
-
-
-def _tag(version: str) -> str:
-    """The release as image tags spell it, without a vendor's suffix (`+rhai5`): the user names vendors' own images."""
-    return version.removeprefix("v").partition("+")[0]
 
 
 def _circumstances(spec: DeploymentSpec) -> str:

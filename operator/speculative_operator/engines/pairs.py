@@ -2,12 +2,12 @@
 catalogue knows, the speculator that it can serve where the spec leaves it open (`speculator: {auto: true}`), and
 what the judge of pairs must know of its release.
 
-Called by reconcile and by the commands that need a whole spec. This module knows nothing of earlier picks. What a
-release reads is told only up to the release whose source was read: a later one may have learned more.
+Called by reconcile and by the commands that need a whole spec. This module knows nothing of earlier picks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from speculative_operator.domain.memo import Memo, digest
@@ -16,12 +16,13 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, ModelSource, Scheme, Speculator
 from speculative_operator.domain.vllm import drafting_kv_cache_dtype
 from speculative_operator.engines.base import Engine
-from speculative_operator.engines.matrix.cell import Variant, Version, parse_version
+from speculative_operator.engines.matrix.cell import Version, parse_version
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.engines.vllm.forms import FORMS
-from speculative_operator.pairing.catalogue import Catalogue, Choice, Entry, pick, stem, tail
+from speculative_operator.engines.vllm.facts import facts_of
+from speculative_operator.pairing.catalogue import Catalogue, Choice, pick, stem, tail
+from speculative_operator.pairing.catalogue_rows import Entry
 from speculative_operator.pairing.fit_room import MEMORY_SHARE
-from speculative_operator.pairing.pair import EngineRules
+from speculative_operator.pairing.pair import EngineRules, Fact
 from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.physics.draft_costs import kv_tokens
 
@@ -39,7 +40,7 @@ def pair_facts(spec: DeploymentSpec) -> PairFacts:
     room for; the rest is None."""
     verifier = _shape(spec.verifier.source, spec.verifier.kv_cache_dtype)
     if verifier is not None:
-        size = min(verifier.bytes_per_parameter, _weight_bytes(spec.verifier.quantization))
+        size = min(verifier.bytes_per_parameter, _named_bytes(spec.verifier.quantization.lower()) or 2.0)
         verifier = replace(verifier, bytes_per_parameter=size)
     facts = PairFacts(
         verifier=verifier,
@@ -78,11 +79,6 @@ def _find_shape(location: str) -> ModelShape | None:
     return replace(shape, bytes_per_parameter=size) if shape is not None and size is not None else None
 
 
-def _weight_bytes(quantization: str) -> float:
-    """Bytes per weight at `quantization`; 2 when it is empty or unknown."""
-    return _named_bytes(quantization.lower()) or 2.0
-
-
 def _named_bytes(text: str) -> float | None:
     """Bytes per weight by the words of `text`, in lower case; 2 when it is empty, None when it tells no width."""
     return next((size for part, size in _WEIGHT_BYTES if part in text), None) if text else 2.0
@@ -119,7 +115,7 @@ def choose(
 
     key = ("choose", among, digest(asked), base_models, without, only)
     uri = spec.verifier.source.uri
-    return (memo or Memo()).get(key, lambda: pick(uri, base_models, serves, among=among))
+    return (memo or Memo()).get(key, lambda: pick(uri, base_models, among, serves))
 
 
 def key_of(entry: Entry) -> Key:
@@ -153,43 +149,6 @@ def hindrance(spec: DeploymentSpec, engine: Engine) -> str:
     return next((one.message for one in engine.refusals(spec) if one.message not in alone), "")
 
 
-READ_UP_TO: Version = (0, 32, 0)
-"""vLLM release whose source the lists below were read from."""
-
-RENAMES = (
-    ("eagle-", Method.EAGLE), ("eagle3", Method.EAGLE3), ("dflash", Method.DFLASH), ("dspark", Method.DSPARK),
-)  # fmt: skip
-"""vLLM 0.32.0 config/speculative.py, __post_init__: parts of names, in the order in which they are looked for."""
-SPECULATORS_TYPES = frozenset({"eagle3", "peagle", "dflash", "dflash2", "dspark"})
-"""vLLM 0.32.0 transformers_utils/configs/speculators/algos.py."""
-MTP_TYPES = frozenset(
-    {
-        "bailing_hybrid", "bailing_moe_v3", "bailing_moe_v3_vl", "deepseek_mtp", "deepseek_v3", "deepseek_v32",
-        "deepseek_v4", "dots3_note", "ernie4_5_moe", "exaone4_5", "exaone_moe", "gemma4_assistant",
-        "gemma4_unified_assistant", "glm4_moe", "glm4_moe_lite", "glm5_next", "glm_moe_dsa", "glm_ocr", "hy_v3",
-        "hy_v4", "inkling_mm_model", "inkling_model", "intern_s2_preview", "interns2_mobius", "kimi_k3",
-        "longcat_flash", "mimo", "mimo_v2", "mimo_v2_flash", "mimo_v2_omni", "minimax_m3_vl", "mistral_large_3",
-        "nemotron_h", "nemotron_h_puzzle", "pangu_ultra_moe", "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text",
-        "qwen3_5_text", "qwen3_next", "qwen4_exp", "qwen4_exp_text", "step3p5", "step3p7",
-    }
-)  # fmt: skip
-"""vLLM 0.32.0 config/speculative.py, hf_config_override: `model_type` of what it rewrites into modules. For the few
-that it knows by architecture the type is that of the family's config.json."""
-_NO_INNER_STATES = """
-    AXK1 BailingMoe BailingMoeV2 BailingMoeV2_5 BailingMoeV3 Bloom Cohere Cohere2 Dbrx DeciLM DeepseekOCR
-    DeepseekOCR2 DeepseekVLV2 DotsOCR Ernie4_5_Moe Exaone Exaone4 ExaoneMoE ExaoneMoe Falcon FalconH1 FalconMamba
-    Gemma Gemma2 Gemma3 Gemma3n Glm4 Glm4Moe Glm4MoeLite GLM4V GPTJ GraniteMoe GraniteMoeHybrid GraniteMoeShared
-    GraniteMoeSWA HCXVisionV2 HrmText HyperCLOVAX HYV3 HYV4 InternLM2 IQuestLoopCoder Jamba Lfm2 Lfm2Moe LongcatFlash
-    LongcatFlashNgram Mamba Mamba2 Mixtral Molmo Moondream3 MoonshotKimia Nemotron Olmoe OlmoHybrid OPT Orion Ovis2_6
-    Ovis2_6_Moe PanguEmbedded PanguProMoEV2 PanguUltraMoE Param2MoE Phi3V Phi4MM PhiMoE Qwen2Moe Qwen4Exp Rnj1 Solar
-    StableLm Step3p5 Step3Text UnlimitedOCR Zamba2
-"""
-NO_INNER_STATES = frozenset(f"{name}ForCausalLM" for name in _NO_INNER_STATES.split())
-"""Text models of vLLM 0.32.0 model_executor/models/registry.py whose classes neither inherit SupportsEagle3 nor name
-auxiliary hidden states; for the others "Model does not support EAGLE3 interface" is not known to come."""
-SAME_SIZE_SINCE: Version = (0, 14, 0)
-"""draft_model came back to vLLM with the check of `vocab_size` (vllm#24322)."""
-
 SGLANG_READ: Version = (0, 5, 23)
 """SGLang release whose speculative/standalone_worker_v2.py refuses a draft model of another `vocab_size`."""
 
@@ -201,38 +160,10 @@ def rules_of(spec: DeploymentSpec) -> EngineRules:
         (one.field, one.message) for one in engine.refusals(spec) if one.reason is not Reason.UNSUPPORTED_SOURCE
     )
     k = max(engine.knobs(spec).ks, default=0) if spec.speculates else 0
-    plain = EngineRules(spec.engine.type, spec.engine.version, refused, k or None)
     version = parse_version(spec.engine.version)
-    if spec.engine.type is EngineType.SGLANG:
-        return replace(plain, same_vocabulary_size=version == SGLANG_READ)
-    if spec.engine.type is not EngineType.VLLM or version is None:
-        return plain
-    return _vllm(plain, version)
-
-
-def _vllm(plain: EngineRules, version: Version) -> EngineRules:
-    read = version <= READ_UP_TO
-    return EngineRules(
-        engine=plain.engine,
-        version=plain.version,
-        refusals=plain.refusals,
-        largest_k=plain.largest_k,
-        same_vocabulary_size=version >= SAME_SIZE_SINCE,
-        whole_heads=read,
-        heterogeneous=version >= _heterogeneous_since(),
-        renames=RENAMES,
-        speculators_types=SPECULATORS_TYPES if read else None,
-        mtp_types=MTP_TYPES if read else None,
-        no_inner_states=NO_INNER_STATES if read else frozenset(),
-        divisible_modules=True,
-        divisible_heads=True,
-        parallel_token=True,
-        stretches_positions=version >= READ_UP_TO,
-        checks_lengths=True,
-        checks_quantization=True,
-    )
-
-
-def _heterogeneous_since() -> Version:
-    """The first vLLM release in the matrix whose speculator may have another vocabulary."""
-    return min(form.since for form in FORMS if form.variant is Variant.HETEROGENEOUS and not form.refused)
+    facts: Mapping[Fact, frozenset[str]] = {}
+    if spec.engine.type is EngineType.VLLM and version is not None:
+        facts = facts_of(version)
+    elif spec.engine.type is EngineType.SGLANG and version == SGLANG_READ:
+        facts = {Fact.SAME_VOCABULARY_SIZE: frozenset({""})}
+    return EngineRules(spec.engine.type, spec.engine.version, refused, k or None, facts)

@@ -181,8 +181,8 @@ def _check_values(track: Series, samples: Samples) -> None:
 _LE = "le"
 
 
-class _UnusableError(Exception):
-    """Why a histogram is unknown. Raised and caught in this module only."""
+class UnusableError(Exception):
+    """Why series add nothing to a window: a histogram is unknown then, and what the payload tells is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,24 +217,24 @@ def histogram(tracks: Iterable[Series], start: float, end: float) -> Histogram:
     try:
         found = [grown for own in sets.values() if (grown := _growth(own, start, end))]
         return _sum(found)
-    except _UnusableError:
+    except UnusableError:
         return ()
 
 
 def _sum(found: Sequence[Mapping[float, float]]) -> Histogram:
     bounds = sorted(found[0]) if found else []
     if any(sorted(one) != bounds for one in found) or (bounds and bounds[-1] != math.inf):
-        raise _UnusableError("buckets differ, or the last one is missing")
+        raise UnusableError("buckets differ, or the last one is missing")
     whole = [math.fsum(one[bound] for one in found) for bound in bounds]
     if any(later < earlier for earlier, later in pairwise(whole)):
-        raise _UnusableError("a bucket holds more than a larger one")
+        raise UnusableError("a bucket holds more than a larger one")
     return tuple((bound, after - before) for bound, before, after in zip(bounds, [0.0, *whole], whole, strict=False))
 
 
 def _growth(tracks: Iterable[Series], start: float, end: float) -> dict[float, float]:
     """Growth of each bucket of one label set, by its bound. All buckets of a new label set began at 0 together.
 
-    Raises _UnusableError where a bucket ends too early, occurs twice or has fallen.
+    Raises UnusableError where a bucket ends too early, occurs twice or has fallen.
     """
     grown: dict[float, float] = {}
     news: set[bool] = set()
@@ -243,17 +243,17 @@ def _growth(tracks: Iterable[Series], start: float, end: float) -> dict[float, f
         bound = _parse_bound(track.labels.get(_LE, ""))
         inside = sorted(sample for sample in track.samples if low <= sample[0] <= high)
         if not inside or inside[-1][0] < end - SAME_SCRAPE_SECONDS or bound in grown:
-            raise _UnusableError("a bucket ends before the window, or is there twice")
+            raise UnusableError("a bucket ends before the window, or is there twice")
         new = inside[0][0] > start + SAME_SCRAPE_SECONDS
         before = least = 0.0 if new else inside[0][1]
         for _, value in inside:
             if not least <= value < EXACT_BELOW or value < 0:
-                raise _UnusableError("a bucket fell or is no count")
+                raise UnusableError("a bucket fell or is no count")
             least = value
         news.add(new)
         grown[bound] = least - before
     if len(news) > 1:
-        raise _UnusableError("a scrape was read by half")
+        raise UnusableError("a scrape was read by half")
     return grown
 
 
@@ -263,5 +263,5 @@ def _parse_bound(text: str) -> float:
     except ValueError:
         bound = math.nan
     if not bound > 0:
-        raise _UnusableError(f"le {text!r} is no bound")
+        raise UnusableError(f"le {text!r} is no bound")
     return bound

@@ -15,12 +15,8 @@ from functools import cache, lru_cache
 from importlib import resources
 
 from speculative_operator.domain.spec import Method
-from speculative_operator.pairing.catalogue_rows import CatalogueError, Entry, parse
+from speculative_operator.pairing.catalogue_rows import Entry, parse
 
-__all__ = [
-    "Catalogue", "CatalogueError", "Choice", "Entry", "Match", "catalogue_of", "entries", "for_verifier",
-    "load_packaged", "parse", "pick", "stem", "tail",
-]  # fmt: skip
 _SUFFIX = re.compile(
     r"[-_.](?:fp8|fp4|nvfp4|nvfp4a16|mxfp4|mxfp6|mxfp8|int[48]|bf16|fp16|awq|gptq|gguf|bnb|autoround|quark|dynamic|"
     r"static|block|pertensor|per[-_]?tensor|per[-_]?channel|quantized|unquantized|compressed|compressed[-_]tensors|"
@@ -66,56 +62,50 @@ class Catalogue:
     entries: tuple[Entry, ...]
 
     def entries_for(self, verifier: str, base_models: tuple[str, ...] = ()) -> tuple[tuple[Match, Entry], ...]:
-        """Entries of these rows for `verifier`, as `for_verifier` gives them; kept, because every reconcile asks."""
-        return _find_entries(self, verifier, base_models)
+        """Entries for `verifier` (`organisation/model`, with or without scheme and revision), the best first; kept,
+        because every reconcile asks.
+
+        `base_models` are those of its model card: quantized and tuned derivatives are served by their base's entries.
+        """
+        return _entries_for(self, verifier, base_models)
 
 
-def catalogue_of(extra: str, name: str = "extra rows") -> Catalogue:
-    """The package's rows with those of `extra`. Raises CatalogueError like `entries`."""
-    return Catalogue(entries(extra, name)) if extra.strip() else load_packaged()
+@lru_cache(maxsize=4096)
+def _entries_for(catalogue: Catalogue, verifier: str, base_models: tuple[str, ...]) -> tuple[tuple[Match, Entry], ...]:
+    matched = ((_match(one, verifier, base_models), one) for one in catalogue.entries)
+    found = [(match, one) for match, one in matched if match is not None]
+    return tuple(sorted(found, key=lambda pair: (pair[0], *_rank(pair[1]))))
 
 
 @cache
 def load_packaged() -> Catalogue:
     """The package's rows alone."""
-    return Catalogue(_built_in_rows())
+    file = resources.files("speculative_operator.pairing").joinpath("data", "catalogue.csv")
+    return Catalogue(parse(file.read_text(encoding="utf-8"), "catalogue.csv"))
 
 
-def entries(extra: str = "", name: str = "extra rows") -> tuple[Entry, ...]:
-    """All rows of the package, and those of `extra` (the text of a CSV file with the same columns).
+def catalogue_of(extra: str, name: str = "extra rows") -> Catalogue:
+    """The package's rows with those of `extra` (the text of a CSV file with the same columns).
 
     A row of `extra` stands above one of the package for the same verifier, speculator and method. Raises
     CatalogueError, which names `name` and the row.
     """
-    own = tuple(replace(one, added=True) for one in (parse(extra, name) if extra.strip() else ()))
+    if not extra.strip():
+        return load_packaged()
+    own = tuple(replace(one, added=True) for one in parse(extra, name))
     replaced = {one.key for one in own}
-    return (*own, *(one for one in _built_in_rows() if one.key not in replaced))
-
-
-def for_verifier(
-    verifier: str, base_models: Sequence[str] = (), among: Sequence[Entry] | None = None
-) -> tuple[tuple[Match, Entry], ...]:
-    """Entries for `verifier` (`organisation/model`, with or without scheme and revision), the best first.
-
-    `base_models` are those of its model card: quantized and tuned derivatives are served by their base's entries.
-    """
-    found = [(match, one) for one in among or entries() if (match := _match(one, verifier, base_models)) is not None]
-    return tuple(sorted(found, key=lambda pair: (pair[0], *_rank(pair[1]))))
+    return Catalogue((*own, *(one for one in load_packaged().entries if one.key not in replaced)))
 
 
 def pick(
-    verifier: str,
-    base_models: Sequence[str] = (),
-    serves: Callable[[Entry], bool] | None = None,
-    *,
-    among: Catalogue | None = None,
+    verifier: str, base_models: tuple[str, ...], among: Catalogue, serves: Callable[[Entry], bool] | None = None
 ) -> Choice:
     """Pick the best entry for `verifier` among the entries that `serves` accepts; among all without `serves`.
 
     Surer matches go first; then a user's own rows in their order, entries for all text, speculators made for the
     verifier before models of their own, those whose source tells K, the published acceptance, the newer.
     """
-    known = (among or load_packaged()).entries_for(verifier, tuple(base_models))
+    known = among.entries_for(verifier, base_models)
     if not known:
         return Choice(None, f"the catalogue has no speculator for {_short_name(verifier)}: {REMEDY}")
     served = [(match, one) for match, one in known if serves is None or serves(one)]
@@ -126,20 +116,8 @@ def pick(
         )
         return Choice(None, reason)
     match, entry = served[0]
-    place = _place(len(served), len(known), asked=serves is not None)
-    chosen = _describe_choice(match, entry, verifier, place)
+    chosen = _describe_choice(match, entry, verifier, _place(len(served), len(known), asked=serves is not None))
     return Choice(entry, f"picked {chosen}", match, len(served) - 1, chosen)
-
-
-@lru_cache(maxsize=4096)
-def _find_entries(catalogue: Catalogue, verifier: str, base_models: tuple[str, ...]) -> tuple[tuple[Match, Entry], ...]:
-    return for_verifier(verifier, base_models, catalogue.entries)
-
-
-@cache
-def _built_in_rows() -> tuple[Entry, ...]:
-    file = resources.files("speculative_operator.pairing").joinpath("data", "catalogue.csv")
-    return parse(file.read_text(encoding="utf-8"), "catalogue.csv")
 
 
 def _short_name(verifier: str) -> str:

@@ -20,12 +20,11 @@ from speculative_operator.pairing.fit_caches import (
     CacheGroup,
     Widths,
     caches,
-    decoder,
     layer_kinds,
-    number,
     value_bytes,
 )
 from speculative_operator.pairing.fit_weights import Weights, weights
+from speculative_operator.pairing.reading import decoder, number
 from speculative_operator.physics.draft_costs import RESERVE_BYTES
 
 MEMORY_SHARE = 0.9
@@ -81,9 +80,6 @@ class Room:
         """Bytes of KV cache that both models need for one request of `tokens`."""
         copies = STATE_COPIES + self.drafts
         return sum(one.request_bytes(tokens, self.batch, copies) for one in (self.verifier, self.speculator))
-
-    def speculator_request_bytes(self, tokens: float) -> float:
-        return self.request_bytes(tokens) - self.without_speculator.request_bytes(tokens)
 
     def requests(self, tokens: float) -> float:
         """Number of requests of `tokens` that fit at once, not rounded; 0 where there is no room."""

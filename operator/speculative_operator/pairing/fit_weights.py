@@ -13,15 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from speculative_operator.domain.models import ModelFacts, WeightFacts
-from speculative_operator.pairing.fit_caches import (
-    decoder,
-    layer_kinds,
-    number,
-    numbers,
-    sequence,
-    stored_bytes,
-    value_bytes,
-)
+from speculative_operator.pairing.fit_caches import key_shape, layer_kinds, stored_bytes, value_bytes
+from speculative_operator.pairing.reading import decoder, number, numbers, sequence
 
 _UNGATED = ("relu2", "gelu_new", "gelu_fast")
 """Activations of feed-forward layers with two matrices; all others have three."""
@@ -181,16 +174,10 @@ def _mixer(config: Mapping[str, Any], hidden: int, kind: str) -> float | None:
 
 
 def _attention(config: Mapping[str, Any], hidden: int, *, windowed: bool) -> float | None:
-    heads = number(config, "heads")
-    if heads is None:
+    heads, shape = number(config, "heads"), key_shape(config, windowed=windowed)
+    if heads is None or shape is None:
         return None
-    keys = number(config, "kv_heads") or heads
-    size = number(config, "head_dim") or hidden // heads
-    value = number(config, "value_dim") or size
-    if windowed:
-        keys, size = number(config, "window_kv_heads") or keys, number(config, "window_head_dim") or size
-    elif own := number(config, "global_head_dim"):
-        keys, size, value = number(config, "global_kv_heads") or keys, own, own
+    keys, size, value = shape
     query, output = number(config, "query_latent"), number(config, "output_latent")
     if query and output:
         grouped = heads * size * output + (number(config, "output_groups") or 1) * output * hidden

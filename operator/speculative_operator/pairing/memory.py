@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from speculative_operator.domain.models import Accelerator, ModelFacts
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.pairing.fit_caches import decoder, number
 from speculative_operator.pairing.fit_room import Holding, Room, room, speculator_holding, verifier_holding
 from speculative_operator.pairing.fit_weights import AT_LOAD
+from speculative_operator.pairing.reading import decoder, number
 from speculative_operator.pairing.shapes import pair_facts, shape_of
 from speculative_operator.physics.catalog import find_accelerator, rows
 

@@ -7,7 +7,9 @@ rests on it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, Speculator
@@ -20,6 +22,42 @@ INNER = frozenset({Method.EAGLE3, Method.DFLASH, Method.DSPARK})
 """Methods that read hidden states from inside the verifier."""
 
 
+class Fact(StrEnum):
+    """What the source of an engine's release says: a rule of its starts, or names of models that it knows."""
+
+    SAME_VOCABULARY_SIZE = "SameVocabularySize"
+    """A draft_model whose `vocab_size` differs at all, padding included, is refused at start."""
+    WHOLE_HEADS = "WholeHeads"
+    """An EAGLE-3 head that drafts as many tokens as the verifier has is taken to need no map: its own `vocab_size` must
+    be as many too, or its first draft ends the engine."""
+    HETEROGENEOUS = "Heterogeneous"
+    """One vocabulary can be mapped to another."""
+    DIVISIBLE_MODULES = "DivisibleModules"
+    """A K above the number of mtp modules must be a multiple of it."""
+    DIVISIBLE_HEADS = "DivisibleHeads"
+    """Attention heads of speculator and verifier must divide by their tensor parallel size."""
+    PARALLEL_TOKEN = "ParallelToken"  # noqa: S105  (the name of a rule)
+    """Drafting in one pass needs a token for places to fill in the speculator's `config.json`."""
+    STRETCHES_POSITIONS = "StretchesPositions"
+    """Heads that draft by the verifier's positions are served beyond their own `max_position_embeddings`."""
+    CHECKS_LENGTHS = "ChecksLengths"
+    """A `maxModelLen` beyond what `config.json` allows is refused at start."""
+    CHECKS_QUANTIZATION = "ChecksQuantization"
+    """A quantization that differs from the checkpoint's own is refused at start."""
+    RENAMED = "Renamed"
+    """Parts of a name by which a `draft_model` is taken for one of another method."""
+    FORMAT = "Format"
+    """`speculators_model_type` that is read."""
+    MODULES = "Modules"
+    """Types and architectures of models whose mtp modules run."""
+    NO_INNER_STATES = "NoInnerStates"
+    """Architectures of verifiers whose inner hidden states are not given."""
+    RELAY = "Relay"
+    """Architectures of verifiers that pass these states from one stage of a pipeline to the next."""
+    NO_RELAY = "NoRelay"
+    """Architectures of verifiers that do not pass them on."""
+
+
 @dataclass(frozen=True, slots=True)
 class EngineRules:
     """One engine at one release, for one spec."""
@@ -30,33 +68,16 @@ class EngineRules:
     """(field, message with remedy) of what the engine refuses of the spec whatever the files say."""
     largest_k: int | None = None
     """K that the engine is started with; None: unknown, then that of the spec counts."""
-    same_vocabulary_size: bool = False
-    """A draft_model whose `vocab_size` differs at all, padding included, is refused at start."""
-    whole_heads: bool = False
-    """An EAGLE-3 head that drafts as many tokens as the verifier has is taken to need no map: its own `vocab_size` must
-    be as many too, or its first draft ends the engine."""
-    heterogeneous: bool | None = None
-    """Whether the engine can map one vocabulary to another; None: unknown."""
-    renames: tuple[tuple[str, Method], ...] = ()
-    """(part of the speculator's name, method): what the engine takes a `draft_model` of such a name for."""
-    speculators_types: frozenset[str] | None = None
-    """`speculators_model_type` that the release reads; None: unknown."""
-    mtp_types: frozenset[str] | None = None
-    """`model_type` of verifiers and speculators whose modules the release runs; None: unknown."""
-    no_inner_states: frozenset[str] = frozenset()
-    """Architectures of verifiers whose inner hidden states the release does not give (EAGLE-3, block speculators)."""
-    divisible_modules: bool = False
-    """A K above the number of mtp modules must be a multiple of it."""
-    divisible_heads: bool = False
-    """Attention heads of speculator and verifier must divide by their tensor parallel size."""
-    parallel_token: bool = False
-    """Drafting in one pass needs a token for places to fill in the speculator's `config.json`."""
-    stretches_positions: bool = False
-    """Heads that draft by the verifier's positions are served beyond their own `max_position_embeddings`."""
-    checks_lengths: bool = False
-    """A `maxModelLen` beyond what `config.json` allows is refused at start."""
-    checks_quantization: bool = False
-    """A quantization that differs from the checkpoint's own is refused at start."""
+    facts: Mapping[Fact, frozenset[str]] = field(default_factory=dict)
+    """Names for each fact that is known; one empty name for a rule that holds."""
+
+    def has(self, rule: Fact) -> bool:
+        """True where the release is known to have a rule."""
+        return rule in self.facts
+
+    def names(self, fact: Fact) -> frozenset[str]:
+        """Names that the release is known to have; none where nothing is known."""
+        return self.facts.get(fact, frozenset())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,36 +1,75 @@
 """Values out of a model's `config.json`, whatever is in it: a wrong type is read as absence, never as an exception.
 
-Used by every module of the judge. `config.json` is written by anybody; names of keys are those of Hugging Face
-Transformers 5, of the speculators library 0.5 and of the EAGLE, Medusa and DFlash repositories.
+Used by the judge and by the arithmetic of memory. `config.json` is written by anybody; names of keys are those of
+Hugging Face Transformers 5, of the speculators library 0.5 and of the EAGLE, Medusa and DFlash repositories.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.reading import at
 
-_NESTED = ("text_config", "llm_config", "language_config", "transformer_layer_config")
+_NESTED = ("text_config", "language_config", "llm_config", "thinker_config", "transformer_layer_config", "model")
 """Where multimodal models and speculators checkpoints keep the decoder's own configuration."""
 _LARGEST = 1 << 62
+_LARGEST_SIZE = 1 << 32
+"""A number beyond is no size of a model."""
 
-KEYS = frozenset(
-    {
-        "architectures", "aux_hidden_state_layer_ids", "backbone_hidden_size", "base_model_name_or_path",
-        "block_size", "dflash_config", "draft_vocab_size", "dspark_block_size", "dspark_noise_token_id",
-        "dspark_target_layer_ids", "dtype", "eagle_aux_hidden_state_layer_ids", "eagle_config", "emb_dim", "hc_count",
-        "hc_mult", "hidden_size", "language_config", "llm_config", "mask_token_id", "max_position_embeddings",
-        "medusa_num_heads", "model_type", "mtp_config", "mtp_num_hidden_layers", "n_predict", "num_attention_heads",
-        "num_aux_hidden_states", "num_heads", "num_hidden_layers", "num_mtp_modules", "num_nextn_predict_layers",
-        "num_target_layers", "pard_token", "ptd_token_id", "quantization_config", "rope_parameters", "rope_scaling",
-        "sample_from_anchor", "speculators_config", "speculators_model_type", "target_hidden_size",
-        "target_layer_ids", "text_config", "thinker_config", "torch_dtype", "transformer_layer_config",
-        "truncated_vocab_size", "vocab_size",
-    }
-)  # fmt: skip
-"""Keys that the judge reads, at the top or nested: the inspector must keep them."""
+NAMES = {
+    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"),
+    "head_dim": ("head_dim", "kv_channels", "attention_head_dim"),
+    "inner": ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"),
+    "vocabulary": ("vocab_size", "padded_vocab_size"),
+    "experts": ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"),
+    "experts_per_token": (
+        "num_experts_per_tok", "num_experts_per_token", "top_k_experts", "experts_per_token", "moe_topk", "moe_k",
+    ),
+    "expert_inner": ("moe_intermediate_size", "expert_ffn_hidden_size"),
+    "expert_hidden": ("routed_expert_hidden_size", "moe_latent_size"),
+    "expert_period": ("interleave_moe_layer_step",),
+    "dense_inner": ("intermediate_size_mlp", "dense_intermediate_size"),
+    "shared_experts": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
+    "shared_inner": ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"),
+    "first_dense": ("first_k_dense_replace", "moe_layer_start_index"),
+    "max_position": ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len"),
+    "window": ("sliding_window", "sliding_window_size", "attention_chunk_size"),
+    "draft_layers": ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_num_layers"),
+    "draft_vocabulary": ("draft_vocab_size",),
+    "latent": ("kv_lora_rank",),
+    "query_latent": ("q_lora_rank",),
+    "rope_dim": ("qk_rope_head_dim",),
+    "nope_dim": ("qk_nope_head_dim",),
+    "value_dim": ("v_head_dim",),
+    "index_dim": ("index_head_dim",),
+    "index_heads": ("index_n_heads",),
+    "output_latent": ("o_lora_rank",),
+    "output_groups": ("o_groups",),
+    "global_kv_heads": ("num_global_key_value_heads",),
+    "global_head_dim": ("global_head_dim",),
+    "window_kv_heads": ("swa_num_key_value_heads",),
+    "window_head_dim": ("swa_head_dim",),
+    "window_value_dim": ("swa_v_head_dim",),
+    "shared_layers": ("num_kv_shared_layers",),
+    "key_heads": ("linear_num_key_heads",),
+    "value_heads": ("linear_num_value_heads",),
+    "linear_key_dim": ("linear_key_head_dim",),
+    "linear_value_dim": ("linear_value_head_dim",),
+    "linear_kernel": ("linear_conv_kernel_dim",),
+    "state_heads": ("mamba_num_heads", "mamba_n_heads"),
+    "state_head_dim": ("mamba_head_dim", "mamba_d_head"),
+    "state_size": ("ssm_state_size", "mamba_d_state"),
+    "state_groups": ("n_groups", "mamba_n_groups"),
+    "state_kernel": ("conv_kernel", "mamba_d_conv"),
+    "bits": ("bits", "w_bit", "num_bits"),
+    "group": ("group_size", "q_group_size"),
+}  # fmt: skip
+"""What is read -> its keys, as families spell them."""
 
 
 def whole(value: Any, *path: str) -> int | None:
@@ -68,14 +107,33 @@ def indices(value: Any, *path: str) -> tuple[int, ...]:
 
 
 def decoder(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The part that describes the decoder of text: nested in multimodal models and in speculators checkpoints."""
-    thinker = at(config, "thinker_config")
-    for place in (config, thinker):
-        for key in _NESTED:
-            nested = at(place, key)
-            if isinstance(nested, Mapping) and nested:
-                return {**nested}
+    """One flat mapping of a config: the keys of its nested decoder win over the keys of the whole."""
+    for name in _NESTED:
+        inner = config.get(name)
+        if isinstance(inner, Mapping) and inner:
+            return decoder({**{key: value for key, value in config.items() if key != name}, **inner})
     return config
+
+
+def number(config: Mapping[str, Any], what: str) -> int | None:
+    """The first whole number > 0 under one of the names of `what` (a key of NAMES); None without one."""
+    for name in NAMES[what]:
+        value = config.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _LARGEST_SIZE:
+            return value
+    return None
+
+
+def numbers(config: Mapping[str, Any], *what: str) -> tuple[int, ...] | None:
+    """Whole numbers for all of `what`, in order; None where one is missing."""
+    found = [number(config, one) for one in what]
+    return tuple(one for one in found if one is not None) if None not in found else None
+
+
+def sequence(config: Mapping[str, Any], name: str) -> Sequence[Any] | None:
+    """The list under `name`; None where it is empty or missing."""
+    value = config.get(name)
+    return value if isinstance(value, list | tuple) and value else None
 
 
 def hidden_size(facts: ModelFacts) -> int | None:
@@ -85,7 +143,7 @@ def hidden_size(facts: ModelFacts) -> int | None:
 
 def vocabulary_size(facts: ModelFacts) -> int | None:
     """`vocab_size`: rows of the embedding, padding included."""
-    return whole(decoder(facts.config), "vocab_size") or whole(facts.config, "vocab_size")
+    return whole(decoder(facts.config), "vocab_size")
 
 
 def layers(facts: ModelFacts) -> int | None:
@@ -94,21 +152,18 @@ def layers(facts: ModelFacts) -> int | None:
 
 def model_type(facts: ModelFacts) -> str:
     """`model_type` of the decoder, else of the whole."""
-    return text(decoder(facts.config), "model_type") or text(facts.config, "model_type")
+    return text(decoder(facts.config), "model_type")
 
 
 def dtype(facts: ModelFacts) -> str:
     """Number format of unquantized weights, such as `bfloat16`."""
     inner = decoder(facts.config)
-    named = (text(place, key) for place in (facts.config, inner) for key in ("dtype", "torch_dtype"))
-    return next((name.removeprefix("torch.") for name in named if name), "")
+    return (text(inner, "dtype") or text(inner, "torch_dtype")).removeprefix("torch.")
 
 
 def quantization(facts: ModelFacts) -> str:
     """`quant_method` of the checkpoint; empty for plain weights."""
-    inner = decoder(facts.config)
-    named = (text(place, "quantization_config", "quant_method") for place in (facts.config, inner))
-    return next((name.lower() for name in named if name), "")
+    return text(decoder(facts.config), "quantization_config", "quant_method").lower()
 
 
 def shape(facts: ModelFacts, *ends: str) -> tuple[str, tuple[int, ...]] | None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from speculative_operator.domain.models import Accelerator, ModelFacts, ModelShape, PairFacts
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.pairing.fit_caches import CacheGroup, decoder, layer_kinds, number
+from speculative_operator.pairing.fit_caches import CacheGroup, layer_kinds
 from speculative_operator.pairing.fit_room import Holding, room, speculator_holding, verifier_holding, widths
 from speculative_operator.pairing.fit_weights import Counts, Weights, bytes_per_weight, counts, elements, weights
+from speculative_operator.pairing.reading import decoder, number
 
 _PACKED = 0.9
 """Bytes of a weight below which several lie in one element of a tensor."""

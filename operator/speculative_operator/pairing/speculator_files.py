@@ -70,11 +70,8 @@ def target_hidden_size(facts: ModelFacts) -> tuple[str, int] | None:
     A head that does not name another width reads one as wide as its own hidden states (vLLM 0.32.0 llama_eagle3.py).
     """
     inner = reading.decoder(facts.config)
-    for key in ("target_hidden_size", "backbone_hidden_size", "hidden_size", "emb_dim"):
-        for place in (facts.config, inner):
-            if width := reading.whole(place, key):
-                return key, width
-    return None
+    keys = ("target_hidden_size", "backbone_hidden_size", "hidden_size", "emb_dim")
+    return next(((key, width) for key in keys if (width := reading.whole(inner, key))), None)
 
 
 def auxiliary_layers(facts: ModelFacts) -> tuple[str, tuple[int, ...]]:
@@ -176,7 +173,11 @@ def _whole(facts: ModelFacts) -> Nature:
     if count is None or not reading.vocabulary_size(facts):
         return Nature(None)
     if count > _MODEL_LAYERS or _complete(facts):
-        return Nature(Method.DRAFT_MODEL, f"{count} decoder layers and a vocabulary", bool(_pard(facts)))
+        return Nature(
+            Method.DRAFT_MODEL,
+            f"{count} decoder layers and a vocabulary",
+            reading.whole(facts.config, "pard_token") is not None,
+        )
     return Nature(None)
 
 
@@ -188,7 +189,3 @@ def _complete(facts: ModelFacts) -> bool:
         and reading.shape(facts, "embed_tokens.weight") is not None
         and reading.shape(facts, "fc.weight", "d2t", "t2d") is None
     )
-
-
-def _pard(facts: ModelFacts) -> int | None:
-    return reading.whole(facts.config, "pard_token")

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -15,28 +15,22 @@ from speculative_operator.pairing.findings import Finding, Level
 
 
 class Kind(StrEnum):
-    """How the speculator is related to its verifier; docs/pairs.md explains each kind."""
+    """How the speculator is related to its verifier, and what that is; docs/pairs.md explains each kind."""
 
-    SAME_FAMILY = "SameFamily"
-    QUANTIZED_TWIN = "QuantizedTwin"
-    CROSS_FAMILY = "CrossFamily"
-    PURPOSE_TRAINED = "PurposeTrained"
-    IN_VERIFIER = "InVerifier"
-    DRAFT_FREE = "DraftFree"
-    UNKNOWN = "Unknown"
+    meaning: str
 
+    def __new__(cls, value: str, meaning: str) -> Kind:
+        member = str.__new__(cls, value)
+        member._value_, member.meaning = value, meaning
+        return member
 
-KINDS: Mapping[Kind, str] = {
-    Kind.SAME_FAMILY: "a smaller model of the verifier's family drafts",
-    Kind.QUANTIZED_TWIN: "the verifier's own weights in another number format draft",
-    Kind.CROSS_FAMILY: "a model of another family drafts",
-    Kind.PURPOSE_TRAINED: "a speculator that was trained for one verifier",
-    Kind.IN_VERIFIER: "heads or modules of the verifier itself draft",
-    Kind.DRAFT_FREE: "tokens are looked up in the text; no model drafts",
-    Kind.UNKNOWN: "the files do not say",
-}
-"""What each kind is; docs/pairs.md explains them."""
-_FIELDS = ("level", "code", "field", "verifier", "speculator", "message", "remedy")
+    SAME_FAMILY = "SameFamily", "a smaller model of the verifier's family drafts"
+    QUANTIZED_TWIN = "QuantizedTwin", "the verifier's own weights in another number format draft"
+    CROSS_FAMILY = "CrossFamily", "a model of another family drafts"
+    PURPOSE_TRAINED = "PurposeTrained", "a speculator that was trained for one verifier"
+    IN_VERIFIER = "InVerifier", "heads or modules of the verifier itself draft"
+    DRAFT_FREE = "DraftFree", "tokens are looked up in the text; no model drafts"
+    UNKNOWN = "Unknown", "the files do not say"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +71,7 @@ class Verdict:
 
 def findings(verdict: Verdict) -> list[dict[str, str]]:
     """Findings of `verdict` as mappings of part -> text; empty text where a part has no value."""
-    return [dict(zip(_FIELDS, _cells(one), strict=True)) for one in verdict.findings]
+    return [asdict(one) for one in verdict.findings]
 
 
 def expectation(expected: Expected) -> str:
@@ -103,7 +97,3 @@ def to_json(verdict: Verdict, pins: Mapping[str, Pin]) -> dict[str, Any]:
         },
         "findings": findings(verdict),
     }  # fmt: skip
-
-
-def _cells(one: Finding) -> tuple[str, ...]:
-    return (one.level.value, one.code, one.field, one.verifier, one.speculator, one.message, one.remedy)

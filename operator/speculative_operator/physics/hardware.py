@@ -2,7 +2,7 @@
 
 Called by `step_costs` and `draft_costs`. The figures and their sources lie in `data/accelerators.csv`; an accelerator
 that is not in that table (a user's own shape) has default efficiencies. `Efficiencies` holds the constants that all
-hardware, models and workloads share; the laboratory's `cases.fitting` estimates them from published results.
+hardware, models and workloads share.
 """
 
 from __future__ import annotations

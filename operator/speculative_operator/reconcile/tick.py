@@ -10,19 +10,18 @@ is the only unforgivable outcome: whatever cannot be rendered, understood or pro
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from speculative_operator.domain.actions import Condition
 from speculative_operator.domain.clock import Clock, Moment
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.observation import Observation
-from speculative_operator.domain.reading import at, mapping, mappings, text, whole
 from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
-from speculative_operator.domain.spec import OffPolicy
-from speculative_operator.domain.table import Actuator
-from speculative_operator.engines.base import Engine
+from speculative_operator.domain.spec import Mode, OffPolicy
+from speculative_operator.domain.table import Actuator, KnobSpace
+from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.children import privileges, upgrade
 from speculative_operator.reconcile.children.desired import Desired, desired_children
@@ -35,14 +34,7 @@ from speculative_operator.reconcile.children.plan import (
     rolls,
 )
 from speculative_operator.reconcile.observed import route, startup, surge, targets
-from speculative_operator.reconcile.observed.pods import (
-    Rollout,
-    configs_of,
-    first_ended_by_probe,
-    read_pods,
-    read_rollout,
-    scaling_notices,
-)
+from speculative_operator.reconcile.observed.pods import first_ended_by_probe, scaling_notices
 from speculative_operator.reconcile.observed.running_engine import (
     engine_as_found,
     engine_of_pods,
@@ -53,11 +45,12 @@ from speculative_operator.reconcile.pair.pairing import pairing_of
 from speculative_operator.reconcile.pair.picking import pass_over_misfits, picking_of, settle
 from speculative_operator.reconcile.pair.pinning import PairedSpec
 from speculative_operator.reconcile.pair.verdicts import tuner_facts
-from speculative_operator.reconcile.report import notes
-from speculative_operator.reconcile.report.events import events
 from speculative_operator.reconcile.report.figures import estimate_of
-from speculative_operator.reconcile.report.status import make_status
 from speculative_operator.reconcile.report.view import View
+from speculative_operator.reconcile.snapshot import rollouts
+from speculative_operator.reconcile.snapshot.tables import Leaving
+from speculative_operator.reconcile.snapshot.take import Snapshot, take
+from speculative_operator.reconcile.snapshot.workload import Rollout
 from speculative_operator.reconcile.table import own_rollouts, tables
 from speculative_operator.reconcile.table.active_table import ActiveTable, active_table
 from speculative_operator.reconcile.table.deciding import (
@@ -70,11 +63,9 @@ from speculative_operator.reconcile.table.deciding import (
 )
 from speculative_operator.reconcile.table.own_rollouts import permission_of
 from speculative_operator.reconcile.turn import (
-    Look,
     Turn,
+    conclude,
     invalid,
-    pair_view,
-    picked_view,
     refusals,
     render_problem,
     stay,
@@ -97,32 +88,33 @@ def tick(world: World, memory: Memory | None, observation: Observation | None, n
     `observation` is None when nothing new was seen of the pods: then nothing is decided. `now` is unix seconds.
     """
     world.memo.begin()
-    world, clock = notes.take_in(world), Clock()
+    clock = Clock()
     at = Moment(now, clock)
     if observation is not None:
         observation = replace(observation, time=Moment(observation.time, clock))
-    outcome = notes.take_out(_walk(targets.with_workload(world, at), memory, observation, at), world)
+    outcome = _walk(take(world, at), memory, observation, at)
     clock.runs = False
     return replace(outcome, stands_for=clock.changes_in)
 
 
-def _walk(world: World, memory: Memory | None, observation: Observation | None, now: float) -> Outcome:
+def _walk(world: Snapshot, memory: Memory | None, observation: Observation | None, now: float) -> Outcome:
     picking = picking_of(world, now)
     if picking is not None:
         picking = pass_over_misfits(picking, now)
     spec = picking.spec if picking is not None else resolve(world.spec)
-    rollout = read_rollout(world.deployment, world.spec.replicas)
+    rollout = world.rollout
     if not rollout.complete:
-        rollout = replace(rollout, stuck=surge.find_stuck(world, now, short=rollout.ready < rollout.wanted))
-    look = Look(read_pods(world.pods), rollout, observation)
-    engine = engine_as_found(engine_for(world.spec), world.spec, world.status)
-    turn = Turn(world, spec, look, engine, memory, now, picking)
+        served = {one.pod for one in world.status.starts}
+        stuck = surge.find_stuck(world.pods, served, now, short=rollout.ready < rollout.wanted)
+        rollout = replace(rollout, stuck=stuck)
+    engine = engine_as_found(engine_for(world.spec), world.spec, world.status.engine)
+    turn = Turn(world, spec, rollout, observation, engine, memory, now, picking)
     for step in (_refuse, _pause, _pair, _hold):
         result = step(turn)
         if isinstance(result, Outcome):
             return result
         turn = result
-    return _reconcile_with(*_choose(turn))
+    return _reconcile_with(turn, _choose(turn))
 
 
 def _refuse(turn: Turn) -> Outcome | Turn:
@@ -175,153 +167,149 @@ def _hold(turn: Turn) -> Outcome | Turn:
     if pairing.choices and (not pairing.frozen or _rereads_table(turn)):
         return turn
     actions = (*pairing.actions, *follow_route(turn.world))
-    return stay(turn, turn.world.problems, pair_view(pairing, None), actions)
+    return stay(turn, turn.world.problems, actions)
 
 
-def _choose(turn: Turn) -> tuple[Turn, PairedSpec, ActiveTable]:
-    """The first choice that pods were made of, with what they can do; else the last one, which the spec asks for. And
-    the table that is active for it."""
-    for choice in turn.pairing.choices:
-        found = _as_made(turn, choice)
-        if found is not None:
-            made, active = found
-            return made, choice, active
-    choice = turn.pairing.choices[-1]
-    return turn, choice, _active(turn, choice)
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What pods are made of in this reconcile, and what the tuner goes by with them."""
 
-
-def _active(turn: Turn, choice: PairedSpec) -> ActiveTable:
+    choice: PairedSpec
+    engine: Engine
+    policy: Policy
+    active: ActiveTable
     """The active table before this reconcile decides anything."""
-    return active_table(turn.world, choice.pinned, _policy(turn, choice), turn.pairing.same)
+    own: frozenset[str]
+    """Labels of the pods that the active table is for."""
+    waiting: tuple[Notice, ...] = ()
+    """What new pods could do by now, where those that run stay."""
 
 
-def _as_made(turn: Turn, choice: PairedSpec) -> tuple[Turn, ActiveTable] | None:
-    """`turn` with what running pods can do, and the active table; None where there are no pods, or a user asks for
-    others than pods of `choice` as they were made."""
-    world, record = turn.world, resolved.read(turn.world.deployment, turn.world.spec.uid)
-    if world.deployment is None:
-        return None
-    engine = engine_of_pods(turn.engine, choice.by_name, world.deployment)
-    waiting = (upgrade.live_notice(choice.by_name),) if engine is not turn.engine else ()
-    live = engine.knobs(choice.by_name).actuator is Actuator.LIVE
-    known = record.knobs if record is not None and (record.knobs.actuator is Actuator.LIVE) is live else None
-    made = replace(turn, engine=engine, made=known, waiting=waiting)
-    active = _active(made, choice)
-    asked = _made_of(made, choice, _policy(made, choice), active)
-    if not upgrade.asks_for_others(world, asked):
-        return made, active
-    # What a user writes may make no difference to pods, such as a default.
-    same = record is not None and record.adopt == world.spec.adopt
-    return (made, active) if same and _renders_alike(made, choice, active, asked) else None
+def _choose(turn: Turn) -> Chosen:
+    """The first choice that pods were made of, with what they can do; else the last one, which the spec asks for."""
+    made = (_as_made(turn, choice) for choice in turn.pairing.choices)
+    return next((one for one in made if one is not None), None) or _chosen(turn, turn.pairing.choices[-1], turn.engine)
 
 
-def _renders_alike(turn: Turn, choice: PairedSpec, active: ActiveTable, asked: str) -> bool:
-    """True where the pod template of `choice` is rendered as that of the Deployment was."""
-    world, own = turn.world, _labels(choice.pinned, active, turn.pairing.same)
-    try:
-        desired = desired_children(world, choice, turn.engine, active, asked, own)
-    except RenderError:
-        return False
-    uid = world.spec.uid
-    return resolved.template_of(desired.workload, uid) == resolved.template_of(world.deployment, uid)
-
-
-def _reconcile_with(turn: Turn, choice: PairedSpec, active: ActiveTable) -> Outcome:
-    """One reconcile with pods that the engine of `turn` makes of `choice`."""
-    world, spec, engine, pairing = turn.world, choice.pinned, turn.engine, turn.pairing
-    policy = _policy(turn, choice)
-    memory = restore_memory(world, turn.memory, policy, active, turn.now)
-    own = _labels(spec, active, pairing.same)
-    observation = tables.of_pods(turn.look.observation, turn.look.pods, own)
-    permission = permission_of(world, turn.look.rollout, policy, active, turn.now)
-    rollout = own_rollouts.judge_wait(world, turn.look.rollout, memory, permission)
-    turn, stuck = replace(turn, look=replace(turn.look, rollout=rollout)), rollout.stuck
-    verdict = consider(memory, observation, policy, active, Serving(turn.look.rollout, permission), turn.now)
-    leaving, memories = _decide_for_leaving(world, turn, policy, own)
-    own_notices = own_rollouts.notices(choice.by_name, verdict.own)
-    decided = _view(spec, turn.look, policy, verdict)
-    made_of = _made_of(turn, choice, policy, verdict.active)
-    try:
-        makes_room = stuck is not None and not stuck.why_not
-        desired = desired_children(world, choice, engine, verdict.active, made_of, own, leaving, makes_room=makes_room)
-        planned = _plan(world, turn.look, engine, verdict, policy.knobs.actuator, desired)
-    except RenderError as error:
-        problems, pair = (render_problem(error), *world.problems), pair_view(pairing, choice)
-        return stay(replace(turn, memory=memory), problems, pair, pairing.actions)
-    starts = _startup_status(world, spec, desired, planned)
-    waiting = turn.waiting
-    if pairing.frozen:
-        planned = keep_pods(turn.world, planned, repairs=False)
-    elif upgrade.waits(turn.world, planned, turn.look.rollout, made_of):
-        waiting, planned = (upgrade.notice(turn.world, planned),), keep_pods(turn.world, planned, repairs=True)
-    repairs = () if pairing.frozen else repairs_of_group(world, desired, planned.actions)
-    actions = (*pairing.actions, *targets.of_objects(spec, planned.actions), *repairs)
-    late = first_ended_by_probe(turn.look.pods)
-    notices = (
-        *turn.notices, *engine.notices(choice.by_name), *pairing.notices, *waiting,
-        *privileges.notices(world), *own_notices, *scaling_notices(world.deployment),
-        *targets.notices(world.spec, turn.look.rollout), *route.notices(world),
-        *((startup.late_notice(late.name, late.outlasted),) if late is not None else ()),
-    )  # fmt: skip
-    view = replace(
-        decided, rollout=_rollout_with(world, turn.look.rollout, planned), notices=notices, startup=starts,
-        problems=(*planned.problems, *route.problems(world), *world.problems), leaving=leaving, of_pair=observation,
-        pairing=pair_view(pairing, choice), pick=picked_view(turn),
-    )  # fmt: skip
-    status = make_status(view, world.status, verdict.memory, turn.now)
-    happened = events(world.status, status, actions)
-    tried_anew = verdict.active.why is Reason.TRIES_CHANGED
-    figures = estimate_of(view, view.observation) if view.observation is not None else None
-    return Outcome(actions, status, happened, verdict.memory, tried_anew, memories, figures)
-
-
-def _made_of(turn: Turn, choice: PairedSpec, policy: Policy, active: ActiveTable) -> str:
-    return upgrade.made_of(choice, policy, active, fallen=fell_back(turn.world.spec, turn.world.status))
-
-
-def _policy(turn: Turn, choice: PairedSpec) -> Policy:
-    """The tuner's policy for pods that the engine of `turn` makes of `choice`."""
-    pairing = turn.pairing
+def _chosen(turn: Turn, choice: PairedSpec, engine: Engine, knobs: KnobSpace | None = None) -> Chosen:
+    """Pods that `engine` makes of `choice`. `knobs`: what the tuner may choose for those that run, where new ones could
+    do something else; else None."""
+    pairing, spec = turn.pairing, choice.pinned
     policy = policy_of(
         choice.by_name,
-        knobs=turn.made or turn.engine.knobs(choice.by_name),
+        knobs=knobs or engine.knobs(choice.by_name),
         facts=tuner_facts(choice.by_name, pairing.facts),
-        start_seconds=startup.expected_seconds(startup.starts(turn.world.status), choice.by_name.weights.bytes),
+        start_seconds=startup.expected_seconds(turn.world.status.starts, choice.by_name.weights.bytes),
     )
     if pairing.frozen and policy.off_policy is OffPolicy.REMOVE:
         policy = replace(policy, off_policy=OffPolicy.KEEP_RUNNING)
-    return policy
+    active = active_table(turn.world, spec, policy, pairing.same)
+    own = pairing.same | {tables.label_of(spec)}
+    own = frozenset({tables.label_of(spec.without_speculator())}) if active.removed else own
+    return Chosen(choice, engine, policy, active, own)
+
+
+def _as_made(turn: Turn, choice: PairedSpec) -> Chosen | None:
+    """Pods of `choice` as those that run were made; None where there are none, or a user asks for others."""
+    world, workload = turn.world, turn.world.workload
+    if not workload.exists:
+        return None
+    record, engine = workload.resolved, engine_of_pods(turn.engine, choice.by_name, workload)
+    live = engine.knobs(choice.by_name).actuator is Actuator.LIVE
+    known = record.knobs if record is not None and (record.knobs.actuator is Actuator.LIVE) is live else None
+    waiting = (upgrade.live_notice(choice.by_name),) if engine is not turn.engine else ()
+    made = replace(_chosen(turn, choice, engine, known), waiting=waiting)
+    asked = _made_of(world, made, made.active)
+    if not upgrade.asks_for_others(world, asked):
+        return made
+    # What a user writes may make no difference to pods, such as a default.
+    same = record is not None and record.adopt == world.spec.adopt
+    return made if same and _template_rendered(world, made, asked) == workload.made_as else None
+
+
+def _template_rendered(world: Snapshot, made: Chosen, asked: str) -> str:
+    """Hash of the pod template that is rendered; empty where none can be."""
+    try:
+        desired = desired_children(world, made.choice, made.engine, made.active, asked, made.own)
+    except RenderError:
+        return ""
+    return resolved.template_of(desired.workload, world.spec.uid)
+
+
+def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
+    """One reconcile with pods that are made as `made` says."""
+    world, choice, policy, own = turn.world, made.choice, made.policy, made.own
+    pairing = turn.pairing.made_of(choice)
+    memory = restore_memory(world, turn.memory, policy, made.active, turn.now)
+    observation = tables.of_pods(turn.observation, world.pods, own)
+    permission = permission_of(world, turn.rollout, policy, made.active, turn.now)
+    rollout = own_rollouts.judge_wait(world, turn.rollout, memory, permission)
+    turn = replace(turn, rollout=rollout, pairing=pairing)
+    verdict = consider(memory, observation, policy, made.active, Serving(turn.rollout, permission), turn.now)
+    leaving, memories = _decide_for_leaving(world, turn, policy, own)
+    own_notices = own_rollouts.notices(choice.by_name, verdict.own)
+    decided = _view(turn, choice.pinned, policy, verdict)
+    made_of = _made_of(world, made, verdict.active)
+    try:
+        makes_room = turn.rollout.stuck is not None and not turn.rollout.stuck.why_not
+        desired = desired_children(
+            world, choice, made.engine, verdict.active, made_of, own, leaving, makes_room=makes_room
+        )  # fmt: skip
+        planned = plan(world, desired, turn.rollout, _reason_of_change(world, made, verdict))
+    except RenderError as error:
+        return stay(replace(turn, memory=memory), (render_problem(error), *world.problems), pairing.actions)
+    starts = _startup_status(world, choice.pinned, desired, planned)
+    waiting = made.waiting
+    if pairing.frozen:
+        planned = keep_pods(world, planned, repairs=False)
+    elif upgrade.waits(world, planned, turn.rollout, made_of):
+        waiting, planned = (upgrade.notice(world, planned),), keep_pods(world, planned, repairs=True)
+    repairs = () if pairing.frozen else repairs_of_group(world, desired, planned.actions)
+    actions = (*pairing.actions, *targets.of_objects(choice.pinned, planned.actions), *repairs)
+    late = first_ended_by_probe(world.pods)
+    notices = (
+        *turn.notices, *made.engine.notices(choice.by_name), *pairing.notices, *waiting,
+        *privileges.notices(world), *own_notices, *scaling_notices(world.spec, world.workload.scaler),
+        *targets.notices(world.spec, turn.rollout), *route.notices(world),
+        *((startup.late_notice(late.name, late.outlasted),) if late is not None else ()),
+    )  # fmt: skip
+    view = replace(
+        decided, rollout=_rollout_with(world, turn.rollout, planned), notices=notices, startup=starts,
+        problems=(*planned.problems, *route.problems(world), *world.problems), leaving=leaving, of_pair=observation,
+        pairing=pairing if pairing.told else None, picking=turn.picking,
+    )  # fmt: skip
+    return conclude(
+        turn, view, verdict.memory, actions, leaving=memories,
+        tries_changed=verdict.active.why is Reason.TRIES_CHANGED,
+        estimate=estimate_of(view, view.observation) if view.observation is not None else None,
+    )  # fmt: skip
+
+
+def _made_of(world: Snapshot, made: Chosen, active: ActiveTable) -> str:
+    return upgrade.made_of(made.choice, made.policy, active, fallen=fell_back(world.spec, world.status.engine))
 
 
 def _rereads_table(turn: Turn) -> bool:
     """True where the table of pods that must stay as they are can still be changed, because they re-read it."""
-    block = mapping(turn.world.status, "speculation")
-    template = mapping(turn.world.deployment, "spec", "template")
-    table = turn.world.children.get(("ConfigMap", configs_of(template).get(TABLE_VOLUME, "")))
+    told = turn.world.status.speculation
+    table = turn.world.children.get(("ConfigMap", turn.world.workload.configs.get(TABLE_VOLUME, "")))
     live = turn.engine.knobs(turn.pairing.choices[-1].by_name).actuator is Actuator.LIVE
-    read = text(block, "actuator") == Actuator.LIVE.value and at(block, "speculatorRemoved") is not True
-    return live and read and table is not None and turn.world.owns(table)
-
-
-def _labels(spec: ResolvedSpec, active: ActiveTable, same: frozenset[str]) -> frozenset[str]:
-    """Labels of the pods that the active table is for."""
-    if active.removed:
-        return frozenset({tables.label_of(spec.without_speculator())})
-    return same | {tables.label_of(spec)}
+    read = told.actuator == Actuator.LIVE.value and not told.removed
+    return live and read and table is not None and table.owned
 
 
 def _decide_for_leaving(
-    world: World, turn: Turn, policy: Policy, own: frozenset[str]
-) -> tuple[tuple[tables.Leaving, ...], dict[str, Memory]]:
+    world: Snapshot, turn: Turn, policy: Policy, own: frozenset[str]
+) -> tuple[tuple[Leaving, ...], dict[str, Memory]]:
     """The tables of pods of former pairs after this reconcile, and the tuner's memory of each pair."""
     found, memories = [], {}
-    for one in tables.read_leaving(world, turn.look.pods, own):
-        seen = tables.of_pods(turn.look.observation, turn.look.pods, {one.pair})
-        if tables.tunes_tables(policy):
+    for one in tables.read_leaving(world, own):
+        seen = tables.of_pods(turn.observation, world.pods, {one.pair})
+        if policy.mode is Mode.AUTO:
             active = ActiveTable(one.table, one.version)
             known = world.leaving.get(one.pair) or Memory.fresh(one.table, turn.now)
             allowed = tables.policy_for(one, policy)
-            verdict = consider(known, seen, allowed, active, Serving(turn.look.rollout), turn.now)
+            verdict = consider(known, seen, allowed, active, Serving(turn.rollout), turn.now)
             if verdict.memory is not None:
                 memories[one.pair] = verdict.memory
             table = verdict.active.table or one.table
@@ -330,62 +318,57 @@ def _decide_for_leaving(
     return tuple(found), memories
 
 
-def _startup_status(world: World, spec: ResolvedSpec, desired: Desired, planned: Plan) -> dict[str, Any]:
+def _startup_status(world: Snapshot, spec: ResolvedSpec, desired: Desired, planned: Plan) -> dict[str, Any]:
     """`status.startup` with the measured starts and the budget of the template that pods were made of."""
-    known = startup.collect_starts(world.status, world.pods, pair_hash(spec), spec.weights.bytes)
+    known = startup.collect_starts(world.status.starts, world.pods, pair_hash(spec), spec.weights.bytes)
     rolling = rolls(world, (*planned.actions, *planned.held))
-    seconds = whole(world.status, "startup", "budgetSeconds") if rolling else desired.startup_seconds
+    seconds = world.status.budget_seconds if rolling else desired.startup_seconds
     return startup.to_status(known, seconds)
 
 
-def _plan(world: World, look: Look, engine: Engine, verdict: Verdict, actuator: Actuator, desired: Desired) -> Plan:
-    given_up = text(world.status, "speculation", "actuator") == Actuator.LIVE.value != actuator.value
-    fallen = engine.from_reports and given_up
-    why = Reason.ENGINE_VERSION_DIFFERS if fallen else _reason_of_change(world, verdict)
-    return plan(world, desired, look.pods, look.rollout, why)
-
-
-def _reason_of_change(world: World, verdict: Verdict) -> Reason:
-    """The reason given for new manifests: the tuner's, also where its decision was recorded but not carried out yet;
-    else SpecChanged."""
+def _reason_of_change(world: Snapshot, made: Chosen, verdict: Verdict) -> Reason:
+    """The reason given for new manifests: what pods reported of their engine; the tuner's, also where its decision was
+    recorded but not carried out yet; else SpecChanged."""
+    live = Actuator.LIVE.value
+    if made.engine.from_reports and world.status.speculation.actuator == live != made.policy.knobs.actuator.value:
+        return Reason.ENGINE_VERSION_DIFFERS
     if verdict.changed and verdict.decision is not None:
         return verdict.decision.reason
     if verdict.active.why is Reason.TRIES_CHANGED:
         return Reason.TRIES_CHANGED
-    last = next(mappings(world.status, "decisions"), {})
-    known = whole(world.status, "observedGeneration") == world.spec.generation
-    if known and verdict.active.why is None and whole(last, "tableVersion") == verdict.active.version > 0:
-        return reason_of(text(last, "reason")) or Reason.SPEC_CHANGED
+    last = world.status.last
+    if not world.edited and verdict.active.why is None and last.version == verdict.active.version > 0:
+        return reason_of(last.reason) or Reason.SPEC_CHANGED
     return Reason.SPEC_CHANGED
 
 
-def _rollout_with(world: World, rollout: Rollout, planned: Plan) -> Rollout:
+def _rollout_with(world: Snapshot, rollout: Rollout, planned: Plan) -> Rollout:
     """The rollout as it is once the plan is carried out."""
     if not rollout.exists or not rolls(world, (*planned.actions, *planned.held)):
         return rollout
     return replace(rollout, complete=False, updated=0, stalled="", stuck=None)
 
 
-def _view(spec: ResolvedSpec, look: Look, policy: Policy, verdict: Verdict) -> View:
+def _view(turn: Turn, spec: ResolvedSpec, policy: Policy, verdict: Verdict) -> View:
     return View(
         spec=spec,
-        rollout=look.rollout,
-        pods=look.pods,
+        rollout=turn.rollout,
+        pods=turn.world.pods,
         active=verdict.active,
         actuator=policy.knobs.actuator,
         skips=policy.skips and not verdict.active.removed,
-        observation=look.observation,
-        sight=_sight(look, policy, verdict),
+        observation=turn.observation,
+        sight=_sight(turn.observation, policy, verdict),
         decision=verdict.decision,
         changed=verdict.changed,
         proposed=proposal(verdict, policy),
-        own_rollouts=own_rollouts.to_status(verdict.own),
+        own_rollouts=rollouts.to_status(verdict.own),
     )
 
 
-def _sight(look: Look, policy: Policy, verdict: Verdict) -> Sight | None:
-    if look.observation is None or verdict.memory is None:
+def _sight(observation: Observation | None, policy: Policy, verdict: Verdict) -> Sight | None:
+    if observation is None or verdict.memory is None:
         return None
     asked = verdict.decision is not None and policy.knobs.actuator is not Actuator.NONE
     knobs = policy.knobs if asked else None  # pods of another pair may draft what these do not know
-    return sight(look.observation, verdict.memory.last_windows, knobs, look.observation.time)
+    return sight(observation, verdict.memory.last_windows, knobs, observation.time)

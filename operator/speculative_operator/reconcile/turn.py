@@ -10,52 +10,42 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, Condition, Truth
 from speculative_operator.domain.observation import Observation
-from speculative_operator.domain.reading import conditions_of, mapping, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, DeploymentSpec, Scheme
-from speculative_operator.domain.table import Actuator, KnobSpace
+from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.matrix.refusing import METHOD
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile.observed.pods import Pod, Rollout
 from speculative_operator.reconcile.pair.choices import Pairing
-from speculative_operator.reconcile.pair.picked import PickView
-from speculative_operator.reconcile.pair.picking import Picking, pick_view
-from speculative_operator.reconcile.pair.pinning import PairedSpec
-from speculative_operator.reconcile.pair.records import to_status
+from speculative_operator.reconcile.pair.picking import Picking
 from speculative_operator.reconcile.report.conditions import stamp
 from speculative_operator.reconcile.report.events import events
 from speculative_operator.reconcile.report.status import make_status
-from speculative_operator.reconcile.report.view import PairView, View
+from speculative_operator.reconcile.report.view import View
+from speculative_operator.reconcile.snapshot.notes import notes_of
+from speculative_operator.reconcile.snapshot.status import Status, read_refused, read_status
+from speculative_operator.reconcile.snapshot.take import Snapshot
+from speculative_operator.reconcile.snapshot.workload import Rollout
 from speculative_operator.reconcile.table.active_table import ActiveTable
 from speculative_operator.reconcile.table.tables import label_of
-from speculative_operator.reconcile.world import Event, Outcome, World
+from speculative_operator.reconcile.world import Outcome
 from speculative_operator.render import RenderError
-from speculative_operator.render.metadata import pair_hash
 from speculative_operator.tuner import Memory
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Pods, rollout and observation, read once per reconcile."""
-
-    pods: tuple[Pod, ...]
-    rollout: Rollout
-    observation: Observation | None
+from speculative_operator.tuner.persistence import to_status as to_stored
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One reconcile of one object, as far as it has come."""
 
-    world: World
+    world: Snapshot
     spec: ResolvedSpec
     """The spec with the pick in place of `auto`; versions are resolved by `pairing`."""
-    look: Look
+    rollout: Rollout
+    observation: Observation | None
     engine: Engine
     memory: Memory | None
     now: float
@@ -65,26 +55,6 @@ class Turn:
     """The pairing of the object, once it is known."""
     notices: tuple[Notice, ...] = ()
     """Notices about the spec, before all others."""
-    made: KnobSpace | None = None
-    """What the tuner may choose for pods that run, where new ones could do something else; else None."""
-    waiting: tuple[Notice, ...] = ()
-    """What new pods could do by now, where those that run stay."""
-
-
-def pair_view(pairing: Pairing, choice: PairedSpec | None) -> PairView | None:
-    """What the status says of the pair; None where it is neither checked nor recorded. The hash is that of `choice`,
-    once pods are made of it."""
-    record = pairing.record
-    if pairing.stages is None and record is None:
-        return None
-    if record is not None and choice is not None and not pairing.frozen:
-        record = replace(record, hash=pair_hash(choice.pinned))
-    blocks = {
-        "pair": to_status(record) if record is not None else {},
-        "nextPair": to_status(pairing.coming) if pairing.coming is not None else {},
-        "weights": pairing.stages.download() if pairing.stages is not None else {},
-    }
-    return PairView(pairing.conditions, pairing.stages.hold if pairing.stages is not None else None, blocks)
 
 
 def render_problem(error: RenderError) -> Condition:
@@ -92,31 +62,33 @@ def render_problem(error: RenderError) -> Condition:
     return Condition(ConditionType.READY, Truth.FALSE, Reason.RENDER_INVALID, str(error))
 
 
-def picked_view(turn: Turn) -> PickView | None:
-    """What the status says of the pick; None where the spec names its speculator itself."""
-    return pick_view(turn.picking) if turn.picking is not None else None
-
-
-def stay(
-    turn: Turn, problems: Sequence[Condition], pair: PairView | None = None, actions: tuple[Action, ...] = ()
-) -> Outcome:
+def stay(turn: Turn, problems: Sequence[Condition], actions: tuple[Action, ...] = ()) -> Outcome:
     """The outcome that leaves pods and their table as they are: nothing is decided, and the status keeps what it said
     of them. `actions` are those of Jobs and of the route."""
-    world, look = turn.world, turn.look
     view = View(
         spec=turn.spec,
-        rollout=look.rollout,
-        pods=look.pods,
+        rollout=turn.rollout,
+        pods=turn.world.pods,
         active=ActiveTable(None, 0),
         actuator=Actuator.NONE,
         problems=tuple(problems),
-        observation=look.observation,
+        observation=turn.observation,
         kept=True,
-        pairing=pair,
-        pick=picked_view(turn),
+        pairing=turn.pairing if turn.pairing.told else None,
+        picking=turn.picking,
     )
-    status = make_status(view, world.status, None, turn.now)
-    return Outcome(actions, status, events(world.status, status, actions), turn.memory)
+    return conclude(turn, view, turn.memory, actions)
+
+
+def conclude(turn: Turn, view: View, memory: Memory | None, actions: tuple[Action, ...], **more: Any) -> Outcome:
+    """The outcome of a reconcile that has found `view`. `more`: fields of the outcome."""
+    before = turn.world.status
+    status = make_status(view, before, turn.now)
+    after = read_status(status)
+    found = (turn.pairing.record, turn.pairing.coming, before.pair, before.coming)
+    known = before.memory if view.kept else to_stored(memory) if memory is not None else {}
+    notes = notes_of(known, after.pair.hash, (one.facts for one in found if one is not None))
+    return Outcome(actions, status, events(before, after, actions), memory, notes=notes, **more)
 
 
 _UNSEEN = "the operator refused the object before it could check this"
@@ -152,7 +124,7 @@ def _refuse_sources(spec: DeploymentSpec) -> list[Condition]:
     return [Condition(ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_SOURCE, f"{uri} {message}") for uri in uris]
 
 
-def without_unknown_method(world: World, spec: ResolvedSpec) -> tuple[ResolvedSpec, tuple[Notice, ...]]:
+def without_unknown_method(world: Snapshot, spec: ResolvedSpec) -> tuple[ResolvedSpec, tuple[Notice, ...]]:
     """`spec` with mode Disabled and a notice, where the engine's release is older than the method, as in the images of
     a platform; else `spec` as it is. Also as it is where pods speculate: they stay until the spec can be served."""
     if not spec.speculates:
@@ -160,18 +132,14 @@ def without_unknown_method(world: World, spec: ResolvedSpec) -> tuple[ResolvedSp
     engine, without = engine_for(spec), spec.without_speculator()
     refused = engine.refusals(spec)
     newer = replace(spec, engine=replace(spec.engine, version=DEFAULT_VERSIONS[spec.engine.type]))
-    only_older = {one.field for one in refused} == {METHOD} and not _refuses_method(engine, newer)
+    still = {one.field for one in engine.refusals(newer)}
+    only_older = {one.field for one in refused} == {METHOD} and METHOD not in still
     if not only_older or engine.refusals(without):
         return spec, ()
-    label = text(world.deployment, "spec", "template", "metadata", "labels", names.LABEL_PAIR)
-    if world.deployment is not None and label != label_of(without):
+    if world.workload.exists and world.workload.pair != label_of(without):
         return spec, ()
     message = f"pods serve without a speculator: {refused[0].message}"
     return without, (Notice(refused[0].reason, message),)
-
-
-def _refuses_method(engine: Engine, spec: DeploymentSpec) -> bool:
-    return any(one.field == METHOD for one in engine.refusals(spec))
 
 
 def invalid(owner: Mapping[str, Any], message: str, now: float) -> Outcome:
@@ -179,24 +147,19 @@ def invalid(owner: Mapping[str, Any], message: str, now: float) -> Outcome:
 
     `owner` is the object as the API server has it, `message` names field, value and remedy.
     """
-    old = mapping(owner, "status")
-    generation = whole(owner, "metadata", "generation")
-    before = conditions_of(old)
-    conditions = [_condition(kind, before.get(kind, {}), message) for kind in ConditionType]
-    status: dict[str, Any] = {key: value for key, value in old.items() if key != "conditions"}
-    status.setdefault("ready", f"{whole(old, 'readyReplicas')}/{max(whole(owner, 'spec', 'replicas'), 0)}")
-    status |= {"conditions": stamp(conditions, old, generation, now), "observedGeneration": generation}
-    told: tuple[Event, ...] = events(old, status, ())
-    return Outcome((), status, told, None)
+    found = read_refused(owner)
+    old, generation = found.status, found.generation
+    conditions = stamp([_refused(kind, old, message) for kind in ConditionType], old, generation, now)
+    status: dict[str, Any] = {"ready": f"{old.ready}/{found.wanted}", **old.parts}
+    status |= {"conditions": conditions, "observedGeneration": generation}
+    return Outcome((), status, events(old, read_status(status), ()), None)
 
 
-def _condition(kind: ConditionType, before: Mapping[str, Any], message: str) -> Condition:
+def _refused(kind: ConditionType, old: Status, message: str) -> Condition:
     if kind in (ConditionType.READY, ConditionType.PROGRESSING):
         return Condition(kind, Truth.FALSE, Reason.SPEC_INVALID, message)
-    try:
-        return Condition(kind, Truth(text(before, "status")), Reason(text(before, "reason")), text(before, "message"))
-    except ValueError:
-        return Condition(kind, Truth.UNKNOWN, Reason.SPEC_INVALID, _UNSEEN)
+    unseen = Condition(kind, Truth.UNKNOWN, Reason.SPEC_INVALID, _UNSEEN)
+    return old.told(kind).as_condition(kind) or unseen
 
 
 def _sentence(field: str, message: str) -> str:

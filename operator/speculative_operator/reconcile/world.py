@@ -1,4 +1,4 @@
-"""The input and the outcome of one reconcile. The input is made by the shell and read by `tick` and its parts."""
+"""The input and the outcome of one reconcile. The input is made by the shell and read by `snapshot`."""
 
 from __future__ import annotations
 
@@ -6,40 +6,32 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, Condition
 from speculative_operator.domain.decision import Estimate
 from speculative_operator.domain.jobs import JobSeen, Progress
 from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.platform import CanarySeen
-from speculative_operator.domain.reading import is_controlled_by
 from speculative_operator.domain.reasons import Reason, without_credentials
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.pairing.catalogue import Catalogue, CatalogueError, catalogue_of, load_packaged
+from speculative_operator.pairing.catalogue import Catalogue, catalogue_of, load_packaged
+from speculative_operator.pairing.catalogue_rows import CatalogueError
 from speculative_operator.render import Capabilities
 from speculative_operator.tuner import Memory
 
-__all__ = ["Catalogue", "CatalogueError", "Child", "Event", "Outcome", "World", "catalogue_of", "load_packaged"]
+__all__ = ["Catalogue", "CatalogueError", "Event", "Key", "Outcome", "World", "catalogue_of", "load_packaged"]
 
-Child = tuple[str, str]
-"""(kind, name)."""
+Key = tuple[str, str]
+"""Kind and name of a child."""
 
 
-@dataclass(frozen=True, slots=True)
-class World:
-    """One object and all that is known of it at one moment. Nothing but `spec` is trusted."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What is known beside an object and what belongs to it."""
 
-    spec: DeploymentSpec
-    status: Mapping[str, Any]
-    """The status as the API server has it; empty on the first reconcile."""
-    children: Mapping[Child, Mapping[str, Any]]
-    """Every object of a kind we own that carries our label or one of our children's names. Jobs too."""
-    pods: tuple[Mapping[str, Any], ...]
-    """Serving pods, those of old templates included."""
     capabilities: Capabilities = field(default_factory=Capabilities)
     problems: tuple[Condition, ...] = ()
     """What went wrong with earlier actions and still holds, such as a manifest that the API server refused."""
-    applied: Mapping[Child, Mapping[str, Any]] = field(default_factory=dict)
+    applied: Mapping[Key, Mapping[str, Any]] = field(default_factory=dict)
     """What the API server returned for our last apply of a child: drift is judged against it, so that its
     normalisation never looks like a hand edit. May be empty, as after a restart."""
     jobs: tuple[JobSeen, ...] = ()
@@ -61,26 +53,29 @@ class World:
     kept: frozenset[str] = frozenset()
     """Folders of caches that other objects of the namespace use, as `records.keys` reads them from their status: what
     a Job that tidies up must leave alone."""
-    elsewhere: str = ""
-    """Kind of the object's workload by another target than its own; empty where there is none."""
     canary: CanarySeen | None = None
     """What is seen of the object that `spec.route.canary` names; None where there is none of that name."""
-    notes: Mapping[str, Any] | None = None
-    """What the operator kept for itself at its last reconcile of the object (`notes`); None after a restart: then the
-    ConfigMap tells."""
     memo: Memo = field(default_factory=Memo, compare=False, repr=False)
     """What was computed for the object at this reconcile and the last one: the one thing here that changes."""
     objects: int = 1
     """SpeculativeDeployments that the operator serves: what each may ask of hubs depends on it."""
 
-    @property
-    def deployment(self) -> Mapping[str, Any] | None:
-        """The Deployment of the object, or the workload in its place; None without one."""
-        return self.children.get(("Deployment", names.child(self.spec.name)))
 
-    def owns(self, child: Mapping[str, Any]) -> bool:
-        """True when the object is the child's controller."""
-        return is_controlled_by(child, self.spec.uid)
+@dataclass(frozen=True, slots=True)
+class World(Surroundings):
+    """One object and all that is known of it at one moment, as the shell has it. Nothing but `spec` is trusted:
+    `snapshot` reads the rest, and nobody else does."""
+
+    spec: DeploymentSpec
+    status: Mapping[str, Any]
+    """The status as the API server has it; empty on the first reconcile."""
+    children: Mapping[Key, Mapping[str, Any]]
+    """Every object of a kind we own that carries our label or one of our children's names. Jobs too."""
+    pods: tuple[Mapping[str, Any], ...]
+    """Serving pods, those of old templates included."""
+    notes: Mapping[str, Any] | None = None
+    """What the operator kept for itself at its last reconcile of the object (`notes`); None after a restart: then the
+    ConfigMap tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +105,7 @@ class Outcome:
     tries_changed: bool = False
     """True when nothing but the trials has changed: counted, but no event and no entry of the history."""
     leaving: Mapping[str, Memory] = field(default_factory=dict)
-    """As `World.leaving`, after this reconcile."""
+    """As `Surroundings.leaving`, after this reconcile."""
     estimate: Estimate | None = None
     """Figures of the newest look at the pods; None where there was none."""
     notes: Mapping[str, Any] | None = None

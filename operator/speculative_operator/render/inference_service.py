@@ -60,25 +60,13 @@ class InferenceServiceTarget(KServeTarget):
     def url(self, spec: DeploymentSpec) -> str:
         return f"http://{names.kserve_deployment(spec.name)}.{spec.namespace}.svc"
 
-    def labels(self, spec: DeploymentSpec) -> Mapping[str, str]:
-        told = spec.inference_service
-        found = {"opendatahub.io/dashboard": "true"}
-        found |= {"networking.kserve.io/visibility": "exposed"} if told.exposed else {}
-        return found | ({"kueue.x-k8s.io/queue-name": told.queue} if told.queue else {})
-
     def annotations(self, spec: DeploymentSpec) -> Mapping[str, str]:
         # The number of replicas is the object's, which has a scale subresource for autoscalers.
         own = {MODE: RAW, _AUTOSCALER: "none"}
         return self.annotations_of_dashboard(spec, "true" if spec.inference_service.authenticated else "", **own)
 
     def check(self, template: Mapping[str, Any]) -> None:
-        pod = mapping(template, "spec")
-        engine = engine_of(pod)
-        if engine is None or not isinstance(engine.get("image"), str):
-            raise RenderError(
-                f"spec.template takes away the container {names.CONTAINER}, or its image; an InferenceService is made "
-                "of it: leave it in"
-            )
+        pod, engine = mapping(template, "spec"), self.engine_in(template)
         path = f"spec.template.spec.containers[{names.CONTAINER}]"
         for where, found, known in (("spec.template.spec", pod, POD_FIELDS), (path, engine, CONTAINER_FIELDS)):
             other = min(set(found) - known, default="")

@@ -23,7 +23,8 @@ Manifest = dict[str, Any]
 SET = "LeaderWorkerSet"
 WORKER = "inference-worker"
 """Component label of workers, the pods that do not serve."""
-_LABEL_SET = "leaderworkerset.sigs.k8s.io/name"
+_PREFIX = "leaderworkerset.sigs.k8s.io/"
+_LABEL_SET = f"{_PREFIX}name"
 _OF_A_SERVER = frozenset({"ports", "startupProbe", "readinessProbe", "livenessProbe", "lifecycle"})
 """Fields of the engine's container that a worker has not."""
 _ALL = "100%"
@@ -40,7 +41,7 @@ class LeaderWorkerSetTarget(TargetKind):
     def check(self, template: Mapping[str, Any]) -> None:
         metadata = mapping(template, "metadata")
         for part in ("labels", "annotations"):
-            taken = min((key for key in mapping(metadata, part) if _is_of_lws(key)), default="")
+            taken = min((key for key in mapping(metadata, part) if str(key).startswith(_PREFIX)), default="")
             if taken:
                 raise RenderError(f"spec.template.metadata.{part}[{taken}] belongs to LWS: remove it")
         engine = engine_of(mapping(template, "spec"))
@@ -102,7 +103,3 @@ def worker_of(template: Mapping[str, Any]) -> Manifest:
 def _headless(engine: Mapping[str, Any]) -> Manifest:
     kept = {key: value for key, value in engine.items() if key not in _OF_A_SERVER}
     return {**kept, "args": [*(engine.get("args") or ()), "--headless"]}
-
-
-def _is_of_lws(key: object) -> bool:
-    return str(key).startswith("leaderworkerset.sigs.k8s.io/")

@@ -21,15 +21,11 @@ from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render.environment import RenderError, render_manifest
 from speculative_operator.render.podspec import engine_of
-from speculative_operator.render.target import KServeTarget, escape, resources
+from speculative_operator.render.target import DASHBOARD, EXPOSED, QUEUE, KServeTarget, escape, resources
 
 Manifest = dict[str, Any]
 KIND = "LLMInferenceService"
 CONTAINER = "main"
-EXPOSED = "networking.kserve.io/visibility"
-"""Stands in the workload for `spec.router`."""
-QUEUE = "kueue.x-k8s.io/queue-name"
-DASHBOARD = "opendatahub.io/dashboard"
 OF_PODS = (names.LABEL_VARIANT, names.LABEL_PAIR, names.LABEL_VERSION)
 """Labels of the workload's pods that are annotations of KServe's."""
 OF_OBJECT = ("app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component", DASHBOARD, QUEUE)
@@ -54,20 +50,13 @@ class LLMInferenceServiceTarget(KServeTarget):
         scheme = spec.inference_service.scheme
         return f"{scheme}://{spec.name}-kserve-workload-svc.{spec.namespace}.svc:{spec.port}"
 
-    def labels(self, spec: DeploymentSpec) -> Mapping[str, str]:
-        told = spec.inference_service
-        found = {DASHBOARD: "true", EXPOSED: "exposed" if told.exposed else "", QUEUE: told.queue}
-        return {key: value for key, value in found.items() if value}
-
     def annotations(self, spec: DeploymentSpec) -> Mapping[str, str]:
         told = spec.inference_service
         return self.annotations_of_dashboard(spec, "true" if told.authenticated else "false" if told.anonymous else "")
 
     def check(self, template: Mapping[str, Any]) -> None:
-        engine = engine_of(mapping(template, "spec"))
+        engine = self.engine_in(template)
         path = f"spec.template.spec.containers[{names.CONTAINER}]"
-        if engine is None or not isinstance(engine.get("image"), str):
-            raise RenderError(f"{path} is taken away, or its image; an {KIND} is made of it: leave it in")
         if not engine.get("command"):
             raise RenderError(
                 f"{path} has no command, and KServe would run a script of its own for vLLM; set command to what starts "

@@ -66,7 +66,7 @@ def ports(inp: RenderInput) -> list[dict[str, Any]]:
     """Name and number of each port of the pod, the serving port first. `encrypted`: the port answers by HTTPS."""
     serving = {"name": names.SERVING_PORT_NAME, "number": inp.spec.port, "path": inp.container.metrics_path}
     found: list[dict[str, Any]] = [{**serving, "encrypted": inp.spec.inference_service.tls}]
-    if inp.container.telemetry:
+    if inp.container.payload:
         telemetry = {"name": names.TELEMETRY_PORT_NAME, "number": names.TELEMETRY_PORT, "path": TELEMETRY_PATH}
         found.append({**telemetry, "encrypted": False})
     return found
@@ -107,13 +107,8 @@ def volumes_and_mounts(inp: RenderInput) -> tuple[list[dict[str, Any]], list[dic
         pairs.append(_config(PAYLOAD_VOLUME, payload.name(), names.PAYLOAD_MOUNT))
     if _trusts_others(inp):
         pairs.append(_config("authorities", inp.spec.weights.ca_config_map, names.AUTHORITIES_MOUNT))
-    volumes = [volume for volume, _ in pairs]
-    mounts = [mount for _, mount in pairs]
-    for volume, mount in _models(inp):
-        if volume not in volumes:
-            volumes.append(volume)
-        mounts.append(mount)
-    return volumes, mounts
+    pairs += _models(inp)
+    return [volume for volume, _ in pairs], [mount for _, mount in pairs]
 
 
 def _trusts_others(inp: RenderInput) -> bool:
@@ -150,12 +145,10 @@ def _files(inp: RenderInput) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _models(inp: RenderInput) -> Iterable[tuple[dict[str, Any], dict[str, Any]]]:
     """(volume, mount) of the weights, one for each claim and each image, read-only."""
-    claims: dict[str, str] = {}
-    for claim in inp.container.pvc_mounts:
-        name = claims.setdefault(claim.claim, f"claim-{len(claims)}")
+    for index, claim in enumerate(inp.container.pvc_mounts):
+        name = f"claim-{index}"
         volume = {"name": name, "persistentVolumeClaim": {"claimName": claim.claim, "readOnly": True}}
-        mount = {"name": name, "mountPath": claim.mount_path, "readOnly": True}
-        yield volume, mount | ({"subPath": claim.path} if claim.path else {})
+        yield volume, {"name": name, "mountPath": claim.mount_path, "readOnly": True}
     for index, image in enumerate(inp.container.image_mounts):
         name = f"image-{index}"
         volume = {"name": name, "image": {"reference": image.reference, "pullPolicy": "IfNotPresent"}}

@@ -8,7 +8,7 @@ There are no limits: an engine that is throttled or ended at one serves nobody.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from speculative_operator.domain import names
@@ -37,7 +37,7 @@ _FOLDERS = frozenset({"HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANS
 
 def requests(inp: RenderInput) -> dict[str, str]:
     """Resource requests of the engine's container. What a limit is named for asks for as much as the limit."""
-    limited = {*inp.container.limits, *_limits_of_user(inp)}
+    limited = {*inp.container.limits, *mapping(_engine_of_user(inp), "resources", "limits")}
     asked = {"cpu": str(_processors(inp)), "memory": _gib(_memory(inp)), "ephemeral-storage": _gib(_disk(inp))}
     return {name: quantity for name, quantity in asked.items() if name not in limited}
 
@@ -86,10 +86,6 @@ def _downloads(inp: RenderInput) -> bool:
         or any(argument.startswith("--download-dir") for argument in inp.container.args)
     )
     return inp.spec.verifier.source.scheme is Scheme.HF and not moved
-
-
-def _limits_of_user(inp: RenderInput) -> Iterator[str]:
-    yield from mapping(_engine_of_user(inp), "resources", "limits")
 
 
 def _engine_of_user(inp: RenderInput) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 classes that `targets` has by name.
 
 For KServe a container is written so that neither KServe nor the webhooks of its platform change it. Both kinds, and the
-LeaderWorkerSet, are modules of their own; `reconcile.observed.kserve` reads back what was written here.
+LeaderWorkerSet, are modules of their own; `reconcile.snapshot.kserve` reads back what was written here.
 """
 
 from __future__ import annotations
@@ -15,8 +15,14 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.render.environment import RenderError
+from speculative_operator.render.podspec import engine_of
 
 Manifest = dict[str, Any]
+DASHBOARD = "opendatahub.io/dashboard"
+QUEUE = "kueue.x-k8s.io/queue-name"
+EXPOSED = "networking.kserve.io/visibility"
+"""In the workload of an LLMInferenceService it stands for `spec.router`."""
 GENEROUS = 4
 """Limits of processors and memory, in multiples of what is requested: KServe fills in one processor and 2 GiB where
 there are none."""
@@ -60,6 +66,21 @@ class KServeTarget(TargetKind):
     """Base of both targets whose pods KServe makes."""
 
     reaches_pods = True
+
+    def labels(self, spec: DeploymentSpec) -> Mapping[str, str]:
+        told = spec.inference_service
+        found = {DASHBOARD: "true", EXPOSED: "exposed" if told.exposed else "", QUEUE: told.queue}
+        return {key: value for key, value in found.items() if value}
+
+    def engine_in(self, template: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The engine's container, of which KServe's object is made. Raises RenderError without it or its image."""
+        engine = engine_of(mapping(template, "spec"))
+        if engine is None or not isinstance(engine.get("image"), str):
+            raise RenderError(
+                f"spec.template takes away the container {names.CONTAINER}, or its image; an {self.kind} is made of "
+                "it: leave it in"
+            )
+        return engine
 
     def annotations_of_dashboard(self, spec: DeploymentSpec, authenticated: str, **more: str) -> dict[str, str]:
         """Annotations by which the platform shows and admits the model. `authenticated`: whether clients need a token,

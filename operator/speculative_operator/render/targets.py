@@ -1,8 +1,8 @@
 """Objects that run pods: one renderer for each `spec.target`. Used by `values`, `manifests` and `reconcile`.
 
 The operator renders, compares and judges one form, the Deployment of `templates/deployment.yaml.j2`, called the
-workload. A target writes it as the objects that a cluster runs pods by; `reconcile.observed.targets` reads it back from
-them. So tables, pairs, upgrades and rollouts know no targets.
+workload. A target writes it as the objects that a cluster runs pods by; `reconcile.snapshot.by_target` reads it back
+from them. So tables, pairs, upgrades and rollouts know no targets.
 """
 
 from __future__ import annotations

@@ -20,7 +20,19 @@ Body = Mapping[str, Any]
 _JOB_NAME = ("batch.kubernetes.io/job-name", "job-name")
 """Labels that the Job controller puts on its pods; the second one is what it was called before Kubernetes 1.27."""
 _COPY = "kubectl.kubernetes.io/last-applied-configuration"
+_PART_BYTES = 50
+"""Bytes of memory that a place in a map or list takes."""
 _KEPT_OF_WORKERS = ("phase", "reason", "message", "conditions", "containerStatuses")
+
+
+def key_of(body: Body) -> Key:
+    """Namespace and name of an object: its key, where it is a SpeculativeDeployment."""
+    return body["metadata"]["namespace"], body["metadata"]["name"]
+
+
+def tags(key: Key) -> dict[str, str]:
+    """Fields that tell in a line of the log which object it is about."""
+    return {"namespace": key[0], "object": key[1]}
 
 
 def owner_key(body: Body) -> Key | None:
@@ -28,7 +40,7 @@ def owner_key(body: Body) -> Key | None:
     one."""
     meta = body["metadata"]
     if body["kind"] == OWNER.kind:
-        return meta["namespace"], meta["name"]
+        return key_of(body)
     if body["kind"] != POD.kind and body["kind"] not in CHILD_BY_KIND:
         return None
     for reference in meta.get("ownerReferences") or ():
@@ -166,8 +178,7 @@ def port_of(pod: Body) -> int:
 
 def trim(body: Body) -> Body:
     """The body without parts that nobody reads: managed fields except those of scaling, the copy that kubectl keeps in
-    an annotation, templates of Jobs, specs of Jobs' pods. Its texts, keys included, share memory with equal ones of all
-    bodies: most of one is in every other."""
+    an annotation, templates of Jobs, specs of Jobs' pods. What is in it shares memory with what equals it in others."""
     metadata = {name: value for name, value in body["metadata"].items() if name != "managedFields"}
     if _COPY in (metadata.get("annotations") or {}):
         metadata["annotations"] = {name: text for name, text in metadata["annotations"].items() if name != _COPY}
@@ -182,25 +193,55 @@ def trim(body: Body) -> Body:
         slim.pop("spec", None)
         status = body.get("status") or {}
         slim["status"] = {name: status[name] for name in _KEPT_OF_WORKERS if name in status}
-    _intern(slim)
-    return slim
+    shared: Body = _COPIES.of(slim)
+    return shared
 
 
-def _intern(value: Any) -> Any:
-    """`value` with each text in its one copy; maps and lists are changed in place, to what equals them."""
-    if type(value) is str:
-        return sys.intern(value)
-    if isinstance(value, dict):
-        for key in tuple(value):
-            value[sys.intern(key)] = _intern(value.pop(key))
-    elif isinstance(value, list):
-        value[:] = map(_intern, value)
-    return value
+class _Copies:
+    """One copy of each text, map and list in the bodies of all objects: most of an object is in every other, and its
+    pods have it once more. Of maps and lists it holds so many bytes itself, and begins anew beyond them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._bytes = 0
+        self._known: dict[tuple[Any, ...], Any] = {}
+
+    def of(self, value: Any) -> Any:
+        """What equals `value`, made of such copies."""
+        if type(value) is str:
+            return sys.intern(value)
+        if isinstance(value, dict):
+            value = {sys.intern(name): self.of(part) for name, part in value.items()}
+            return self._kept((*value, *map(_identity, value.values())), value)
+        if isinstance(value, list):
+            value = [self.of(part) for part in value]
+            return self._kept((list, *map(_identity, value)), value)
+        return value
+
+    def _kept(self, key: tuple[Any, ...], value: Any) -> Any:
+        known = self._known.get(key)
+        if known is not None:
+            return known
+        parts = value.values() if isinstance(value, dict) else value
+        size = _PART_BYTES * (1 + len(key)) + sum(len(part) for part in parts if isinstance(part, str))
+        if self._bytes + size > self._most:
+            self._known, self._bytes = {}, 0
+        self._known[key] = value
+        self._bytes += size
+        return value
+
+
+def _identity(part: Any) -> Any:
+    """What tells a part from others: of a text, map or list, that it is the same copy."""
+    return id(part) if isinstance(part, str | dict | list) else (type(part), part)
+
+
+_COPIES = _Copies(2 * 2**20)
 
 
 def of_same_spec(body: Body, held: Body | None) -> Body:
-    """`body`, which shares with `held`, the version before, what is equal in both. A Deployment counts as seen by its
-    controller where `held` was seen and has the same spec.
+    """`body`; a Deployment counts as seen by its controller where `held`, the version before, was seen and has the same
+    spec.
 
     The API server raises a Deployment's generation with each change of its annotations, whoever makes it. Until the
     controller has looked again, its status would count for one of other pods, and an object whose pods all serve would
@@ -208,16 +249,11 @@ def of_same_spec(body: Body, held: Body | None) -> Body:
     """
     if held is None or held["metadata"]["uid"] != body["metadata"]["uid"]:
         return body
-    body = {**_sharing(body, held), "metadata": _sharing(body["metadata"], held["metadata"])}
     if body["kind"] != DEPLOYMENT.kind:
         return body
     if not _is_seen(held) or _is_seen(body) or held.get("spec") != body.get("spec"):
         return body
     return {**body, "status": {**(body.get("status") or {}), "observedGeneration": _generation(body)}}
-
-
-def _sharing(new: Body, old: Body) -> Body:
-    return {name: old[name] if old.get(name) == part else part for name, part in new.items()}
 
 
 def _is_seen(body: Body) -> bool:

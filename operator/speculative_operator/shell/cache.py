@@ -18,7 +18,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.spec import Target
-from speculative_operator.reconcile.pair.records import keys
+from speculative_operator.reconcile.snapshot.records import keys
 from speculative_operator.settings import NAMESPACE_MEBIBYTES
 from speculative_operator.shell.bodies import (
     Body,

@@ -1,12 +1,9 @@
-"""A bounded number of holders at once, the most urgent waiter first; and the deadline of a reconcile, whose clock does
-not run while a request waits for its turn. `kube` passes every write of a tick through one gate, where it stops the
-clock; `operator` passes every reconcile through another, and sets its deadline.
+"""A bounded number of holders at once, the most urgent waiter first. `kube` passes every write of a tick through one
+gate, `operator` every reconcile through another.
 
 Without ranks a burst of new objects would write all children of the first before the Deployment of the last. Without
 groups, which are namespaces, one webhook that does not answer would hold every slot until its requests time out, and
-no other namespace would be served. A reconcile that outlasts its deadline fails, and its object is tried again later
-like after any failure; waiting for a turn says nothing about the object, and is as long as the burst of others before
-it.
+no other namespace would be served.
 """
 
 from __future__ import annotations
@@ -14,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 _Waiter = tuple[int, int, asyncio.Future[None]]
@@ -112,52 +108,3 @@ class Gate:
         else:
             self._free += 1
         self._admit()
-
-
-class _Clock:
-    """The remaining time of a reconcile, which does not run while any of its requests waits for its turn."""
-
-    def __init__(self, timeout: asyncio.Timeout) -> None:
-        self._timeout = timeout
-        self._waits = 0
-        self._left = 0.0
-
-    def stop(self) -> None:
-        when = self._timeout.when()
-        if self._waits == 0 and when is not None and not self._timeout.expired():
-            self._left = when - asyncio.get_running_loop().time()
-            self._timeout.reschedule(None)
-        self._waits += 1
-
-    def go_on(self) -> None:
-        self._waits -= 1
-        if self._waits == 0 and not self._timeout.expired():
-            self._timeout.reschedule(asyncio.get_running_loop().time() + self._left)
-
-
-_CLOCK: ContextVar[_Clock | None] = ContextVar("clock of the reconcile under way", default=None)
-
-
-@asynccontextmanager
-async def deadline(seconds: float) -> AsyncIterator[None]:
-    """Raises TimeoutError when the block, and what it starts, takes longer than `seconds` without its waits."""
-    async with asyncio.timeout(seconds) as timeout:
-        token = _CLOCK.set(_Clock(timeout))
-        try:
-            yield
-        finally:
-            _CLOCK.reset(token)
-
-
-@contextmanager
-def stop_clock() -> Iterator[None]:
-    """Stop the clock of the present reconcile, if there is one, within the block."""
-    clock = _CLOCK.get()
-    if clock is None:
-        yield
-        return
-    clock.stop()
-    try:
-        yield
-    finally:
-        clock.go_on()

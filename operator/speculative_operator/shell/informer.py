@@ -16,7 +16,7 @@ from typing import Any
 import kopf
 
 from speculative_operator.settings import Settings
-from speculative_operator.shell.bodies import Key
+from speculative_operator.shell.bodies import Key, key_of
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.kube import CONNECT_SECONDS, Kube
 from speculative_operator.shell.queue import Queue
@@ -98,10 +98,10 @@ class Informer:
                 self._queue.add(removed)
                 self._tell_leading(removed)
             return
-        known = self._cache.owner(_own(body)) if body["kind"] == OWNER.kind else None
+        known = self._cache.owner(key_of(body)) if body["kind"] == OWNER.kind else None
         key = self._cache.put(body)
         if key is not None or body["kind"] == OWNER.kind:
-            self._tell_leading(key or _own(body))  # of its status too, which is no news to the object itself
+            self._tell_leading(key or key_of(body))  # of its status too, which is no news to the object itself
         if key is not None:
             self._queue.add(key, urgent=body["kind"] == OWNER.kind and not _same_generation(known, body))
 
@@ -112,10 +112,6 @@ class Informer:
 
 async def _see_nothing(**_: Any) -> None:
     """What kopf is to do with the objects that it is never shown."""
-
-
-def _own(body: dict[str, Any]) -> Key:
-    return body["metadata"].get("namespace", ""), body["metadata"]["name"]
 
 
 def _same_generation(known: Any, body: dict[str, Any]) -> bool:

@@ -32,7 +32,7 @@ from speculative_operator.shell.errors import (
     from_response,
     parse,
 )
-from speculative_operator.shell.gate import Gate, stop_clock
+from speculative_operator.shell.gate import Gate
 from speculative_operator.shell.resources import OWNER, POD, REVIEW, Resource
 from speculative_operator.shell.telemetry import Telemetry
 
@@ -281,8 +281,7 @@ class Kube:
         async with AsyncExitStack() as stack:
             # Whoever renews the lease must not queue behind a burst of children.
             if body is not None and resource.plural != "leases":
-                with stop_clock():
-                    await stack.enter_async_context(self._gate.slot(resource.rank, namespace))
+                await stack.enter_async_context(self._gate.slot(resource.rank, namespace))
             if still is not None and not still():
                 raise OutdatedError(verb, what, "the write is no longer wanted")
             return await self._send(_Call(verb, path, what, query or {}, body, CONTENT.get(verb, JSON)))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection
+from typing import Any
 
-from speculative_operator.reconcile.pair.choices import folders
+from speculative_operator.reconcile.pair.pinning import VERSION_FOLDER
 from speculative_operator.shell.bodies import Body
 from speculative_operator.shell.resources import DEPLOYMENT
 
@@ -54,3 +56,10 @@ class Loads:
     def within(self, namespace: str) -> Collection[str]:
         """Folders of caches that a pod or Deployment of the namespace loads from."""
         return self._count.get(namespace, Counter()).keys()
+
+
+def folders(template: Body) -> frozenset[str]:
+    """Folders of caches that pods of `template`, or a pod itself, load models from: whatever status says, they need
+    them when their engine is started again."""
+    parts: list[Any] = [(template.get("metadata") or {}).get("annotations"), template.get("spec")]
+    return frozenset(found.rpartition("/")[2] for found in VERSION_FOLDER.findall(json.dumps(parts, default=str)))

@@ -17,10 +17,10 @@ from random import random
 
 from speculative_operator.settings import Settings
 from speculative_operator.shell.aside import Aside
-from speculative_operator.shell.bodies import Key
+from speculative_operator.shell.bodies import Key, tags
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.errors import ApiError, NamespaceTerminatingError
-from speculative_operator.shell.gate import Gate, deadline
+from speculative_operator.shell.gate import Gate
 from speculative_operator.shell.informer import Informer
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.leader import Leader
@@ -94,8 +94,9 @@ class Operator:
 
     def healthy(self) -> str:
         """What is wrong with the process, empty when nothing: a stuck process is restarted by the kubelet."""
-        # One object that takes long is its own trouble, and its reconcile has an end. Where none ends, it is ours.
-        limit = max(DEAD, self.settings.reconcile_seconds + 3.0 * self.settings.tick_seconds)
+        # One object that takes long is its own trouble, and its reconcile has an end: it is a handful of requests, each
+        # of which has its limit. Where none ends, it is ours.
+        limit = max(DEAD, 6.0 * self.settings.read_timeout_seconds + 3.0 * self.settings.tick_seconds)
         silent = time.monotonic() - self._beat_at
         if silent > limit:
             return f"the main loop has given no sign of life for {silent:.0f} s"
@@ -272,14 +273,23 @@ class Operator:
             key = await self.queue.get()
             if key is None:
                 return
+            if self._rests(key):
+                continue
             running = asyncio.create_task(self._reconcile(key))
             self._reconciles.add(running)
             running.add_done_callback(self._reconciles.discard)
 
+    def _rests(self, key: Key) -> bool:
+        """True for an object at rest, at which one look is enough: of thousands nearly all are."""
+        with suppress(Exception):  # whatever is wrong with it, its reconcile fails of, and tells
+            again = self.reconciler.rests(key)
+            if again is not None:
+                self.queue.put_off(key, again * _jitter())
+                return True
+        return False
+
     async def _reconcile(self, key: Key) -> None:
         """Reconcile one object when a worker is free for its namespace; the queue is told of every end."""
-        tags = {"namespace": key[0], "object": key[1]}
-        limit = self.settings.reconcile_seconds
         try:
             async with self._crew.slot(self._shares.rank(key[0]), key[0]):
                 self.queue.begin(key)
@@ -287,25 +297,20 @@ class Operator:
                     self.telemetry.tick("failed", "Unknown")
                     self.queue.finish(key, self.settings.tick_seconds)
                     return
-                async with deadline(limit):
-                    again = await Metered(self.reconciler.reconcile(key), partial(self._shares.spend, key[0]))
+                again = await Metered(self.reconciler.reconcile(key), partial(self._shares.spend, key[0]))
         except NamespaceTerminatingError:
             self.queue.finish(key, TERMINATING_PAUSE)
         except ApiError as error:
             wait = self.queue.retry(key, error.retry_after or 0.0)
             self.telemetry.tick("failed", type(error).__name__.removesuffix("Error"))
-            log.warning("%s; retrying in %.0f s", error, wait, extra=tags)
-        except TimeoutError:
-            wait = self.queue.retry(key)
-            self.telemetry.tick("failed", "Deadline")
-            log.warning("a reconcile did not end within %.0f s; retrying in %.0f s", limit, wait, extra=tags)
+            log.warning("%s; retrying in %.0f s", error, wait, extra=tags(key))
         except asyncio.CancelledError:
             # By us at the end, or by kopf when its watches are started anew.
             self.queue.retry(key)
         except Exception:
             wait = self.queue.retry(key)
             self.telemetry.tick("failed", "Unexpected")
-            log.exception("a reconcile failed unexpectedly; retrying in %.0f s", wait, extra=tags)
+            log.exception("a reconcile failed unexpectedly; retrying in %.0f s", wait, extra=tags(key))
         else:
             self._finish(key, again)
 
@@ -315,7 +320,7 @@ class Operator:
             self.queue.finish(key)
         else:
             rest = self._shares.rest(key[0])
-            self.queue.finish(key, again * (0.95 + 0.1 * random()), rest)  # noqa: S311  spreads load only
+            self.queue.finish(key, again * _jitter(), rest)
 
     # -- end
 
@@ -325,11 +330,9 @@ class Operator:
             loop.add_signal_handler(number, self.stop.set)
 
     async def _watching(self) -> None:
-        """Once the watches run, ask for one more listing and take the signals back from kopf: its end would drop
-        requests under way, ours lets them finish."""
+        """Once kopf has started, take the signals back from it: its end would drop requests under way, ours lets them
+        finish."""
         await self.informer.started.wait()
-        # What is deleted between our listing and kopf's is told by neither: list once more when the watches run.
-        self.resync.asked.set()
         self._handle_signals()
         await asyncio.sleep(0.2)
         self._handle_signals()
@@ -354,3 +357,7 @@ class Operator:
         watch.cancel()
         await asyncio.wait([watch], timeout=1.0)
         await self.kube.close()
+
+
+def _jitter() -> float:
+    return 0.95 + 0.1 * random()  # noqa: S311  spreads load only

@@ -39,9 +39,10 @@ class _Entry:
 
 
 class Queue(Generic[K]):
-    """`settle` seconds lie between two reconciles of a key; `chance` yields numbers in [0, 1) for jitter."""
+    """`settle` seconds lie between two reconciles of a key, unless the first one asks for an earlier look: pods that
+    start change every moment, and each look may write the status. `chance` yields numbers in [0, 1) for jitter."""
 
-    def __init__(self, clock: Callable[[], float], chance: Callable[[], float], settle: float = 0.25) -> None:
+    def __init__(self, clock: Callable[[], float], chance: Callable[[], float], settle: float = 1.0) -> None:
         self._clock = clock
         self._chance = chance
         self._settle = settle
@@ -80,6 +81,13 @@ class Queue(Generic[K]):
             return key
         return None
 
+    def put_off(self, key: K, again: float) -> None:
+        """Note that a key that was just taken needs no reconcile for `again` seconds. It says nothing of whether
+        reconciles end."""
+        entry = self._entries[key]
+        entry.reconciling = False
+        self._reschedule(key, entry, again)
+
     def begin(self, key: K) -> None:
         """Note that the reconcile begins only now, and so sees everything that was asked for since `pop`."""
         entry = self._entries.get(key)
@@ -93,7 +101,8 @@ class Queue(Generic[K]):
         if entry is None:
             return
         entry.failures = 0
-        entry.not_before = self._clock() + max(self._settle, rest)
+        settle = self._settle if again is None else min(self._settle, again)
+        entry.not_before = self._clock() + max(settle, rest)
         self._reschedule(key, entry, again)
 
     def retry(self, key: K, at_least: float = 0.0) -> float:

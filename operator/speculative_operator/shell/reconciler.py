@@ -24,13 +24,14 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.observed.series import Recent, measured, steady
-from speculative_operator.reconcile.report import notes
-from speculative_operator.reconcile.report.notes import Notes
-from speculative_operator.reconcile.report.status import cannot_wait, should_write
+from speculative_operator.reconcile.snapshot import notes
+from speculative_operator.reconcile.snapshot.notes import Notes
+from speculative_operator.reconcile.snapshot.status import read_status
+from speculative_operator.reconcile.snapshot.writing import cannot_wait, should_write
 from speculative_operator.reconcile.tick import invalid
 from speculative_operator.reconcile.world import Outcome, World
 from speculative_operator.settings import Settings
-from speculative_operator.shell.bodies import Body, Key, is_ready, ready_since
+from speculative_operator.shell.bodies import Body, Key, is_ready, key_of, ready_since, tags
 from speculative_operator.shell.cache import Cache, Snapshot
 from speculative_operator.shell.errors import ApiError
 from speculative_operator.shell.jobs import READ_EVERY
@@ -47,8 +48,9 @@ from speculative_operator.tuner import Memory
 log = logging.getLogger(__name__)
 
 SOON = 0.3
-"""Seconds until an object is looked at again after something was changed in the cluster for it: pods are told of a new
-table then, once it has come back by a watch. Sooner, a kubelet might be told before its own watch brought the table."""
+"""Seconds until an object is looked at again after something was changed in the cluster for it, or was not as the
+reconcile had found it. Pods are told of a new table then, once it has come back by a watch; sooner, a kubelet might be
+told before its own watch brought the table."""
 NEW_SECONDS = 60.0
 """Seconds for which a pod that became ready may lack figures: Prometheus has to find it, and to scrape it twice."""
 FIGURES_SECONDS = 60.0
@@ -119,6 +121,20 @@ class Reconciler:
         self._states.pop(key, None)
         self._telemetry.of_objects.forget(key)
 
+    def rests(self, key: Key) -> float | None:
+        """Seconds until the next look at an object that need not be reconciled now; None for any other."""
+        snapshot, state = self._cache.snapshot(key), self._states.get(key)
+        if snapshot is None or state is None:
+            return None
+        if not state.rest.holds(given_of(snapshot, self._sources, state.round_at), time.time()):
+            return None
+        self._telemetry.tick("quiet")
+        found = self._sources.latest(snapshot.owner["metadata"]["namespace"])
+        if found is not None and found.gap is not None and is_news(found, snapshot, state.round_at):
+            state.round_at = found.time
+            self._telemetry.gap(found.gap.reason)
+        return state.rest.again
+
     async def reconcile(self, key: Key) -> float | None:
         """Reconcile one object; returns seconds until its next reconcile, None when it is gone.
 
@@ -131,8 +147,6 @@ class Reconciler:
         now = time.time()
         state = self._state(key, snapshot.owner, now)
         given = given_of(snapshot, self._sources, state.round_at)
-        if state.rest.holds(given, now):
-            return self._stay(snapshot, state)
         rest, state.rest = state.rest, Rest()
         try:
             # Before anything of it is read: what is too large may take long.
@@ -158,7 +172,7 @@ class Reconciler:
         if report.again:
             state.memory, state.leaving = _unless_changed(before, outcome.memory), left
             self._telemetry.tick("again")
-            return 0.0
+            return SOON
         if outcome.tries_changed:
             self._count(snapshot.owner, Reason.TRIES_CHANGED)
         self._show(key, spec, outcome.status, state, now)
@@ -169,15 +183,6 @@ class Reconciler:
         if is_still(snapshot, spec, state.ledger) and self._is_quiet(snapshot, outcome, report):
             state.rest = rest.after(given, outcome.stands_for, now, again)
         return again
-
-    def _stay(self, snapshot: Snapshot, state: _State) -> float:
-        """Count a reconcile that is not made; returns seconds until the next."""
-        self._telemetry.tick("quiet")
-        found = self._sources.latest(snapshot.owner["metadata"]["namespace"])
-        if found is not None and found.gap is not None and is_news(found, snapshot, state.round_at):
-            state.round_at = found.time
-            self._telemetry.gap(found.gap.reason)
-        return state.rest.again
 
     def _is_quiet(self, snapshot: Snapshot, outcome: Outcome, report: Report) -> bool:
         """True where nothing was done or told, and nothing waits to be."""
@@ -242,12 +247,13 @@ class Reconciler:
     def _show(self, key: Key, spec: DeploymentSpec | None, status: Body, state: _State, now: float) -> None:
         """Show the object in the operator's own metrics."""
         limit = max(FIGURES_SECONDS, 2.0 * self._settings.tick_seconds)
-        figures = measured(status, state.recent, now, limit) if spec is not None else ()
-        self._telemetry.of_objects.put(key, steady(spec, status), figures, state.recent.newest + limit)
+        told = read_status(status)
+        figures = measured(told, state.recent, now, limit) if spec is not None else ()
+        self._telemetry.of_objects.put(key, steady(spec, told), figures, state.recent.newest + limit)
 
     def _count(self, owner: Body, reason: str) -> None:
         self._telemetry.decision(reason)
-        self._telemetry.of_objects.count((owner["metadata"]["namespace"], owner["metadata"]["name"]), reason)
+        self._telemetry.of_objects.count(key_of(owner), reason)
 
     def _in_turn(self, key: Key, snapshot: Snapshot, actions: tuple[Action, ...], now: float) -> tuple[Action, ...]:
         """`actions` without a Job that reads where it is not this object's turn; the next tick asks for it again."""
@@ -288,7 +294,7 @@ class Reconciler:
         storable = self._reporter.storable(outcome.status)
         due = should_write(old, storable, state.status_at, now, self._sources.budget.interval)
         if due and (self._sources.budget.take() or cannot_wait(old, storable)):
-            log.debug("writing the status: %s", _changed_parts(old, storable), extra=_tags(owner))
+            log.debug("writing the status: %s", _changed_parts(old, storable), extra=tags(key_of(owner)))
             if spec is not None and outcome.notes is not None:
                 await self._keep(snapshot, spec, state, outcome.notes, now)
             if not await self._reporter.status(owner, outcome.status):
@@ -315,7 +321,7 @@ class Reconciler:
         owner = snapshot.owner
         self._telemetry.tick("invalid", Reason.SPEC_INVALID)
         outcome = invalid(owner, problem, now)
-        self._show((owner["metadata"]["namespace"], owner["metadata"]["name"]), None, outcome.status, state, now)
+        self._show(key_of(owner), None, outcome.status, state, now)
         await self._report(snapshot, None, state, outcome, now)
         return self._settings.resync_seconds
 
@@ -323,9 +329,7 @@ class Reconciler:
         problems = state.ledger.problems.values()
         reason = next((str(problem.condition.reason) for problem in problems), "")
         self._telemetry.tick("refused" if reason else "acted" if report.acted else "quiet", reason)
-        if report.refused:
-            return 0.0
-        if report.acted:
+        if report.refused or report.acted:
             return SOON
         # A round makes objects with ready pods due; this is for those without, and for rounds that stay away.
         observed = any(is_ready(pod) for pod in snapshot.pods)
@@ -353,10 +357,6 @@ def _unless_changed(before: Memory | None, after: Memory | None) -> Memory | Non
     if before is None or after is None or after.changed_at == before.changed_at:
         return after
     return before
-
-
-def _tags(owner: Body) -> dict[str, str]:
-    return {"namespace": owner["metadata"]["namespace"], "object": owner["metadata"]["name"]}
 
 
 def _new_reasons(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

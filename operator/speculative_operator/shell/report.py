@@ -10,14 +10,13 @@ import os
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.reconcile.report.status import FIGURES_SECONDS
+from speculative_operator.reconcile.snapshot.writing import FIGURES_SECONDS
 from speculative_operator.reconcile.world import Event
-from speculative_operator.shell.bodies import Body
+from speculative_operator.shell.bodies import Body, key_of, tags
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.errors import ApiError, ConflictError, InvalidError, NotFoundError, OutdatedError
 from speculative_operator.shell.kube import Kube
@@ -35,8 +34,6 @@ REPEAT_AFTER = 600.0
 """seconds after which an equal event is news again."""
 LIMIT_SECONDS = 60.0
 """Seconds between two Events for decisions of one reason on one object."""
-OBJECTS = 4096
-"""Most objects whose decisions are remembered."""
 PER_SECOND = 16.0
 SAVED = 160.0
 """Writes that are granted, and that may be saved up, for objects of one namespace are looked at at the same moment: in
@@ -116,7 +113,7 @@ class Reporter:
                 "the CustomResourceDefinition on the cluster is older than this operator: the status is written without"
                 " the fields %s. Apply the definition of this release (crds/)",
                 ", ".join(sorted(found)),
-                extra={"namespace": owner["metadata"]["namespace"], "object": owner["metadata"]["name"]},
+                extra=tags(key_of(owner)),
             )
         self._undeclared = found
 
@@ -130,7 +127,7 @@ class Reporter:
         try:
             await self._kube.create(EVENT, meta["namespace"], event_body(owner, event, self._instance))
         except ApiError as error:
-            log.warning("%s", error, extra={"namespace": meta["namespace"], "object": meta["name"]})
+            log.warning("%s", error, extra=tags(key_of(owner)))
             return
         self._telemetry.event(event.type, str(event.reason))
 
@@ -196,65 +193,26 @@ def event_body(owner: Body, event: Event, instance: str) -> dict[str, Any]:
     }
 
 
-@dataclass(slots=True)
-class _Told:
-    """Decisions of one reason on one object."""
-
-    last: Event
-    count: int = 0
-    """Number of decisions since the last Event was posted."""
-    at: float = -math.inf
-    """Unix seconds at which the last Event was posted."""
-
-
 class News:
-    """Chooses the Events that are posted now: none twice, and at most one a minute for decisions of one reason.
-
-    Remembers the Events that were posted lately, for all objects. Times are unix seconds.
-    """
+    """Chooses the Events that are posted now: none twice, and of the decisions on one object at most one a minute for
+    each reason; status and metrics have the others. Remembers what was posted lately, for all objects. Times are unix
+    seconds."""
 
     def __init__(self) -> None:
-        self._posted: OrderedDict[tuple[str, str, str, str], float] = OrderedDict()
-        self._decided: OrderedDict[str, dict[str, _Told]] = OrderedDict()
+        self._posted: OrderedDict[tuple[str, ...], float] = OrderedDict()
 
     def due(self, uid: str, events: Sequence[Event], now: float) -> Iterator[Event]:
-        """The Events to post now: new ones of `events`, and earlier decisions on the object that had to wait."""
+        """The Events to post now."""
         for event in events:
-            if self._is_known(uid, event, now):
-                continue
-            if event.decision:
-                self._hold(uid, event)
-            else:
+            rests: dict[tuple[str, ...], float] = {(uid, event.type, event.reason, event.message): REPEAT_AFTER}
+            rests |= {(uid, event.reason): LIMIT_SECONDS} if event.decision else {}
+            if all(now - self._posted.get(key, -math.inf) >= rest for key, rest in rests.items()):
+                for key in rests:
+                    self._posted[key] = now
+                    self._posted.move_to_end(key)
                 yield event
-        for told in self._decided.get(uid, {}).values():
-            if told.count and now - told.at >= LIMIT_SECONDS:
-                yield _join(told, now)
-                told.at, told.count = now, 0
-
-    def _is_known(self, uid: str, event: Event, now: float) -> bool:
-        key = (uid, event.type, str(event.reason), event.message)
-        if now - self._posted.get(key, -REPEAT_AFTER) < REPEAT_AFTER:
-            return True
-        self._posted[key] = now
-        self._posted.move_to_end(key)
         while len(self._posted) > REMEMBERED:
             self._posted.popitem(last=False)
-        return False
-
-    def _hold(self, uid: str, event: Event) -> None:
-        told = self._decided.setdefault(uid, {}).setdefault(str(event.reason), _Told(event))
-        told.last, told.count = event, told.count + 1
-        self._decided.move_to_end(uid)
-        while len(self._decided) > OBJECTS:
-            self._decided.popitem(last=False)
-
-
-def _join(told: _Told, now: float) -> Event:
-    """One Event for the decisions that waited: the latest decision, with their number."""
-    if told.count == 1:
-        return told.last
-    span = f" in {now - told.at:.0f} s" if math.isfinite(told.at) else ""
-    return replace(told.last, message=f"{told.count} such decisions{span}, the last: {told.last.message}")
 
 
 class Budget:

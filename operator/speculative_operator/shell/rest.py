@@ -16,7 +16,7 @@ from speculative_operator.shell.ledger import Ledger
 from speculative_operator.shell.rounds import Round
 from speculative_operator.shell.sources import Sources
 
-LONGEST = 60.0
+LONGEST = 300.0
 """Most seconds without a reconcile: what a comparison with the clock does not show must not wait for ever."""
 Given = tuple[Any, ...]
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection
 
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
-from speculative_operator.shell.bodies import Body, Key, version_of
+from speculative_operator.shell.bodies import Key, key_of, version_of
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.errors import ApiError, ExpiredListError
 from speculative_operator.shell.kube import Kube
@@ -206,7 +206,7 @@ class Resync:
         owners: dict[Key, str] = {}
         for namespace in self._namespaces or ("",):
             async for _, items in self._kube.pages(OWNER, namespace, bare=True):
-                owners |= {_name(body): body["metadata"]["uid"] for body in items}
+                owners |= {key_of(body): body["metadata"]["uid"] for body in items}
         self._cache.expect(owners)
 
     def _prune(self, resource: Resource, namespace: str, version: int, found: set[str]) -> None:
@@ -218,13 +218,9 @@ class Resync:
             key = self._cache.remove(body)
             if key is None:
                 continue
-            log.info("found the missed deletion of %s %s/%s", resource.kind, *_name(body))
+            log.info("found the missed deletion of %s %s/%s", resource.kind, *key_of(body))
             self._stale(key)
 
     def start_over(self) -> None:
         """Count nothing as listed."""
         self._listed.clear()
-
-
-def _name(body: Body) -> Key:
-    return body["metadata"].get("namespace", ""), body["metadata"]["name"]

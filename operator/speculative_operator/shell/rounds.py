@@ -137,7 +137,7 @@ class Rounds:
         try:
             while True:
                 self.start_due(self._clock(), self._wanted())
-                await asyncio.sleep(self._tick / 10)
+                await asyncio.sleep(self._tick / 5)
         finally:
             for task in self._running.values():
                 task.cancel()

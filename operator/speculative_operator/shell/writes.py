@@ -20,7 +20,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, Condition, DeleteChild, PokePod, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.shell.bodies import Body, Key, home_of, trim
+from speculative_operator.shell.bodies import Body, Key, home_of, tags, trim
 from speculative_operator.shell.cache import Cache, Snapshot
 from speculative_operator.shell.errors import (
     ApiError,
@@ -191,15 +191,15 @@ class Writer:
             if problem is None:
                 return Report(again=True)
             ledger.problems[slot] = _problem(problem, slot, digest, generation, now)
-            log.warning("%s", problem, extra=_tags(key))
+            log.warning("%s", problem, extra=tags(key))
             return Report(refused=True)
         self._cache.put(body)
         ledger.made[slot] = body
         self._telemetry.action("apply", slot[0])
         healed = slot in ledger.problems
         if ledger.note_applied(slot, digest, now) == PATIENCE:
-            log.warning("another writer keeps changing %s %s back; applying it less often", *slot, extra=_tags(key))
-        log.info("applied %s %s: %s", *slot, action.why, extra={**_tags(key), "reason": str(action.reason)})
+            log.warning("another writer keeps changing %s %s back; applying it less often", *slot, extra=tags(key))
+        log.info("applied %s %s: %s", *slot, action.why, extra={**tags(key), "reason": str(action.reason)})
         return Report(acted=1, refused=healed)
 
     async def _send(
@@ -232,7 +232,7 @@ class Writer:
         resource = CHILD_BY_KIND[kind]
         if action.reason is Reason.REPAIRED and ledger.is_repeated((kind, name), digest_of(manifest), now):
             found = changed_back_condition(action, await self._kube.get(resource, key[0], name))
-            log.warning("%s", found.message, extra=_tags(key))
+            log.warning("%s", found.message, extra=tags(key))
             return found, inf
         if image_volumes(manifest) and not await keeps_images(self._kube, resource, manifest, uid):
             found = Condition(
@@ -285,7 +285,7 @@ class Writer:
         except ConflictError:
             return Report(again=True)
         self._telemetry.action("delete", action.kind)
-        log.info("deleted %s %s: %s", action.kind, action.name, action.why, extra=_tags(key))
+        log.info("deleted %s %s: %s", action.kind, action.name, action.why, extra=tags(key))
         return Report(acted=1)
 
     async def _poke(self, snapshot: Snapshot, action: PokePod) -> Report:
@@ -380,7 +380,3 @@ def _problem(error: ApiError, slot: Slot, digest: str, generation: int, now: flo
     message = f"{slot[0]} {slot[1]}: {error.message}"[:1000]
     condition = Condition(ConditionType.READY, Truth.FALSE, reason, message, slot)
     return Problem(condition, digest, generation, inf if reason is Reason.RENDER_INVALID else now + FORBIDDEN_PAUSE)
-
-
-def _tags(key: Key) -> dict[str, str]:
-    return {"namespace": key[0], "object": key[1]}

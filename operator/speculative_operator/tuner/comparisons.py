@@ -39,8 +39,6 @@ FAR_SHARE = 0.6
 """Share of the error's variance that reaches over FAR octaves."""
 SECONDS_NOISE = 0.03
 """Least log standard deviation of the step seconds of one block over those of its neighbours."""
-STALL = 0.2
-"""Log seconds by which a K may differ from the prediction before a stall is the likelier reason."""
 PROMPTS_NOISE = 0.2
 """Log standard deviation of the step seconds of a block whose every step computed prompts."""
 UNLIKE_NOISE = 2.0
@@ -86,12 +84,10 @@ class Cell:
     beside_rate: float
     """Tokens per second and request in the tried blocks (`rate`) and in those beside them."""
 
-    def seconds_variance(self, apart: float) -> float:
-        """Variance of `seconds`, which lies `apart` from the prediction. One of few blocks may have met a stall of the
-        engine, so a distance beyond STALL counts as scatter of one more block."""
-        scatter = max(self.seconds_square - self.seconds**2, 0.0)
-        stalled = max(abs(apart) - STALL, 0.0) ** 2 / max(self.blocks, 1e-9)
-        return self._variance(scatter + stalled, self.seconds_noise)
+    @property
+    def seconds_variance(self) -> float:
+        """Variance of the mean `seconds`."""
+        return self._variance(max(self.seconds_square - self.seconds**2, 0.0), self.seconds_noise)
 
     @property
     def tokens_variance(self) -> float:

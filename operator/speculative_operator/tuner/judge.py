@@ -31,20 +31,15 @@ CONFIDENCE = 0.5
 MEASURED_FIRST = 1.3
 """CONFIDENCE where neither hardware nor models are known and the engine compares K: nine in ten."""
 RISE = 0.02
-RISE_EXPERTS = 0.005
-"""Log speed that a step up of K with load must bring, for dense models and for mixtures of experts."""
+"""Log speed by the prior that a step up of K with load must bring in the first table."""
 NEAR = 1.5
 """Loads within this factor of a measured load count as measured."""
 NOTHING_EARNED = 0.03
 """Tokens that a step gains by its drafts below which they are useless: they are made, verified and thrown away."""
 USELESS_COST = 0.06
 """Least log speed that useless drafts cost, whatever the model says: above any margin, so that they end at once."""
-MISLED = 0.1
-"""The guard takes the smallest K if it is by less than this log speed slower than the best K below the active one: the
-error that misled about one K may mislead about its neighbour."""
-PAST_WEIGHT = 0.25
 FAR_WEIGHT = 0.05
-"""Weight of a gain at a load of the last minutes that is not present now, and at a load never measured."""
+"""Weight of a gain at a load that was not measured."""
 SEEN_SHARE = 0.02
 """Share of the remembered time from which a grid point counts as measured."""
 FIRST_SHARE = 0.3
@@ -62,8 +57,8 @@ class Proposal:
 
     table: KTable
     worth: float
-    """Log speed gained: where a change takes no rollout in the cell that gains most (past and unmeasured loads count
-    less), else the mean over the load of the last hour."""
+    """Log speed gained: where a change takes no rollout in the cell that gains most (unmeasured loads count less), else
+    the mean over the load of the last hour."""
     needed: float
     """What `worth` must exceed."""
     focus: int
@@ -100,11 +95,12 @@ def propose(
     if view.policy.knobs.actuator is Actuator.RESTART:
         chosen = _one_for_all(sure, _share(view, loads))
     else:
+        rise = math.inf if view.policy.knobs.falling else 0.0
         scores = sure - margin
         held = value[rows, incumbent]
         scores[rows, incumbent] = held
         better = bool(np.any(scores > held[:, None]))
-        chosen = np.array(best_path(scores * weights[:, None], _rise(view.policy))) if better else incumbent
+        chosen = np.array(best_path(scores * weights[:, None], rise)) if better else incumbent
     if not view.costs.prior.from_models:
         chosen = _only_evidence(chosen, incumbent, weights)
     gain = value[rows, chosen] - value[rows, incumbent]
@@ -112,8 +108,7 @@ def propose(
     changed = np.array(choices(new, max_batch)) != np.array(choices(table, max_batch))
     focus = int(np.argmax(np.where(changed, gain * weights, -np.inf)))
     here = [nearest(load, max_batch) for load in loads]
-    now = near(view.points, view.points[here])
-    counted = gain * np.where(now, 1.0, np.where(weights >= 1.0, PAST_WEIGHT, FAR_WEIGHT))
+    counted = gain * np.minimum(weights, 1.0)
     if rollout.free(view.policy):
         needed, worth = margin, float(counted.max())
     else:
@@ -180,8 +175,6 @@ def least_bad(view: Outlook, table: KTable, scheduled: float, measured: float, m
     if not lower:
         return None
     best = max(lower, key=lambda column: float(gain[column]))
-    if gain[lower[0]] >= gain[best] - MISLED:
-        best = lower[0]
     if gain[best] <= margin:
         return None
     start, _ = edges(view.policy.knobs.max_batch)[nearest(point / NEAR**0.5, view.policy.knobs.max_batch)]
@@ -251,15 +244,6 @@ def _cautious(policy: Policy, start: int) -> KTable:
     for column, (first, last) in zip(best_path(scores, rise), edges(policy.knobs.max_batch), strict=True):
         dense += [view.ks[column]] * (last - first + 1)
     return KTable.from_dense(dense)
-
-
-def _rise(policy: Policy) -> float:
-    """Log speed that a step up of K with load must bring: little for a mixture of experts, whose best K may rise with
-    load; infinite where the engine allows no step up."""
-    if policy.knobs.falling:
-        return math.inf
-    dense = policy.facts.verifier is None or policy.facts.verifier.experts == 0
-    return RISE if dense else RISE_EXPERTS
 
 
 def _one_for_all(value: Array, share: Array) -> NDArray[np.int64]:

@@ -45,10 +45,6 @@ RAMP = 3.0
 """A change of batch size within a window blurs it: noise grows by 0.3 of the log change, over the base noise of 0.1."""
 FILL = 5.0
 """Prompts come in lumps: where they are half of a step, noise is 2.7 times as large."""
-MOST_GAPPED = 0.1
-"""Share of the running requests with gaps from which the tuner ignores a window's drafts and comparisons."""
-MOSTLY = 0.5
-"""Share of the request-steps with drafts from which drafts count as active, and not as trials."""
 FEW_DRAFTS = 5.0
 """Weight of the model's acceptance of a position beside the counts of one observation, in drafts."""
 SWITCH_SECONDS = 2.0
@@ -86,12 +82,11 @@ def learn(
     expected = acceptance_prior(policy.facts, policy.knobs, policy.workload)
     evidence = memory.acceptance
     evidence = learn_acceptance(evidence, _sum(drafts), expected, elapsed) if drafts else age(evidence, elapsed)
-    compared = [replace(window, comparisons=()) if has_gaps(window) else window for _, window in ordered]
     return replace(
         memory,
         cells=learn_comparisons(
             memory.cells,
-            compared,
+            [window for _, window in ordered],
             fresh,
             _lengths(drafts, acceptance(evidence, expected)),
             memory.traffic.shares.before_first,
@@ -105,17 +100,7 @@ def learn(
         updated_at=now,
         pace=memory.pace.after(elapsed),
         seen=tuple((pod, *last) for pod, last in sorted({**silent, **newest}.items())),
-        drafted_at=now if look.drafts > 0 or memory.drafted_at is None else memory.drafted_at,
     )
-
-
-def has_gaps(window: PodWindow) -> bool:
-    """True where too many requests have drafts from a speculator that had been left out for a while.
-
-    When these requests end, drafts are as good as before. False where K = 0 is active and other K are only tried: there
-    the worse drafts are the only ones that tell whether drafts would be accepted again."""
-    drafts = (window.drafts or 0.0) >= MOSTLY * window.decode_request_steps
-    return drafts and window.gapped >= MOST_GAPPED * max(window.running, 1.0)
 
 
 def _content(window: PodWindow) -> tuple[float, ...]:
@@ -218,7 +203,7 @@ def _holds(table: KTable, k: int, batch: float) -> bool:
 
 
 def _draft_sample(window: PodWindow, fresh: float, tables: tuple[KTable, ...], policy: Policy) -> DraftSample | None:
-    if not window.drafts or not window.draft_tokens or fresh <= 0 or has_gaps(window):
+    if not window.drafts or not window.draft_tokens or fresh <= 0:
         return None
     accepted = window.accepted_per_position
     if policy.knobs.draft_free:

@@ -50,8 +50,6 @@ class Memory:
     """(pod, end of the last window learned from, its batch size); silent pods included."""
     slow_windows: int = 0
     """Observations in a row in which drafting was slower than no drafts."""
-    drafted_at: float | None = None
-    """When drafts were last seen."""
     pace: Pace = field(default_factory=Pace)
     removed: bool = False
     """True while pods run without a speculator."""

@@ -43,7 +43,7 @@ from speculative_operator.tuner.costs import (
     step_terms,
 )
 from speculative_operator.tuner.grid import edges, grid
-from speculative_operator.tuner.plain_pods import Step, host_deviation, span
+from speculative_operator.tuner.plain_pods import host_deviation, span
 from speculative_operator.tuner.prior import TERMS, Array, acceptance_prior, basis_of, cost_prior
 from speculative_operator.tuner.request_time import whole_time
 from speculative_operator.tuner.traffic import Traffic
@@ -258,7 +258,7 @@ class Outlook:
             seconds + errs,
             across + apart @ costs.covariance @ measured.T,
             own + measured @ costs.covariance @ measured.T,
-            [cell.seconds_variance(float(one)) for cell, one in zip(self.cells, news, strict=True)],
+            [cell.seconds_variance for cell in self.cells],
             news,
         )
         errs, across, own = asked.misfit(TOKENS_STEP, TOKENS_STEP)
@@ -297,6 +297,10 @@ class Outlook:
     ) -> Difference:
         """The difference for steps with log `richer` more tokens and log `longer` time; `tokens`, `seconds`:
         variances."""
+        if self.ks[0] == 0 and self.policy.skips:
+            # A step without the speculator is part of each step with it: no measurement makes drafts shorten a step.
+            longer[:, 0] = np.minimum(longer[:, 0], 0.0)
+            longer = np.maximum(longer, longer[:, :1])
         bounds = -FURTHEST, FURTHEST
         time = whole_time(self.traffic.shares, np.clip(richer, *bounds), np.clip(longer, *bounds))
         mean = np.where(self.speed > INFEASIBLE / 2, -time.longer, INFEASIBLE)
@@ -313,19 +317,14 @@ class Outlook:
         """How far below and above its middle the 80 % interval of the log speed at point `row`, K `column`, over no
         speculator ends."""
         knobs, model = self.policy.knobs, self.costs
-        (on, on_local), (off, off_local) = self._on, self._off
+        seconds = self._on[0][row, column] * np.exp(model.mean[: len(TERMS)])
         drafted = float(self.columns[column]) * self.traffic.draft_share
-        host = np.zeros(len(TERMS))
-        host[TERMS.index("fixed")], host[TERMS.index("drafting")] = host_parts(
-            model.prior.costs, knobs, float(self.points[row]), drafted
-        )
+        parts = host_parts(model.prior.costs, knobs, float(self.points[row]), drafted)
+        host = np.array(parts) @ np.exp(model.mean[[TERMS.index("fixed"), TERMS.index("drafting")]])
         return span(
-            model,
-            host_deviation(model, self.policy.facts, knobs),
-            Step(on[row, column], on_local[row, column], host),
-            Step(off[row], off_local[row], np.zeros(len(TERMS))),
-            float(self.drafts.deviation(self.columns[column], np.array(0))),
-            QUANTILE,
+            QUANTILE * float(self.deviation_from_off(np.array([row]), np.array([column]))[0]),
+            float(host / seconds.sum()),
+            QUANTILE * host_deviation(model, self.policy.facts, knobs),
         )
 
 

@@ -41,7 +41,7 @@ def to_status(memory: Memory) -> dict[str, Any]:
     """`memory` as a JSON object of strings, whole numbers and rows, below 4 KiB, without parts that a restart makes
     worthless, such as the windows seen."""
     evidence, traffic = memory.acceptance, memory.traffic
-    times = (memory.changed_at, memory.drafted_at, memory.removed_at, memory.doomed_since)
+    times = (memory.changed_at, memory.removed_at, memory.doomed_since)
     return {
         "format": FORMAT,
         "table": memory.table.rows(),
@@ -101,7 +101,7 @@ def _fields(data: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
         load=tuple(_counts(data["load"])),
         history=tuple(_counts(data["history"])),
     )
-    moments = ("changed_at", "drafted_at", "removed_at", "doomed_since")
+    moments = ("changed_at", "removed_at", "doomed_since")
     times = zip(moments, _numbers(data["times"], len(moments)), strict=True)
     before = data.get("beforeOutage")
     return {name: moment or None for name, moment in times} | {

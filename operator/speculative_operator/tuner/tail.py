@@ -91,10 +91,11 @@ def add(kept: Histogram, seen: Iterable[tuple[Histogram, float]], keep: float) -
 
 
 def is_believable(histogram: Histogram) -> bool:
-    """True where the bounds ascend from above 0 and every count is possible."""
+    """True where the bounds ascend from above 0 to infinity and every count is possible."""
     bounds = _edges(histogram)
     counts = all(0.0 <= count <= MOST_REQUESTS for _, count in histogram)
-    return bool(bounds) and bounds[0] > 0.0 and all(one < other for one, other in pairwise(bounds)) and counts
+    ascend = all(one < other for one, other in pairwise((0.0, *bounds)))
+    return bool(bounds) and ascend and bounds[-1] == math.inf and counts
 
 
 def _edges(histogram: Histogram) -> tuple[float, ...]:

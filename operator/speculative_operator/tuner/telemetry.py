@@ -2,8 +2,9 @@
 
 `absurdity`, called by quorum, names what is wrong with the engine's own counters: such a pod is left out, since absurd
 figures never change anything. `believable`, called by decide() on every pod that is left, checks the telemetry beyond
-these counters: steps by K and batch, drafts by position, tried blocks, latencies of requests. It comes from another
-target of the pod, so it may be missing, late or wrong by itself: then the tuner uses the window without it.
+these counters: steps by K and batch, drafts by position, tried blocks. It comes from another target of the pod, so it
+may be missing, late or wrong by itself: then the tuner uses the window without it. Histograms of latencies are checked
+where they are added (`tail`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
-from speculative_operator.domain.observation import BlockTotals, Comparison, Histogram, PodWindow, StepCell
+from speculative_operator.domain.observation import BlockTotals, Comparison, PodWindow, StepCell
 from speculative_operator.domain.table import KnobSpace
 
 STALE_SECONDS = 60.0
@@ -125,10 +126,6 @@ def believable(window: PodWindow, knobs: KnobSpace) -> PodWindow:
         window = replace(window, drafted_per_position=(), accepted_per_position=())
     if window.comparisons and not _comparisons_agree(window, knobs):
         window = replace(window, comparisons=())
-    if not _is_histogram(window.tpot_histogram):
-        window = replace(window, tpot_histogram=())
-    if not _is_histogram(window.ttft_histogram):
-        window = replace(window, ttft_histogram=())
     return window
 
 
@@ -201,15 +198,4 @@ def _possible_blocks(totals: BlockTotals, k: int, room: int) -> bool:
         and totals.request_seconds <= SLACK * room * totals.seconds
         and SHORTEST_STEP * totals.steps <= totals.seconds
         and totals.tokens <= SLACK * totals.requests * (k + 1)
-    )
-
-
-def _is_histogram(histogram: Histogram) -> bool:
-    """True where bounds ascend to infinity and counts are possible; also for an empty histogram."""
-    bounds = [bound for bound, _ in histogram]
-    return (
-        all(bound > 0 for bound in bounds)
-        and all(earlier < later for earlier, later in pairwise(bounds))
-        and (not bounds or bounds[-1] == math.inf)
-        and all(math.isfinite(count) and count >= 0 for _, count in histogram)
     )

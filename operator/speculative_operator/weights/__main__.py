@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from speculative_operator.domain.jobs import Exit, Progress, encode, progress_li
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights.bring import Stopped
 from speculative_operator.weights.cache import GRACE_SECONDS
-from speculative_operator.weights.command import Halt, fetch_pair, hold, inspect_pair
+from speculative_operator.weights.command import fetch_pair, hold, inspect_pair
 from speculative_operator.weights.source import WeightsError
 
 TERMINATION_LOG = Path("/dev/termination-log")
@@ -35,26 +35,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     os.umask(0o002)  # a claim shared by a group stays writable for its members
-    stop, signals = Halt(), list[int]()
-
-    def handle_signal(number: int, _: object) -> None:
-        signals.append(number)
-        stop.set()
-        if not stop.heeded and len(signals) == 1:
-            raise Stopped
-
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, handle_signal)
+        signal.signal(number, _stop)
     try:
         if options.command == "hold":
-            stop.heeded = True
-            hold(options.cache, options.version, options.object, stop, expires=options.collect)
-            return Exit.DONE
-        result = inspect_pair(options) if options.command == "inspect" else fetch_pair(options, _tell, stop)
+            hold(options.cache, options.version, options.object, expires=options.collect)
+        result = inspect_pair(options) if options.command == "inspect" else fetch_pair(options, _tell)
         return _leave_result(options.result, result, Exit.DONE)
-    except Stopped:
+    except Stopped as stopped:
+        if options.command == "hold":
+            return Exit.DONE
         sys.stderr.write("stopped before it was done; downloaded bytes stay in the cache\n")
-        return 128 + signals[0]
+        return 128 + int(stopped.args[0])
     except WeightsError as error:
         sys.stderr.write(f"error: {error.side + ': ' if error.side else ''}{error}\n")
         return _leave_result(options.result, {"error": error.to_json()}, _exit(error))
@@ -64,6 +56,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             Reason.UNKNOWN, f"{type(error).__name__}: {error}", remedy="read the log of the Job's pod and report it"
         )
         return _leave_result(options.result, {"error": defect.to_json()}, _exit(defect))
+
+
+def _stop(number: int, _: object) -> None:
+    """End whatever runs, once: a cache survives an end at any instant."""
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, signal.SIG_IGN)
+    raise Stopped(number)
 
 
 def _exit(error: WeightsError) -> Exit:
@@ -133,13 +132,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     fetching.add_argument(
         "--reserve",
-        type=_percent,
+        type=_between(0, 95),
         default=0,
         metavar="PERCENT",
         help="percent of the disk that stays free (default: 0)",
     )
     fetching.add_argument(
-        "--parallel", type=_count, default=8, metavar="N", help="number of parallel streams (default: %(default)s)"
+        "--parallel",
+        type=_between(1, 64),
+        default=8,
+        metavar="N",
+        help="number of streams (default: %(default)s)",
     )
     return parser
 
@@ -159,17 +162,14 @@ def _sides(command: argparse.ArgumentParser, *, alone: bool) -> None:
     )
 
 
-def _percent(text: str) -> int:
-    number = int(text)
-    if not 0 <= number <= 95:
-        raise argparse.ArgumentTypeError(f"{number} is not between 0 and 95")
-    return number
+def _between(least: int, most: int) -> Callable[[str], int]:
+    """The reader of an argument that is a whole number in these bounds."""
 
+    def number(text: str) -> int:
+        if not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not between {least} and {most}")
+        return int(text)
 
-def _count(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= 64:
-        raise argparse.ArgumentTypeError(f"{number} is not between 1 and 64")
     return number
 
 

@@ -25,7 +25,7 @@ from time import monotonic
 
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import disk
-from speculative_operator.weights.patience import Limits
+from speculative_operator.weights.patience import Limits, steadily
 from speculative_operator.weights.progress import Meter
 from speculative_operator.weights.source import Entry, Source, WeightsError, check_path
 
@@ -37,8 +37,8 @@ _BLOCK = 1 << 20
 _GIT = re.compile(r"git:([0-9a-f]{40})")
 
 
-class Stopped(Exception):  # noqa: N818, an order rather than an error
-    """The fetch was asked to end; what has come is kept."""
+class Stopped(BaseException):
+    """The program was asked to end; what has come is kept. No `except Exception` on the way takes it for an error."""
 
 
 class Part:
@@ -156,15 +156,15 @@ def _digest(path: Path, entry: Entry, kind: str) -> str:
 class Crew:
     """Brings parts of one source to the disk of `root` by several threads."""
 
-    def __init__(self, source: Source, root: Path, meter: Meter, limits: Limits, stop: threading.Event) -> None:
-        self._source, self._root, self._meter, self._limits, self._stop = source, root, meter, limits, stop
+    def __init__(self, source: Source, root: Path, meter: Meter, limits: Limits) -> None:
+        self._source, self._root, self._meter, self._limits = source, root, meter, limits
         self._queue: deque[tuple[Part, int]] = deque()
         self._over = threading.Event()
         self._failure: BaseException | None = None
         self._resume_at = 0.0
 
     def work(self, parts: Iterable[Part], parallel: int, beat: Callable[[], None]) -> None:
-        """Return when all parts are sealed; raise the first failure, or Stopped. `beat` is called often (0.25 s)."""
+        """Return when all parts are sealed; raise the first failure. `beat` is called often (0.25 s)."""
         for part in parts:
             self._push(part)
         threads = [threading.Thread(target=self._toil, name="fetch", daemon=True) for _ in range(parallel)]
@@ -172,8 +172,6 @@ class Crew:
             thread.start()
         try:
             while self._failure is None and (alive := [thread for thread in threads if thread.is_alive()]):
-                if self._stop.is_set():
-                    raise Stopped
                 alive[0].join(_BEAT_SECONDS)
                 beat()
         finally:
@@ -213,32 +211,15 @@ class Crew:
 
     def _bring(self, part: Part, number: int) -> None:
         at, end = part.span(number)
-        failures = 0
         with self._explained(part), part.opened() as fd:
-            while at < end:
-                self._pause(self._resume_at - monotonic())
-                began = at
-                error = None
-                try:
-                    for block in self._source.read(part.entry, at, end):
-                        at = self._store(part, fd, memoryview(block)[: end - at], at)
-                    if at < end:
-                        error = _cut_error(part.entry.path, f"the connection ended {end - at} bytes early")
-                except WeightsError as problem:
-                    error = problem
-                    error.file = error.file or part.entry.path
-                    if not error.transient:
-                        raise
-                except OSError as problem:
-                    error = _cut_error(part.entry.path, str(problem) or type(problem).__name__)
-                if error is not None:
-                    failures = 1 if at - began >= self._limits.progress else failures + 1
-                    self._hold_off(error, failures)
+            self._pause(self._resume_at - monotonic())
+            for block in steadily(self._source, part.entry, (at, end), self._limits, self._hold_off):
+                at = self._store(part, fd, block, at)
         with self._explained(part):
             if part.note(number):
                 self._seal(part)
 
-    def _store(self, part: Part, fd: int, block: memoryview, at: int) -> int:
+    def _store(self, part: Part, fd: int, block: bytes, at: int) -> int:
         """Write a block; returns the byte after it."""
         if self._over.is_set():
             raise Stopped
@@ -257,13 +238,12 @@ class Crew:
             self._meter.count_present(-part.entry.size)
             self._push(part)
 
-    def _hold_off(self, error: WeightsError, failures: int) -> None:
-        """Wait after a failure for as long as the limits say; raise the error when another attempt is worth no more."""
-        seconds = self._limits.wait_after(error, failures)
+    def _hold_off(self, error: WeightsError, seconds: float) -> None:
+        """Wait after a failure; where the source wants to be left alone, with every thread."""
+        until = monotonic() + seconds
         if error.retry_after is not None or error.reason is Reason.SOURCE_THROTTLED:
-            self._resume_at = max(self._resume_at, monotonic() + seconds)  # holds every thread
-        else:
-            self._pause(seconds)
+            self._resume_at = max(self._resume_at, until)
+        self._pause(max(until, self._resume_at) - monotonic())
 
     def _pause(self, seconds: float) -> None:
         if seconds > 0 and self._over.wait(seconds):
@@ -273,9 +253,3 @@ class Crew:
     def _explained(self, part: Part) -> Iterator[None]:
         with disk.explain_errors(self._root, part.entry.path, lambda: self._meter.bytes_left):
             yield
-
-
-def _cut_error(path: str, message: str) -> WeightsError:
-    return WeightsError(
-        Reason.SOURCE_UNREACHABLE, message, file=path, remedy="check the network, the proxy and the state of the source"
-    )

@@ -95,8 +95,9 @@ class Cache:
                     continue
                 return
 
-    def last_used(self, key: str) -> float | None:
-        """Unix seconds of the newest mark; infinity where one holds for ever, None where there is none."""
+    def last_used(self, key: str) -> float:
+        """Unix seconds of the newest mark of use, infinity where one holds for ever; without a mark, of the publication
+        or the begin of the fetch."""
         newest = None
         for mark in children(self.uses(key)):
             try:
@@ -105,7 +106,8 @@ class Cache:
             except FileNotFoundError:
                 continue
             newest = at if newest is None else max(newest, at)
-        return newest
+        traces = (self.model(key) / MANIFEST, self.model(key), self.partial(key), self.uses(key))
+        return max(map(_change_time, traces)) if newest is None else newest
 
     def removable(self, key: str) -> list[Path]:
         """Folders of the version that this program made, as their own contents prove: nothing else is ever removed."""
@@ -262,19 +264,16 @@ def collect(
     with disk.explain_errors(cache):
         for rubbish in place.rubbish():
             shutil.rmtree(rubbish, ignore_errors=True)
-        return tuple(key for key in _keys(place) if key not in keep and _collect(place, key, at - grace))
-
-
-def _keys(place: Cache) -> list[str]:
-    names = {path.name for folder in ("models", "partial", "uses") for path in children(place.home / folder)}
-    return sorted(name for name in names if KEY.fullmatch(name))
+        names = {path.name for folder in ("models", "partial", "uses") for path in children(place.home / folder)}
+        keys = sorted(name for name in names - set(keep) if KEY.fullmatch(name))
+        return tuple(key for key in keys if _collect(place, key, at - grace))
 
 
 def _collect(place: Cache, key: str, before: float) -> bool:
-    if _last_use(place, key) > before:
+    if place.last_used(key) > before:
         return False
     with place.lock(key) as held:
-        if not held or _last_use(place, key) > before:
+        if not held or place.last_used(key) > before:
             return False
         found = place.removable(key)
         for folder in found:
@@ -284,13 +283,6 @@ def _collect(place: Cache, key: str, before: float) -> bool:
             shutil.rmtree(place.uses(key), ignore_errors=True)
             (place.home / "locks" / key).unlink(missing_ok=True)
     return bool(found)
-
-
-def _last_use(place: Cache, key: str) -> float:
-    """Unix seconds of the newest mark of use; without a mark, of the publication or the begin of the fetch."""
-    marked = place.last_used(key)
-    traces = [place.model(key) / MANIFEST, place.model(key), place.partial(key), place.uses(key)]
-    return max(_change_time(path) for path in traces) if marked is None else marked
 
 
 def _change_time(path: Path) -> float:

@@ -7,14 +7,13 @@ The operator's Jobs run it with the arguments of docs/weights.md; people and pip
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from argparse import Namespace
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from speculative_operator.domain.models import Pin
 from speculative_operator.domain.reasons import Reason
@@ -36,13 +35,6 @@ RENEW_SECONDS = 3600.0
 _LOG = logging.getLogger(__name__)
 
 
-class Halt(threading.Event):
-    """Set when the process shall end."""
-
-    heeded = False
-    """True while somebody looks at the event, and must not be interrupted; at other times an exception may end it."""
-
-
 def inspect_pair(options: Namespace) -> dict[str, Any]:
     """Facts of both sides: `{"verifier": ..., "speculator": ...}`, as ModelFacts in JSON. Raises WeightsError."""
     found: dict[str, Any] = {}
@@ -52,7 +44,7 @@ def inspect_pair(options: Namespace) -> dict[str, Any]:
     return found
 
 
-def fetch_pair(options: Namespace, report: Report, stop: Halt) -> dict[str, Any]:
+def fetch_pair(options: Namespace, report: Report) -> dict[str, Any]:
     """Fetch both sides into the cache; returns per side `pin`, `key`, `bytes` and whether it was `cached` before;
     `seconds` of all; `removed`: keys that collection took away. Raises WeightsError and Stopped."""
     began, place = time.monotonic(), Cache(options.cache)
@@ -68,10 +60,10 @@ def fetch_pair(options: Namespace, report: Report, stop: Halt) -> dict[str, Any]
     removed = _make_room(options, sources, keep)
     shown = _Shown(report, {pin.key: _bytes(place, pin.key) for pin in known.values()}, sources)
     for side, source in sources.items():
-        with _of(side), _heeding(stop):
+        with _of(side):
             fetch(
                 source, options.cache, user=options.object, expires=options.collect, parallel=options.parallel,
-                report=shown.of(side), limits=Limits(reserve=options.reserve / 100), stop=stop,
+                report=shown.of(side), limits=Limits(reserve=options.reserve / 100),
             )  # fmt: skip
     removed += _collect(options, keep)
     pins = {**known, **{side: source.pin for side, source in sources.items()}}
@@ -85,13 +77,12 @@ def hold(
     cache: Path,
     keys: Collection[str],
     user: str,
-    stop: threading.Event,
     *,
     expires: bool = False,
     seconds: float = RENEW_SECONDS,
-) -> None:
-    """Renew the marks of `user` on the versions `keys` until `stop` is set. A volume that cannot be written for a while
-    does not end this: the marks that are there hold for the grace.
+) -> NoReturn:
+    """Renew the marks of `user` on the versions `keys` until a signal ends it. A volume that cannot be written for a
+    while does not: the marks that are there hold for the grace.
 
     Run beside an engine that loaded them from a folder of its node. Whoever tidies up goes by marks of use
     (`cache.collect`), and a pod leaves its own when it starts. Pods of other objects and other namespaces share the
@@ -105,8 +96,7 @@ def hold(
                 place.use(key, user, expires=expires)
             except WeightsError as error:
                 _LOG.warning("cannot mark version %s as used: %s", key, error)
-        if stop.wait(seconds):
-            return
+        time.sleep(seconds)
 
 
 def _sources(options: Namespace) -> dict[str, ModelSource]:
@@ -157,21 +147,21 @@ def _take(place: Cache, pin: Pin, options: Namespace) -> bool:
 def _make_room(options: Namespace, sources: Mapping[str, Source], keep: set[str]) -> tuple[str, ...]:
     """Check the room for all sides at once, before the first byte; collect where there is too little. Returns removed
     keys."""
-    removed: tuple[str, ...] = ()
-    for again in (False, True):
+
+    def require_room() -> None:
         missing = sum(missing_bytes(source, options.cache) for source in sources.values())
-        try:
-            disk.require_room(options.cache, missing, options.reserve / 100)
-        except WeightsError as error:
-            if again:
-                raise
-            if not options.collect:
-                error.remedy += "; the operator removes none unless spec.weights.cache.collect is true"
-                raise
-            removed = _collect(options, keep)
-        else:
-            break
-    return removed
+        disk.require_room(options.cache, missing, options.reserve / 100)
+
+    try:
+        require_room()
+    except WeightsError as error:
+        if not options.collect:
+            error.remedy += "; the operator removes none unless spec.weights.cache.collect is true"
+            raise
+        removed = _collect(options, keep)
+        require_room()
+        return removed
+    return ()
 
 
 def _collect(options: Namespace, keep: set[str]) -> tuple[str, ...]:
@@ -212,15 +202,6 @@ def _bytes(place: Cache, key: str) -> int:
 def _describe(pin: Pin, place: Cache) -> dict[str, Any]:
     pin_block = {"scheme": pin.scheme.value, "location": pin.location, "asked": pin.asked, "resolved": pin.resolved}
     return {"pin": pin_block, "key": pin.key, "bytes": _bytes(place, pin.key)}
-
-
-@contextmanager
-def _heeding(stop: Halt) -> Iterator[None]:
-    stop.heeded = True
-    try:
-        yield
-    finally:
-        stop.heeded = False
 
 
 @contextmanager

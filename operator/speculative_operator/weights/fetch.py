@@ -6,14 +6,13 @@ leaves what the next run resumes from. Memory does not depend on the model: a bl
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
 from speculative_operator.domain.jobs import progress_of
 from speculative_operator.weights import disk
-from speculative_operator.weights.bring import Crew, Part, Stopped
+from speculative_operator.weights.bring import Crew, Part
 from speculative_operator.weights.cache import Cache
 from speculative_operator.weights.patience import Limits
 from speculative_operator.weights.progress import Meter, Report, Teller
@@ -29,23 +28,21 @@ def fetch(
     parallel: int = 8,
     report: Report,
     limits: Limits = Limits(),  # noqa: B008, immutable
-    stop: threading.Event | None = None,
 ) -> Path:
     """Fetch a version into the cache; returns the folder of the published version, fetched by this call or by another
     process.
 
     `user` is who wants it, for ever or until its mark `expires`. `report` hears of progress every `limits.tell` seconds
-    and at the end. Raises WeightsError, and Stopped when `stop` is set; the segments that have come are kept in both
-    cases.
+    and at the end. Raises WeightsError; the segments that have come are kept, whatever ends this.
     """
-    place, key, halt = Cache(cache), source.pin.key, stop or threading.Event()
+    place, key = Cache(cache), source.pin.key
     place.prepare()
     place.use(key, user, expires=expires)
-    with place.lock(key, _waiting(place, key, report, limits, halt)):
+    with place.lock(key, _waiting(place, key, report, limits)):
         folder = place.published_folder(key)
         if folder is None:
-            _bring(source, place, parallel, report, limits, halt)
-            folder = place.publish(source.pin, source.files())
+            _bring(source, place, parallel, report, limits)
+            folder = place.publish(source.pin, source.files)
         place.use(key, user, expires=expires)
     return folder
 
@@ -60,16 +57,16 @@ def missing_bytes(source: Source, cache: Path, limits: Limits = Limits()) -> int
 
 def total_bytes(source: Source) -> int:
     """Bytes of all files."""
-    return sum(entry.size for entry in source.files())
+    return sum(entry.size for entry in source.files)
 
 
 def _parts(source: Source, place: Cache, limits: Limits) -> list[Part]:
     folder = place.partial(source.pin.key)
     with disk.explain_errors(place.root):
-        return [Part(entry, folder, limits.segment) for entry in source.files()]
+        return [Part(entry, folder, limits.segment) for entry in source.files]
 
 
-def _bring(source: Source, place: Cache, parallel: int, report: Report, limits: Limits, stop: threading.Event) -> None:
+def _bring(source: Source, place: Cache, parallel: int, report: Report, limits: Limits) -> None:
     """Bring every file of `source` into `partial/<key>/files`, checked and synced."""
     parts = _parts(source, place, limits)
     missing = sum(part.bytes_missing for part in parts)
@@ -86,17 +83,15 @@ def _bring(source: Source, place: Cache, parallel: int, report: Report, limits: 
         tell.sometimes()
         disk.require_reserve(place.root, limits.reserve)
 
-    Crew(source, place.root, meter, limits, stop).work(parts, parallel, beat)
+    Crew(source, place.root, meter, limits).work(parts, parallel, beat)
     tell.now()
 
 
-def _waiting(place: Cache, key: str, report: Report, limits: Limits, stop: threading.Event) -> Callable[[], None]:
+def _waiting(place: Cache, key: str, report: Report, limits: Limits) -> Callable[[], None]:
     """The function to call while another process fetches the same version: it passes on that process's progress."""
     file, after = place.partial(key) / "progress", [0.0]
 
     def wait() -> None:
-        if stop.is_set():
-            raise Stopped
         if monotonic() < after[0]:
             return
         after[0] = monotonic() + limits.tell

@@ -34,12 +34,9 @@ class HubSource:
     """One commit of a model of the hub."""
 
     pin: Pin
-    entries: tuple[Entry, ...] = field(repr=False)
+    files: tuple[Entry, ...] = field(repr=False)
     endpoint: str
     transport: Transport = field(repr=False)
-
-    def files(self) -> tuple[Entry, ...]:
-        return self.entries
 
     def read(self, entry: Entry, start: int, end: int) -> Iterator[bytes]:
         url = hf_hub_url(self.pin.location, entry.path, revision=self.pin.resolved, endpoint=self.endpoint)

@@ -80,7 +80,7 @@ _WITHOUT_CONFIG = ("params.json",)
 
 def inspect(source: Source) -> ModelFacts:
     """All facts of one model that judging needs. Raises WeightsError, with the file that could not be read."""
-    entries = source.files()
+    entries = source.files
     files = {entry.path: entry for entry in entries}
     weights = headers.facts_of(source, files)
     base_models, relation = _lineage(source, files)

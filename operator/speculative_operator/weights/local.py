@@ -32,10 +32,7 @@ class FolderSource:
 
     root: Path
     pin: Pin
-    entries: tuple[Entry, ...] = field(repr=False)
-
-    def files(self) -> tuple[Entry, ...]:
-        return self.entries
+    files: tuple[Entry, ...] = field(repr=False)
 
     def read(self, entry: Entry, start: int, end: int) -> Iterator[bytes]:
         at = start

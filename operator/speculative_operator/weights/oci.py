@@ -54,11 +54,8 @@ class RegistrySource:
 
     pin: Pin
     login: Login = field(repr=False)
-    entries: tuple[Entry, ...] = field(default=(), repr=False)
+    files: tuple[Entry, ...] = field(default=(), repr=False)
     places: dict[str, _Place] = field(default_factory=dict, repr=False)
-
-    def files(self) -> tuple[Entry, ...]:
-        return self.entries
 
     def read(self, entry: Entry, start: int, end: int) -> Iterator[bytes]:
         place = self.places[entry.path]
@@ -66,20 +63,16 @@ class RegistrySource:
 
     def blob(self, digest: str, start: int, end: int, file: str) -> Iterator[bytes]:
         """Yield bytes of a blob; a token that has expired is renewed once."""
-        base, at = self.login.reference.base, start
+        base = self.login.reference.base
         url = f"{base}/blobs/{digest}"
         try:
-            for block in self.login.transport.blocks(url, self.login.headers(), (at, end), file):
-                at += len(block)
-                yield block
+            yield from self.login.transport.blocks(url, self.login.headers(), (start, end), file)
         except WeightsError as error:
-            if error.status not in (401, 403):
+            if error.status not in (401, 403):  # with which an answer begins: no byte has come
                 raise
-        else:
-            return
-        # Whether the token was old or the blob is withheld tells a request for what may be read for certain.
-        self.login.ask(f"{base}/manifests/{self.pin.resolved}", _ACCEPTED)
-        yield from self.login.transport.blocks(url, self.login.headers(), (at, end), file)
+            # Whether the token was old or the blob is withheld tells a request for what may be read for certain.
+            self.login.ask(f"{base}/manifests/{self.pin.resolved}", _ACCEPTED)
+            yield from self.login.transport.blocks(url, self.login.headers(), (start, end), file)
 
 
 def open_registry(source: ModelSource, patience: Patience | None = None) -> RegistrySource:
@@ -98,8 +91,8 @@ def _open(source: ModelSource, login: Login) -> RegistrySource:
     opened = RegistrySource(pin, login)
     files = dict(_files(opened, manifest))
     opened.places = {path: place for path, (_, place) in files.items()}
-    opened.entries = select_needed(entry for entry, _ in files.values())
-    if not opened.entries:
+    opened.files = select_needed(entry for entry, _ in files.values())
+    if not opened.files:
         raise WeightsError(
             Reason.SOURCE_NOT_FOUND,
             f"oci://{reference.location}: no layer of {reference.version} is a model file",

@@ -1,7 +1,7 @@
 """How long sources are waited for, and how patient a fetch is.
 
-`Patience`, `within` and `at_a_rate` are used by every source that speaks over a network. `Limits` is one value, given
-to `fetch`; tests give impatient ones.
+`Patience`, `within` and `at_a_rate` are used by every source that speaks over a network; `Limits` and `steadily` by
+whoever reads from a source.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from random import uniform
 from typing import TypeVar
 
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.weights.source import WeightsError
+from speculative_operator.weights.source import Entry, Source, WeightsError
 
 _LOG = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -118,6 +118,8 @@ class Limits:
 
     def wait_after(self, error: WeightsError, failures: int) -> float:
         """Seconds to wait after so many failures in a row; raises the last one when another try is worth no more."""
+        if not error.transient:
+            raise error
         delay = error.retry_after
         if failures >= self.attempts or (delay is not None and delay > self.longest_wait):
             error.message += f" (given up after {failures} failures in a row)" if failures > 1 else ""
@@ -126,3 +128,21 @@ class Limits:
         seconds = pause if delay is None else delay
         _LOG.warning("%s: %s; retrying in %.0f s", error.file, error.message, seconds)
         return seconds
+
+
+def steadily(
+    source: Source, entry: Entry, span: tuple[int, int], limits: Limits, pause: Callable[[WeightsError, float], None]
+) -> Iterator[bytes]:
+    """Yield the bytes of `span` (end excluded). A transfer that breaks is taken up again where it broke, after `pause`,
+    which takes the error and the seconds that `limits` give. Raises WeightsError where they give none."""
+    (at, end), failures = span, 0
+    while at < end:
+        began = at
+        try:
+            for block in source.read(entry, at, end):
+                at += len(block)
+                yield block
+        except WeightsError as error:
+            error.file = error.file or entry.path
+            failures = 1 if at - began >= limits.progress else failures + 1
+            pause(error, limits.wait_after(error, failures))

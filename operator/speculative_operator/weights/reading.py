@@ -11,11 +11,10 @@ from typing import Any
 import ijson
 
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.weights.patience import Limits, steadily
 from speculative_operator.weights.source import Entry, Source, WeightsError
 
-_ATTEMPTS = 3
-_PAUSE_SECONDS = 0.5
-_LONGEST_PAUSE_SECONDS = 20.0
+_LIMITS = Limits(attempts=3, pause=0.5, longest_wait=20.0)
 
 
 def whole(source: Source, entry: Entry, most: int) -> bytes:
@@ -31,29 +30,17 @@ def whole(source: Source, entry: Entry, most: int) -> bytes:
 
 def part(source: Source, entry: Entry, start: int, end: int) -> bytes:
     """Bytes `start` to `end` (excluded) of a file, fewer where the file ends before."""
-    return b"".join(steadily(source, entry, start, min(end, entry.size)))
+    return b"".join(_steadily(source, entry, start, min(end, entry.size)))
 
 
 def events(source: Source, entry: Entry) -> Iterator[tuple[str, str, Any]]:
     """Yield the events of a JSON file of any size, as ijson tells them: prefix, kind and value. Closing the iterator
     ends the transfer."""
-    yield from ijson.parse(ijson.from_iter(steadily(source, entry, 0, entry.size)))
+    yield from ijson.parse(ijson.from_iter(_steadily(source, entry, 0, entry.size)))
 
 
-def steadily(source: Source, entry: Entry, start: int, end: int) -> Iterator[bytes]:
-    """Yield bytes `start` to `end` (excluded); a transfer that breaks is taken up again where it broke, a few times."""
-    at, failures = start, 0
-    while at < end:
-        try:
-            for block in source.read(entry, at, end):
-                at += len(block)
-                yield block
-        except WeightsError as error:
-            failures += 1
-            wait = error.retry_after or _PAUSE_SECONDS * failures
-            if not error.transient or failures >= _ATTEMPTS or wait > _LONGEST_PAUSE_SECONDS:
-                raise
-            time.sleep(wait)
+def _steadily(source: Source, entry: Entry, start: int, end: int) -> Iterator[bytes]:
+    return steadily(source, entry, (start, end), _LIMITS, lambda _, seconds: time.sleep(seconds))
 
 
 def json_object(source: Source, entry: Entry, most: int) -> Mapping[str, Any]:

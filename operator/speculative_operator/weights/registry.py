@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +28,7 @@ PLAIN_HTTP = "SPECULATIVE_PLAIN_HTTP_REGISTRIES"
 """Environment variable: `host:port` of registries without TLS, separated by commas. Loopback needs no mention."""
 _DOCKER_HUB = "https://index.docker.io/v1/"
 """The name under which docker keeps the credentials of docker.io."""
-_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_LOOPBACK = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +57,8 @@ class Reference:
         """Address below which manifests and blobs lie."""
         host = "registry-1.docker.io" if self.registry == "docker.io" else self.registry
         plain = [name.strip() for name in os.environ.get(PLAIN_HTTP, "").split(",")]
-        scheme = "http" if self.registry in plain or _bare(self.registry) in _LOOPBACK else "https"
+        scheme = "http" if self.registry in plain or _LOOPBACK.fullmatch(self.registry) else "https"
         return f"{scheme}://{host}/v2/{self.repository}"
-
-
-def _bare(registry: str) -> str:
-    host, _, port = registry.rpartition(":")
-    return host if port.isdecimal() else registry
 
 
 @dataclass

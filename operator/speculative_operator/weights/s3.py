@@ -54,13 +54,10 @@ class BucketSource:
     """The objects below a prefix, as they were listed."""
 
     pin: Pin
-    entries: tuple[Entry, ...] = field(repr=False)
+    files: tuple[Entry, ...] = field(repr=False)
     prefix: str
     store: S3Store = field(repr=False)
     patience: Patience = field(repr=False)
-
-    def files(self) -> tuple[Entry, ...]:
-        return self.entries
 
     def read(self, entry: Entry, start: int, end: int) -> Iterator[bytes]:
         uri, at = self.pin.source.uri, start
@@ -174,7 +171,8 @@ def _other(uri: str, file: str, text: str) -> WeightsError:
     status = int(status_match[1]) if status_match else None
     if status in (401, 403) or (code and code[1] in _UNWELCOME):
         return _refuse_credentials(uri, file, status or 403)
-    cause = f"{code[1]}: {words[1]}" if code and words else _first_line(text)
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "no answer")[:300]
+    cause = f"{code[1]}: {words[1]}" if code and words else first
     if code and code[1].startswith("NoSuch"):
         return WeightsError(Reason.SOURCE_NOT_FOUND, f"{uri}: {cause}", file, status, "correct bucket or prefix")
     throttled = status == 429 or (code is not None and code[1] == "SlowDown")
@@ -183,7 +181,3 @@ def _other(uri: str, file: str, text: str) -> WeightsError:
         remedy = "put the certificate of its authority into a file, and set SSL_CERT_FILE to the path"
     reason = Reason.SOURCE_THROTTLED if throttled else Reason.SOURCE_UNREACHABLE
     return WeightsError(reason, f"{uri}: {cause}", file, status, remedy)
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "no answer")[:300]

@@ -29,6 +29,7 @@ _OTHER_RUNTIMES = {".h5", ".msgpack", ".ot", ".onnx", ".tflite", ".mlmodel"}
 _OTHER_FOLDERS = {"original", "metal", "onnx", "openvino", "coreml", "runs"}
 _TRAINING = ("training_args.bin", "optimizer.", "scheduler.pt", "scaler.pt", "rng_state")
 _DUPLICATES = {".bin", ".pt", ".pth", ".ckpt", ".gguf"}
+_TENSORS = (".safetensors", ".safetensors.index.json")
 _LONGEST_PATH = 1024
 
 
@@ -52,6 +53,7 @@ class Source(Protocol):
     def pin(self) -> Pin:
         """The version; resolved when the source was opened, and the same ever after."""
 
+    @property
     def files(self) -> tuple[Entry, ...]:
         """Every file of the version, sorted by path."""
 
@@ -115,7 +117,7 @@ def select_needed(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     if top:
         needed = [entry for entry in needed if PurePosixPath(entry.path).suffix.lower() not in _DUPLICATES]
     if any(not name.startswith("consolidated") for name in top):
-        needed = [entry for entry in needed if not _is_consolidated(entry.path)]
+        needed = [one for one in needed if not (one.path.startswith("consolidated") and one.path.endswith(_TENSORS))]
     return tuple(needed)
 
 
@@ -146,7 +148,3 @@ def _never(path: PurePosixPath) -> bool:
         or path.suffix.lower() in _MEDIA | _OTHER_RUNTIMES
         or path.name.startswith(_TRAINING)
     )
-
-
-def _is_consolidated(path: str) -> bool:
-    return path.startswith("consolidated") and path.endswith((".safetensors", ".safetensors.index.json"))

@@ -125,11 +125,11 @@ def _of_model(source: Source, entry: Entry) -> _Tokens:
     with reading.wrap_parse_errors(source, entry):
         if content[:1] == b"\n":
             tokens = _Tokens("sentencepiece")
-            for number, piece in enumerate(pieces(content)):
-                if piece.plain:
-                    tokens.vocabulary.append((number, piece.text))
+            for number, (text, plain) in enumerate(_pieces(content)):
+                if plain:
+                    tokens.vocabulary.append((number, text))
                 else:
-                    tokens.added[piece.text.decode("utf-8", "replace")] = number
+                    tokens.added[text.decode("utf-8", "replace")] = number
             return tokens
         tokens = _Tokens("tiktoken")
         for line in content.splitlines():
@@ -139,18 +139,10 @@ def _of_model(source: Source, entry: Entry) -> _Tokens:
     return tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A piece of a sentencepiece model."""
-
-    text: bytes
-    plain: bool
-    """False for the unknown token and for control tokens such as `<s>`."""
-
-
-def pieces(message: bytes) -> Iterator[Piece]:
-    """Yield the pieces of a sentencepiece model in the order of their numbers, read without the library. Raises
-    ValueError for what is no such message.
+def _pieces(message: bytes) -> Iterator[tuple[bytes, bool]]:
+    """Yield text and plainness of the pieces of a sentencepiece model in the order of their numbers, read without the
+    library; the unknown token and control tokens such as `<s>` are not plain. Raises ValueError for what is no such
+    message.
 
     Fields after sentencepiece's `sentencepiece_model.proto`: `ModelProto.pieces = 1`; of a piece `piece = 1`,
     `type = 3` with NORMAL 1 (the default), UNKNOWN 2, CONTROL 3, USER_DEFINED 4, UNUSED 5, BYTE 6.
@@ -161,7 +153,7 @@ def pieces(message: bytes) -> Iterator[Piece]:
             text = inner.get(1, b"")
             if not isinstance(text, bytes):
                 raise ValueError("a piece without text")
-            yield Piece(text, inner.get(3, 1) not in (_UNKNOWN, _CONTROL))
+            yield text, inner.get(3, 1) not in (_UNKNOWN, _CONTROL)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:

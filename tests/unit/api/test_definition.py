@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from speculative_operator.api.crd import COLUMNS, SELECTABLE, NotStructuralError, crd, schema, structural
+from speculative_operator.api.crd import SELECTABLE, NotStructuralError, crd, schema, structural
 from speculative_operator.api.rules import ALL_RULES
 from speculative_operator.api.wire import VALIDATIONS, concatenation, literal
 
@@ -111,15 +111,6 @@ def test_selectable_fields_are_scalars() -> None:
     assert len(SELECTABLE) <= 8, "the API server takes eight"
     types = dict(NODES)
     assert {types[path]["type"] for path in SELECTABLE} == {"string"}
-
-
-def test_columns_in_order() -> None:
-    assert [column["name"] for column in COLUMNS if "priority" not in column] == [
-        "Ready", "Mode", "Method", "K", "Accept", "Gain", "State", "Age",
-    ]  # fmt: skip
-    assert [column["name"] for column in COLUMNS if column.get("priority") == 1] == [
-        "TPOT", "Cost/1k", "Weights", "Reason",
-    ]  # fmt: skip
 
 
 class Either(BaseModel):

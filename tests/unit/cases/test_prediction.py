@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import math
 from functools import cache
 from pathlib import Path
@@ -13,7 +12,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from speculative_lab.cases.prediction import CasePrediction, Summary, is_anchor, predict, summarise
-from speculative_operator.physics.hardware import FITTED
 
 FILE = Path(__file__).parents[3] / "dev" / "data" / "published" / "cases.csv"
 COLUMNS = (
@@ -121,12 +119,6 @@ def test_a_metric_of_decoding_leaves_prompts_out() -> None:
 
 def test_acceptance_percent_is_the_published_relation() -> None:
     assert predict({"load_kind": "acceptance %", "load": "70"}).predicted == pytest.approx(1.41, rel=0.01)
-
-
-def test_constants_are_arguments() -> None:
-    slow = dataclasses.replace(FITTED, launch=5.0)
-    row = {**H100_EAGLE, "K": "3", "load": "1"}
-    assert predict(row, slow).predicted < predict(row).predicted
 
 
 def test_nothing_to_judge_is_none() -> None:

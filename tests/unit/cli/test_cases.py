@@ -62,14 +62,6 @@ def test_the_table_names_every_row_and_the_figures(file: Path, capsys: pytest.Ca
     assert "rows 4, of which" in told
 
 
-def test_sources_are_left_out_when_asked(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cases", str(file), "--leave-one-out", "--json"]) == 0
-    *_, left_out, last = lines(capsys)
-    assert left_out["left_out"] == "ours"
-    assert left_out["rows"] == 2
-    assert list(last) == LAST
-
-
 @pytest.mark.parametrize(
     ("content", "told"),
     [

@@ -7,17 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.cli.conftest import Run
 from tests.unit.weights import made
 
 from speculative_operator.cli import check, terminal
-from speculative_operator.cli.main import main
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.pairing import findings
-from speculative_operator.pairing.findings import Level
-from speculative_operator.pairing.verdict import KINDS, Kind
 from speculative_operator.weights.source import WeightsError
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "pairs.md").read_text(encoding="utf-8")
 LLAMA = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 8,
     "num_attention_heads": 4, "vocab_size": 100, "max_position_embeddings": 128, "dtype": "bfloat16",
@@ -43,15 +40,8 @@ def head(tmp_path: Path) -> str:
     return model(tmp_path / "head", HEAD, {"fc.weight": (64, 192), "lm_head.weight": (100, 64)})
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """(status, stdout, stderr)."""
-    status = main(["check", *words])
-    said = capsys.readouterr()
-    return status, said.out, said.err
-
-
-def test_a_pair_that_fits(capsys: pytest.CaptureFixture[str], verifier: str, head: str) -> None:
-    status, out, err = run(capsys, verifier, head, "--k", "3")
+def test_a_pair_that_fits(run: Run, verifier: str, head: str) -> None:
+    status, out, err = run("check", verifier, head, "--k", "3")
     assert (status, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].startswith(f"verifier    {verifier} at sha256:")
@@ -61,27 +51,23 @@ def test_a_pair_that_fits(capsys: pytest.CaptureFixture[str], verifier: str, hea
     assert lines[-1] == "compatible: 0 errors, 0 warnings"
 
 
-def test_a_model_that_drafts_for_itself_is_pointless_and_no_more(
-    capsys: pytest.CaptureFixture[str], verifier: str
-) -> None:
-    status, out, err = run(capsys, verifier, verifier)
+def test_a_model_that_drafts_for_itself_is_pointless_and_no_more(run: Run, verifier: str) -> None:
+    status, out, err = run("check", verifier, verifier)
     assert (status, err) == (0, "")
     assert out.splitlines()[-1] == "compatible: 0 errors, 1 warning"
     assert "DrafterLarge" in out
 
 
-def test_a_speculator_by_its_own_name_is_no_pair_that_could_differ(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_speculator_by_its_own_name_is_no_pair_that_could_differ(run: Run, tmp_path: Path) -> None:
     own = {**HEAD, "speculators_model_type": "eagle3", "eagle_aux_hidden_state_layer_ids": [2, 4, 6]}
     folder = model(tmp_path / "own", own, {"fc.weight": (64, 192)})
-    status, out, _ = run(capsys, folder, folder)
+    status, out, _ = run("check", folder, folder)
     assert (status, out.splitlines()[-1]) == (0, "compatible: 0 errors, 0 warnings")
 
 
-def test_a_pair_that_does_not(capsys: pytest.CaptureFixture[str], tmp_path: Path, verifier: str) -> None:
+def test_a_pair_that_does_not(run: Run, tmp_path: Path, verifier: str) -> None:
     wide = model(tmp_path / "wide", {**HEAD, "hidden_size": 128}, {"fc.weight": (128, 384)})
-    status, out, _ = run(capsys, verifier, wide)
+    status, out, _ = run("check", verifier, wide)
     assert status == 1
     assert out.splitlines()[-1] == "not compatible: 1 error, 0 warnings"
     (row,) = (line for line in out.splitlines() if line.startswith("Error"))
@@ -92,11 +78,11 @@ def test_a_pair_that_does_not(capsys: pytest.CaptureFixture[str], tmp_path: Path
     ]
 
 
-def test_the_object(capsys: pytest.CaptureFixture[str], tmp_path: Path, verifier: str) -> None:
+def test_the_object(run: Run, tmp_path: Path, verifier: str) -> None:
     other = model(
         tmp_path / "other", {**LLAMA, "model_type": "qwen2"}, {"model.embed_tokens.weight": (100, 64)}, token="z"
     )
-    status, out, _ = run(capsys, verifier, other, "--json", "--method", "draft_model", "--workload", "Code")
+    status, out, _ = run("check", verifier, other, "--json", "--method", "draft_model", "--workload", "Code")
     told = json.loads(out)
     assert status == 1
     assert (told["compatible"], told["kind"], told["expected"]) == (False, "CrossFamily", None)
@@ -108,9 +94,9 @@ def test_the_object(capsys: pytest.CaptureFixture[str], tmp_path: Path, verifier
     )
 
 
-def test_options_reach_the_judge(capsys: pytest.CaptureFixture[str], verifier: str, head: str) -> None:
+def test_options_reach_the_judge(run: Run, verifier: str, head: str) -> None:
     def found(*words: str) -> set[str]:
-        return {one["code"] for one in json.loads(run(capsys, verifier, head, "--json", *words)[1])["findings"]}
+        return {one["code"] for one in json.loads(run("check", verifier, head, "--json", *words)[1])["findings"]}
 
     assert "HeadsNotDivisible" in found("--tensor-parallel-size", "8")
     assert "ContextBeyondVerifier" in found("--max-model-len", "4096")
@@ -119,7 +105,7 @@ def test_options_reach_the_judge(capsys: pytest.CaptureFixture[str], verifier: s
     assert found("--engine", "SGLang", "--engine-version", "0.5.23") == set()
 
 
-def test_a_spec_in_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path, verifier: str, head: str) -> None:
+def test_a_spec_in_a_file(run: Run, tmp_path: Path, verifier: str, head: str) -> None:
     claims, claim = tmp_path / "claims", "models"
     claims.mkdir()
     (claims / claim).symlink_to(Path(verifier).parent)
@@ -131,22 +117,22 @@ def test_a_spec_in_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path, ve
             "speculation": {"mode": "Static", "numSpeculativeTokens": 3},
         })
     )  # fmt: skip
-    status, out, err = run(capsys, str(spec), "--claims-at", str(claims))
+    status, out, err = run("check", str(spec), "--claims-at", str(claims))
     assert status == 1, err
     assert "MethodDiffers" in out
     assert f"verifier    pvc://{claim}/llama at sha256:" in out
-    assert run(capsys, str(spec), head)[0] == 2
-    assert run(capsys, str(spec), "--k", "3")[0] == 2
+    assert run("check", str(spec), head)[0] == 2
+    assert run("check", str(spec), "--k", "3")[0] == 2
 
 
-def test_without_a_speculator(capsys: pytest.CaptureFixture[str], tmp_path: Path, verifier: str) -> None:
-    assert run(capsys, verifier)[0] == 2
-    assert run(capsys, verifier, "--method", "ngram")[1].splitlines()[-1] == "compatible: 0 errors, 0 warnings"
+def test_without_a_speculator(run: Run, tmp_path: Path, verifier: str) -> None:
+    assert run("check", verifier)[0] == 2
+    assert run("check", verifier, "--method", "ngram")[1].splitlines()[-1] == "compatible: 0 errors, 0 warnings"
     modules = model(
         tmp_path / "mtp", {**LLAMA, "model_type": "deepseek_v3", "num_nextn_predict_layers": 1},
         {"model.embed_tokens.weight": (100, 64), "model.layers.8.eh_proj.weight": (64, 128)},
     )  # fmt: skip
-    status, out, _ = run(capsys, modules, "--k", "1")
+    status, out, _ = run("check", modules, "--k", "1")
     assert status == 0
     assert "InVerifier" in out
 
@@ -155,8 +141,8 @@ def test_without_a_speculator(capsys: pytest.CaptureFixture[str], tmp_path: Path
     "words",
     [("nowhere",), ("hf:///x",), ("ftp://a/b",), ("nowhere.yaml",), ("pvc://claim/path",)],
 )
-def test_what_cannot_be_read(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
-    status, out, err = run(capsys, *words)
+def test_what_cannot_be_read(run: Run, words: tuple[str, ...]) -> None:
+    status, out, err = run("check", *words)
     assert (status, out) == (2, "")
     assert err.startswith("error: ")
     assert err.count("\n") == 1
@@ -170,30 +156,26 @@ def test_what_cannot_be_read(capsys: pytest.CaptureFixture[str], words: tuple[st
         ("spec: {verifier: {model: 'hf://a/b'}, speculation: {mode: Off}}", "'Disabled'"),
     ],
 )
-def test_a_file_that_is_no_object_is_wrong_use_and_no_bad_pair(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, said: str
-) -> None:
+def test_a_file_that_is_no_object_is_wrong_use_and_no_bad_pair(run: Run, tmp_path: Path, text: str, said: str) -> None:
     """So that a pipeline takes no typo for an incompatible pair."""
     spec = tmp_path / "broken.yaml"
     spec.write_text(text)
-    status, out, err = run(capsys, str(spec))
+    status, out, err = run("check", str(spec))
     assert (status, out) == (2, "")
     assert said in err
 
 
 @pytest.mark.parametrize("content", ["", "{ not json"])
-def test_a_folder_is_named_as_it_was_given(capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str) -> None:
+def test_a_folder_is_named_as_it_was_given(run: Run, tmp_path: Path, content: str) -> None:
     if content:
         (tmp_path / "config.json").write_text(content)
-    status, _, err = run(capsys, str(tmp_path), "--method", "ngram")
+    status, _, err = run("check", str(tmp_path), "--method", "ngram")
     assert status == 2
     assert err.startswith(f"error: {tmp_path}: ")
     assert "pvc://" not in err
 
 
-def test_a_model_of_the_hub_needs_no_scheme(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_model_of_the_hub_needs_no_scheme(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked = []
 
     def read(place: Any, side: str, _: str) -> Any:
@@ -202,39 +184,31 @@ def test_a_model_of_the_hub_needs_no_scheme(
 
     monkeypatch.setattr(check, "_facts", read)
     monkeypatch.chdir(tmp_path)
-    assert run(capsys, "Qwen/Qwen3-8B@main")[0] == 2
+    assert run("check", "Qwen/Qwen3-8B@main")[0] == 2
     (tmp_path / "mine" / "llama").mkdir(parents=True)
-    assert run(capsys, "mine/llama")[0] == 2
+    assert run("check", "mine/llama")[0] == 2
     assert asked == ["hf://Qwen/Qwen3-8B", Path("mine/llama")]
 
 
-def test_a_field_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_field_that_does_not_exist_is_named(run: Run, tmp_path: Path) -> None:
     spec = tmp_path / "typo.yaml"
     spec.write_text("spec:\n  verifier: {model: 'hf://a/b'}\n  speculator: {method: ngram, promptLookup: {mim: 2}}\n")
-    status, out, err = run(capsys, str(spec))
+    status, out, err = run("check", str(spec))
     assert (status, out) == (2, "")
     assert "spec.speculator.promptLookup.mim is 2: the field does not exist: write min" in err
 
 
-def test_what_cannot_be_read_as_an_object(capsys: pytest.CaptureFixture[str], verifier: str) -> None:
-    status, out, _ = run(capsys, verifier, f"{verifier}/nothing", "--json")
+def test_what_cannot_be_read_as_an_object(run: Run, verifier: str) -> None:
+    status, out, _ = run("check", verifier, f"{verifier}/nothing", "--json")
     told = json.loads(out)["error"]
     assert status == 2
     assert told["side"] == "speculator"
     assert told["reason"] == "SourceNotFound"
 
 
-def test_a_broken_configuration_is_not_read(capsys: pytest.CaptureFixture[str], verifier: str, head: str) -> None:
+def test_a_broken_configuration_is_not_read(run: Run, verifier: str, head: str) -> None:
     (Path(head) / "config.json").write_text("{ not json")
-    assert run(capsys, verifier, head)[0] == 2
-
-
-def test_the_page_lists_what_the_code_says() -> None:
-    assert findings.table() in PAGE
-    assert set(findings.MEANINGS) == set(findings.Code)
-    for word in (*Level, *(f"`{kind}`" for kind in Kind)):
-        assert word in PAGE
-    assert set(KINDS) == set(Kind)
+    assert run("check", verifier, head)[0] == 2
 
 
 def test_every_code_is_used() -> None:
@@ -270,8 +244,8 @@ def entry(name: str) -> str:
     return f"org/llama,pvc://models/{name},eagle3,3,our wiki,2026-08\n"
 
 
-def test_an_auto_spec_is_picked_for_and_judged(capsys: pytest.CaptureFixture[str], claims: Path) -> None:
-    status, out, _ = run(capsys, *auto(claims, entry("head")))
+def test_an_auto_spec_is_picked_for_and_judged(run: Run, claims: Path) -> None:
+    status, out, _ = run("check", *auto(claims, entry("head")))
     assert status == 0
     first, *rest = out.splitlines()
     assert first == (
@@ -282,16 +256,14 @@ def test_an_auto_spec_is_picked_for_and_judged(capsys: pytest.CaptureFixture[str
     assert rest[-1].startswith("compatible: 0 errors")
 
 
-def test_an_auto_spec_passes_over_what_does_not_fit_or_cannot_be_read(
-    capsys: pytest.CaptureFixture[str], claims: Path
-) -> None:
-    status, out, _ = run(capsys, *auto(claims, entry("wide") + entry("missing") + entry("head")))
+def test_an_auto_spec_passes_over_what_does_not_fit_or_cannot_be_read(run: Run, claims: Path) -> None:
+    status, out, _ = run("check", *auto(claims, entry("wide") + entry("missing") + entry("head")))
     wide, missing, picked, *_ = out.splitlines()
     assert status == 0
     assert wide.startswith("passed over pvc://models/wide (eagle3): ")
     assert missing.startswith("passed over pvc://models/missing (eagle3): ")
     assert picked.startswith("auto        picked pvc://models/head (eagle3)")
-    status, out, _ = run(capsys, *auto(claims, entry("wide") + entry("head")), "--json")
+    status, out, _ = run("check", *auto(claims, entry("wide") + entry("head")), "--json")
     told = json.loads(out)
     assert (status, told["picked"]["speculator"], told["picked"]["k"]) == (0, "pvc://models/head", 3)
     assert told["picked"]["passedOver"][0]["speculator"] == "pvc://models/wide"
@@ -299,27 +271,23 @@ def test_an_auto_spec_passes_over_what_does_not_fit_or_cannot_be_read(
 
 
 @pytest.mark.parametrize("rows", ["", entry("wide")])
-def test_an_auto_spec_of_which_nothing_is_known_is_served_alone(
-    capsys: pytest.CaptureFixture[str], claims: Path, rows: str
-) -> None:
-    status, out, _ = run(capsys, *auto(claims, rows))
+def test_an_auto_spec_of_which_nothing_is_known_is_served_alone(run: Run, claims: Path, rows: str) -> None:
+    status, out, _ = run("check", *auto(claims, rows))
     assert status == 0
     assert "set speculator.method and speculator.model, or add your own row to the catalogue" in out
     assert "The verifier is served alone" in out
     assert "method none" in out
 
 
-def test_an_auto_spec_whose_verifier_is_at_fault_keeps_its_pick(
-    capsys: pytest.CaptureFixture[str], claims: Path
-) -> None:
+def test_an_auto_spec_whose_verifier_is_at_fault_keeps_its_pick(run: Run, claims: Path) -> None:
     long = {"model": "pvc://models/llama", "maxModelLen": 4096}
-    status, out, _ = run(capsys, *auto(claims, entry("head"), verifier=long))
+    status, out, _ = run("check", *auto(claims, entry("head"), verifier=long))
     assert status == 1
     assert out.startswith("auto        picked pvc://models/head")
     assert "ContextBeyondVerifier" in out
 
 
-def test_bad_rows_are_told(capsys: pytest.CaptureFixture[str], claims: Path) -> None:
-    status, _, err = run(capsys, *auto(claims, entry("head").replace(",3,", ",0,")))
+def test_bad_rows_are_told(run: Run, claims: Path) -> None:
+    status, _, err = run("check", *auto(claims, entry("head").replace(",3,", ",0,")))
     assert status == 2
     assert "row 2, column k: '0': write a whole number from 1 to 64" in err

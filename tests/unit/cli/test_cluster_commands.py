@@ -16,7 +16,7 @@ from speculative_operator.cli import annotate, explain, get, main, status
 from speculative_operator.cli.cluster import Cluster
 from speculative_operator.cli.commands import CommandError, UnseenError
 from speculative_operator.domain import names
-from speculative_operator.reconcile.report.notes import put_in
+from speculative_operator.reconcile.snapshot.notes import put_in
 
 NOW = 1_800_001_600.0
 """Unix seconds, 08:26:40 of the day of the objects."""

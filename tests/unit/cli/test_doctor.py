@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,12 +33,11 @@ def deployment(ready: int = 1, release: str = __version__, env: tuple[dict[str, 
     }
 
 
-def healthy(body: dict[str, Any] | None = None) -> FakeCluster:
-    """A cluster with the operator installed, and one tuned object."""
-    cluster = FakeCluster(
-        body or stored("tuned"), {"customresourcedefinitions": [crd()], "deployments": [deployment()]}
-    )
-    cluster.known = {**cluster.known, "operator pods": [{"metadata": {"name": "op-1", "namespace": "sys"}}]}
+def healthy(body: dict[str, Any] | None = None, **listed: list[Any]) -> FakeCluster:
+    """A cluster with the operator installed, one tuned object, and further lists of objects."""
+    pods = [{"metadata": {"name": "op-1", "namespace": "sys"}}]
+    known = {"customresourcedefinitions": [crd()], "deployments": [deployment()], "operator pods": pods}
+    cluster = FakeCluster(body or stored("tuned"), {**known, **listed})
     cluster.pages["op-1:8080/metrics"] = PAGE
     return cluster
 
@@ -105,8 +103,7 @@ def test_what_is_not_installed(diagnose: Any) -> None:
 
 
 def test_an_operator_without_a_pod_that_leads(diagnose: Any) -> None:
-    cluster = healthy()
-    cluster.known = {**cluster.known, "deployments": [deployment(ready=0)]}
+    cluster = healthy(deployments=[deployment(ready=0)])
     assert "has no ready pod" in diagnose(cluster)[1]["operator"][0][1]
     cluster = healthy()
     cluster.pages["op-1:8080/metrics"] = PAGE.replace("leader 1.0", "leader 0.0")
@@ -128,8 +125,7 @@ class TestDefinition:
         return found
 
     def test_fields_that_it_does_not_declare(self, diagnose: Any) -> None:
-        cluster = healthy()
-        cluster.known = {**cluster.known, "customresourcedefinitions": [self.older()]}
+        cluster = healthy(customresourcedefinitions=[self.older()])
         status, found = diagnose(cluster)
         ((result, message, step),) = found["definition"]
         assert (status, result) == (1, "wrong")
@@ -137,9 +133,7 @@ class TestDefinition:
         assert "kubectl apply --server-side -f crds/" in step
 
     def test_a_command_of_another_release_does_not_judge(self, diagnose: Any) -> None:
-        cluster = healthy()
-        known = {"customresourcedefinitions": [self.older()], "deployments": [deployment(release="0.0.9")]}
-        cluster.known = {**cluster.known, **known}
+        cluster = healthy(customresourcedefinitions=[self.older()], deployments=[deployment(release="0.0.9")])
         status, found = diagnose(cluster)
         assert (status, found["definition"][0][0]) == (0, "unknown")
         assert "the operator is of release 0.0.9" in found["definition"][0][1]
@@ -164,9 +158,7 @@ class TestRights:
         assert f"--as={USER}" in step
 
     def test_namespaces_that_are_served_are_asked_for(self, diagnose: Any) -> None:
-        cluster = healthy()
-        one = deployment(env=({"name": "SPECULATIVE_NAMESPACES", "value": "a,b"},))
-        cluster.known = {**cluster.known, "deployments": [one]}
+        cluster = healthy(deployments=[deployment(env=({"name": "SPECULATIVE_NAMESPACES", "value": "a,b"},))])
         assert diagnose(cluster)[0] == 0
         assert {namespace for _, namespace, *_ in cluster.asked} == {"a", "b"}
 
@@ -247,18 +239,16 @@ class TestFigures:
 
 class TestAccelerators:
     def test_what_is_free_is_told_by_node(self, diagnose: Any) -> None:
-        cluster = healthy()
+        cluster = healthy(nodes=[node("a", 4), node("b", 4), node("cpu", 0)])
         cluster.serving = [serving("demo-1", "a", 2), serving("demo-2", "b", 4)]
-        cluster.known = {**cluster.known, "nodes": [node("a", 4), node("b", 4), node("cpu", 0)]}
         status, found = diagnose(cluster)
         assert status == 0
         assert found["accelerators"] == [("ok", "nvidia.com/gpu free: 2 of 4 on a", "")]
 
     @pytest.mark.parametrize(("free", "wrong"), [(1, True), (2, False)])
     def test_pods_that_wait_for_some(self, diagnose: Any, free: int, wrong: bool) -> None:
-        cluster = healthy()
+        cluster = healthy(nodes=[node("a", 2 + free)])
         cluster.serving = [serving("demo-1", "a", 2), serving("demo-2", "", 2, ready=False)]
-        cluster.known = {**cluster.known, "nodes": [node("a", 2 + free)]}
         lines = diagnose(cluster)[1]["accelerators"]
         told = "models/demo: 1 pods wait for 2 nvidia.com/gpu each; no node has as many free"
         assert [one[1] for one in lines if one[0] == "wrong"] == ([told] if wrong else [])
@@ -312,12 +302,8 @@ def test_what_was_found_before_a_refusal_is_told(diagnose: Any) -> None:
 def test_a_pod_monitor_that_nobody_selects(diagnose: Any) -> None:
     meta = {"name": "k8s", "namespace": "monitoring"}
     monitor = {"metadata": {"name": "demo", "namespace": "models", "labels": {"release": "other"}}}
-    cluster = healthy()
-    cluster.known = {
-        **cluster.known,
-        "prometheuses": [{"metadata": meta, "spec": {"podMonitorSelector": {"matchLabels": {"release": "kps"}}}}],
-        "podmonitors": [monitor],
-    }
+    server = {"metadata": meta, "spec": {"podMonitorSelector": {"matchLabels": {"release": "kps"}}}}
+    cluster = healthy(prometheuses=[server], podmonitors=[monitor])
     status, found = diagnose(cluster)
     assert status == 1
     assert found["selectors"][0][1].startswith("PodMonitor models/demo is selected by no Prometheus")
@@ -328,14 +314,11 @@ def test_a_pod_monitor_that_nobody_selects(diagnose: Any) -> None:
 class TestTheFoundPrometheus:
     @staticmethod
     def cluster(*places: str, **env: str) -> FakeCluster:
-        cluster = healthy()
         metas = [dict(zip(("namespace", "name"), one.split("/"), strict=True)) for one in places]
-        cluster.known = {
-            **cluster.known,
-            "prometheuses": [{"metadata": meta, "spec": {}} for meta in metas],
-            "deployments": [deployment(env=tuple({"name": key, "value": env[key]} for key in env))],
-        }
-        return cluster
+        return healthy(
+            prometheuses=[{"metadata": meta, "spec": {}} for meta in metas],
+            deployments=[deployment(env=tuple({"name": key, "value": env[key]} for key in env))],
+        )
 
     def test_the_setting_that_keeps_it_is_told(self, diagnose: Any) -> None:
         status, found = diagnose(self.cluster("observability/k8s"))
@@ -371,9 +354,3 @@ class TestTheFoundPrometheus:
 )
 def test_selectors_of_kubernetes(selector: Any, taken: bool) -> None:
     assert scraped.selects(selector, {"a": "1"}) is taken
-
-
-def test_the_manual_names_every_check() -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text()
-    section = page.partition("## speculative doctor")[2].partition("\n## ")[0]
-    assert [check for check in doctor.CHECKS if f"| `{check}` |" not in section] == []

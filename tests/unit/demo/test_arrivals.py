@@ -5,25 +5,33 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import numpy as np
 import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo.arrivals import TRACE, Profile, TraceRow, read_azure, warp
-from demo.load import prompt, replay
+from demo.arrivals import TRACE, Profile, warp
+from demo.load import prompt, read_records, replay
+from speculative_lab.plant import traces
+from speculative_lab.plant.traces import Trace
+
+
+def even(gaps: list[float]) -> Trace:
+    """Requests of ten tokens in and ten out, so many seconds after one another."""
+    ten = np.full(len(gaps), 10)
+    return Trace(np.cumsum(gaps), ten, ten)
 
 
 def test_the_load_climbs_and_falls_with_the_traces_own_requests() -> None:
-    rows = read_azure(TRACE)
-    plan = warp(rows, Profile.climb_and_fall(150.0, 1.0, 20.0), max_context=4096)
-    fitting = [row for row in rows if row.prompt_tokens + row.output_tokens <= 4096]
-    assert [(one.prompt_tokens, one.output_tokens) for one in plan] == [
-        (row.prompt_tokens, row.output_tokens) for row in fitting[: len(plan)]
-    ]
-    low = sum(one.at < 30 for one in plan) / 30
-    peak = sum(72 <= one.at < 90 for one in plan) / 18
-    after = sum(one.at >= 120 for one in plan) / 30
+    trace = traces.read(TRACE.read_text().splitlines(), "azure")
+    plan = warp(trace, Profile.climb_and_fall(150.0, 1.0, 20.0), max_context=4096)
+    lengths = zip(trace.prompt.tolist(), trace.output.tolist(), strict=True)
+    fitting = [row for row in lengths if sum(row) <= 4096]
+    assert [(one["prompt"], one["output"]) for one in plan] == fitting[: len(plan)]
+    low = sum(one["at"] < 30 for one in plan) / 30
+    peak = sum(72 <= one["at"] < 90 for one in plan) / 18
+    after = sum(one["at"] >= 120 for one in plan) / 30
     assert 0.4 < low < 2.0
     assert 15 < peak < 25
     assert 0.4 < after < 2.0
@@ -34,20 +42,15 @@ def test_the_load_climbs_and_falls_with_the_traces_own_requests() -> None:
     rate=st.floats(0.5, 4.0),
 )
 def test_arrivals_are_ordered_and_within_the_profile(gaps: list[float], rate: float) -> None:
-    at, rows = 0.0, []
-    for gap in gaps:
-        at += gap
-        rows.append(TraceRow(at, 10, 10))
-    plan = warp(rows, Profile(((0.0, rate), (50.0, rate))), max_context=100)
-    moments = [one.at for one in plan]
+    plan = warp(even(gaps), Profile(((0.0, rate), (50.0, rate))), max_context=100)
+    moments = [one["at"] for one in plan]
     assert moments == sorted(moments)
     assert all(0 <= moment <= 50 for moment in moments)
 
 
 def test_a_trace_too_short_is_refused() -> None:
-    rows = [TraceRow(float(n), 10, 10) for n in range(200)]
     with pytest.raises(ValueError, match="the profile asks for"):
-        warp(rows, Profile(((0.0, 50.0), (100.0, 50.0))), max_context=100)
+        warp(even([1.0] * 200), Profile(((0.0, 50.0), (100.0, 50.0))), max_context=100)
 
 
 def test_prompts_differ_and_have_their_length() -> None:
@@ -91,8 +94,6 @@ async def test_the_load_generator_reports_every_request(tmp_path: Path) -> None:
         said = iter((False, False, True))
         await asyncio.wait_for(replay(plan, file, stream_every=2, enough=lambda: next(said)), 10)
     await runner.cleanup()
-    from demo.load import read_records
-
     assert {record["number"] for record in read_records(tmp_path / "short.jsonl")} == {0, 1}
     records = {record["number"]: record for record in read_records(out)}
     assert [records[n]["failed"] for n in range(4)] == [False, False, True, True]

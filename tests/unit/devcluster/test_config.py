@@ -13,6 +13,7 @@ from cryptography.x509.oid import NameOID
 from devcluster import ClusterOptions, DevClusterError, Image, Toolchain, addresses, controlplane, kubeconfig, startup
 from devcluster.component import Component, Forward, Plan
 from devcluster.controlplane import Files
+from devcluster.node.config import ConfigError, load
 
 _TOOLS = Toolchain(**{name: Path("/bin") / name for name in Toolchain.__dataclass_fields__})
 
@@ -141,6 +142,7 @@ def test_node_is_told_everything_it_asks_for(files: Files) -> None:
     written = json.loads(Path(component.argv[4]).read_text())
     assert Path(written.pop("kubeconfig")).is_file()
     assert Path(written.pop("stateDir")).is_dir()
+    assert all(Path(written.pop(name)).is_file() for name in ("certificate", "key"))
     assert written == {
         "name": "node-1",
         "server": "https://10.88.0.1:6443",
@@ -152,6 +154,16 @@ def test_node_is_told_everything_it_asks_for(files: Files) -> None:
         "images": {"web:1": {"entrypoint": ["/bin/web", "-v"], "env": {"A": "b"}}},
         "kubeletPort": 10250,
     }
+
+
+def test_the_node_reads_what_it_is_told(files: Files) -> None:
+    settings = {"syncSeconds": 1.5, "visible": ["/opt/engine"]}
+    config = load(Path(startup.node(ClusterOptions(node_settings=settings), files).argv[4]))
+    assert (config.address, config.kubelet_port, config.sync_seconds) == ("10.88.0.2", 10250, 1.5)
+    assert config.resources["nvidia.com/gpu"] == "8"
+    assert Path("/opt/engine") in config.visible
+    with pytest.raises(ConfigError, match="syncSecond:"):
+        load(Path(startup.node(ClusterOptions(node_settings={"syncSecond": 1}), files).argv[4]))
 
 
 def test_plan_survives_the_way_into_the_enclosure() -> None:

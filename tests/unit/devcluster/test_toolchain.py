@@ -20,11 +20,8 @@ _FAKE_GO = """#!/bin/sh
 here=$(dirname "$0")
 case "$1" in
   version) echo "go version go1.26.9 linux/amd64" ;;
-  list) printf 'a\\nb\\nc\\n' ;;
   build)
     echo one >> "$here/builds"
-    echo "go: downloading example.org/a v1" >&2
-    echo "example.org/a" >&2
     if [ -e "$here/broken" ]; then echo "main.go:1:1: expected package" >&2; exit 1; fi
     for word; do [ "$previous" = -o ] && cp "$here/program" "$word"; previous=$word; done
     exit 0 ;;
@@ -84,7 +81,7 @@ def test_missing_program_is_built_once_with_every_name(home: Path, module: Modul
     assert programs["thing"].parent.parent == home / "cache" / "toolchain"
     assert programs["thingctl"].resolve() == programs["thing"].resolve()
     assert said[0] == "building thing 1.2.3: usually 1 minutes on 2 cores, once"
-    assert "1 of 3 packages" in said[-1]
+    assert said[-1].startswith("thing 1.2.3: built in")
     assert toolchain.missing((module,)) == []
     assert _ensure(module) == programs
     assert _builds(home) == 1

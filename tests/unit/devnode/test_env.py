@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from devcluster.node.env import EnvError, Scope, build, command, expand, referenced
 from devcluster.node.fields import FieldError, pod_field, resource_field
-from devcluster.node.images import Image
 from devcluster.node.quantity import in_units, parse
+from devcluster.options import Image
 
-IMAGE = Image(("prog", "run"), args=("--default",), env={"FROM_IMAGE": "yes", "PATH": "/image/bin"})
+IMAGE = Image(("prog", "run"), env={"FROM_IMAGE": "yes", "PATH": "/image/bin"})
 POD: dict[str, Any] = {
     "metadata": {"name": "web-0", "namespace": "ns", "uid": "u1", "labels": {"a": "1"}, "annotations": {"b": 'x"y'}},
     "spec": {"nodeName": "node-1", "serviceAccountName": "sa", "containers": [{"name": "c"}]},
@@ -63,8 +63,8 @@ def test_doubled_dollars_protect_everything(text: str) -> None:
     assert expand(text.replace("$", "$$"), {"A": "1", "B": "2"}) == text
 
 
-def test_command_replaces_entrypoint_and_default_arguments() -> None:
-    assert command({}, IMAGE, {}) == ["prog", "run", "--default"]
+def test_command_replaces_the_entrypoint() -> None:
+    assert command({}, IMAGE, {}) == ["prog", "run"]
     assert command({"args": ["$(A)"]}, IMAGE, {"A": "1"}) == ["prog", "run", "1"]
     assert command({"command": ["other"]}, IMAGE, {}) == ["other"]
     assert command({"command": ["other"], "args": ["x"]}, IMAGE, {}) == ["other", "x"]

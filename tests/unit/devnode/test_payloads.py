@@ -2,7 +2,6 @@
 
 import base64
 from ipaddress import IPv4Network
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,9 +137,3 @@ def test_tail_is_the_last_lines(
     path.write_text(text)
     kept = text.splitlines(keepends=True)
     assert text[tail_offset(path, count) :] == "".join(kept[len(kept) - min(count, len(kept)) :])
-
-
-def test_tail_reads_backwards_over_many_blocks(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    path.write_text("".join(f"{number:07d}\n" for number in range(40_000)))
-    assert path.read_text()[tail_offset(path, 20_000) :].splitlines()[0] == "0020000"

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devcluster.node.config import ConfigError, parse
 from devcluster.node.hosts import Hosts, names, render
-from devcluster.node.images import ImageStore, normalize, parse_images, select
+from devcluster.node.images import normalize, select
 from devcluster.node.provisioner import CLASS, PROVISIONER, released, volume_for, wanted
 from devcluster.node.services import table
+from devcluster.options import Image
 
 
 def service(name: str, address: str, ports: list[dict[str, Any]], **spec: Any) -> dict[str, Any]:
@@ -114,26 +114,13 @@ def test_normalizing_twice_changes_nothing(name: str) -> None:
 
 
 def test_any_tag_of_a_repository() -> None:
-    images = parse_images({"a/b:*": {"entrypoint": ["x"]}, "a/b:2": {"entrypoint": ["y"]}})
+    images = {"a/b:*": Image(("x",)), "a/b:2": Image(("y",))}
     assert [getattr(select(images, name), "entrypoint", None) for name in ("a/b:1", "a/b", "a/b:2", "a/c:1")] == [
         ("x",),
         ("x",),
         ("y",),
         None,
     ]
-
-
-def test_images_can_be_added_while_running_and_mistakes_keep_the_old(tmp_path: Path) -> None:
-    path = tmp_path / "node.json"
-    path.write_text('{"images": {"a": {"entrypoint": ["x"]}}}')
-    store = ImageStore(path)
-    assert store.find("b") is None
-    path.write_text('{"images": {"a": {"entrypoint": ["x"]}, "b": {"entrypoint": ["y"], "args": ["1"]}}}')
-    assert getattr(store.find("b"), "args", None) == ("1",)
-    path.write_text("{ half written")
-    assert store.find("b") is not None
-    with pytest.raises(ConfigError, match=r"images\[a\].entrypoint"):
-        parse_images({"a": {"entrypoint": "sh"}})
 
 
 def claim(**spec: Any) -> dict[str, Any]:
@@ -155,36 +142,3 @@ def test_claims_of_our_class_get_a_directory() -> None:
     assert not released(volume)
     assert released({**volume, "status": {"phase": "Released"}})
     assert volume["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] == PROVISIONER
-
-
-GOOD: dict[str, Any] = {
-    "name": "node-1",
-    "kubeconfig": "/k",
-    "address": "10.88.0.2",
-    "podCIDR": "10.88.1.0/24",
-    "serviceCIDR": "10.96.0.0/16",
-    "stateDir": "/state",
-    "accelerators": {"nvidia.com/gpu": 8},
-}
-
-
-def test_configuration() -> None:
-    config = parse(GOOD)
-    assert config.resources["nvidia.com/gpu"] == "8"
-    assert (config.sync_seconds, config.crash_backoff_seconds, config.kubelet_port) == (60.0, 10.0, 10250)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"name": ""}, "name: want a non-empty string"),
-        ({"address": "127.0.0.1"}, "address: 127.0.0.1 is a loopback address"),
-        ({"address": "here"}, "address: 'here' is not an IPv4 address"),
-        ({"podCIDR": "10.88.1.0/99"}, "podCIDR: '10.88.1.0/99' is not an IPv4 network"),
-        ({"syncSeconds": 0}, "syncSeconds: want a number above 0"),
-        ({"acelerators": {}}, "acelerators: unknown key"),
-    ],
-)
-def test_wrong_configuration_is_named(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        parse({**GOOD, **change})

@@ -21,10 +21,7 @@ from speculative_lab.emulator.flags import UNDERSTOOD, Flag, Kind
         ["serve", "m", "--max-num-seqs"],
         ["serve", "m", "--max-model-len", "1.5"],
         ["serve", "m", "--dtype", "int3"],
-        ["serve", "m", "--spec-method", "magic"],
-        ["serve", "m", "--per-request-spec-decode-metrics", "all"],
         ["serve", "m", "--speculative-config", "{no json"],
-        ["serve", "m", "--speculative-config.num_speculative_tokens"],
         ["serve", "m", "--custom-histogram-buckets", "x"],
         ["serve", "m", "extra"],
         ["chat", "m"],
@@ -62,13 +59,6 @@ def test_removed_flags_are_not_abbreviations_of_others() -> None:
 def test_underscores_and_equals_signs() -> None:
     namespace = parse(["serve", "m", "--max_num_seqs=7", "--served_model_name", "a_b", "c"])
     assert (namespace.max_num_seqs, namespace.served_model_name) == (7, ["a_b", "c"])
-
-
-def test_dotted_keys_make_the_json() -> None:
-    words = ["serve", "m", "--speculative-config.method", "ngram", "--speculative-config.num_speculative_tokens=3"]
-    assert parse(words).speculative_config == {"method": "ngram", "num_speculative_tokens": 3}
-    words += ["--speculative-config", '{"prompt_lookup_max": 4}']
-    assert parse(words).speculative_config == {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4}
 
 
 def test_model_from_flag_or_position() -> None:

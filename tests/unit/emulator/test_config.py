@@ -71,9 +71,6 @@ def test_a_schedule_that_is_refused_later_does_not_hinder_the_sizes() -> None:
             ("--cudagraph-capture-sizes", "1", "8", "--max-cudagraph-capture-size", "9"),
             "should be consistent with the max value",
         ),
-        (("--per-request-spec-decode-metrics", "summary"), "requires speculative decoding"),
-        (("--custom-histogram-buckets", '{"inter_token_latency": [0.2, 0.1]}'), "ascending"),
-        (("--custom-histogram-buckets", "[1]"), "JSON object"),
     ],
 )
 def test_refusals(flags: tuple[str, ...], text: str) -> None:
@@ -152,9 +149,9 @@ def test_service_links_are_a_trap() -> None:
     assert server_config(parse(["serve", "m"]), {"VLLM_PORT": "5000"}).port == 8000
 
 
-def test_names_and_keys() -> None:
-    config = server_config(parse(["serve", "m", "--api-key", "a", "b"]), {"VLLM_API_KEY": "c"})
-    assert (config.served_names, config.api_keys, config.shutdown_timeout) == (("m",), ("a", "b", "c"), 0.0)
+def test_the_model_is_served_by_its_own_name_unless_told() -> None:
+    config = server_config(parse(["serve", "m"]), {})
+    assert (config.served_names, config.shutdown_timeout) == (("m",), 0.0)
 
 
 def test_settings_from_environment() -> None:

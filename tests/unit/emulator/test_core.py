@@ -8,14 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.emulator.building import Run, configured, quiet, speculation
 
+from speculative_lab.emulator import assembly
+from speculative_lab.emulator.acceptance import AcceptanceTable
 from speculative_lab.emulator.errors import EngineDeadError
 from speculative_lab.emulator.lengths import ByScheduled
 from speculative_operator.domain.spec import Workload
-
-
-def perfect(k: int, schedule: list[list[int]] | None = None) -> tuple[str, ...]:
-    """A speculator whose drafts are always accepted."""
-    return speculation(k, schedule, rejection_sample_method="synthetic", synthetic_acceptance_length=k + 1)
 
 
 def test_one_request_without_speculation() -> None:
@@ -29,8 +26,10 @@ def test_one_request_without_speculation() -> None:
     assert run.now == pytest.approx(sum(result.seconds for result in run.results))
 
 
-def test_output_is_cut_at_the_target_but_acceptance_is_not() -> None:
-    run = Run(configured(*perfect(3)), quiet())
+def test_output_is_cut_at_the_target_but_acceptance_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    certain = AcceptanceTable(3, lambda _: np.ones(3), 0.0, False)
+    monkeypatch.setattr(assembly, "acceptance_table", lambda *_: certain)
+    run = Run(configured(*speculation(3)), quiet())
     run.add(prompt=10, output=6)
     run.until_idle()
     assert [result.generated_tokens for result in run.results] == [1, 4, 1]

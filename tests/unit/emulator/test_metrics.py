@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from prometheus_client import Histogram as Reference
 from tests.unit.emulator.building import Run, configured, quiet, speculation
 
-from speculative_lab.emulator.assembly import build_metrics
 from speculative_lab.emulator.book import Histogram
-from speculative_lab.emulator.errors import ConfigError
 from speculative_lab.emulator.families import families, one_two_five
 from speculative_lab.emulator.requests import FinishReason
 
@@ -128,29 +126,9 @@ def test_prefix_cache_is_asked_and_never_hits(flag: str, queried: int) -> None:
     assert (run.count("prefix_cache_queries"), run.count("prefix_cache_hits")) == (queried, 0)
 
 
-def test_mfu_counters_only_when_asked() -> None:
-    off, on = Run(configured(), quiet()), Run(configured("--enable-mfu-metrics"), quiet())
-    for run in (off, on):
-        run.add(prompt=100, output=11)
-        run.until_idle()
-    assert off.count("estimated_flops_per_gpu") == 0
-    assert on.count("estimated_flops_per_gpu") == pytest.approx(2 * 8190735360 * 110)
-    assert on.count("estimated_read_bytes_per_gpu") > 11 * 16e9
-    assert on.count("estimated_write_bytes_per_gpu") == pytest.approx(147456 * 110)
-
-
 def test_length_buckets_follow_the_context() -> None:
     assert one_two_five(1024) == (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
     assert one_two_five(4) == (1, 2)
-    found = {family.name: family for family in families(8, False, {})}
+    found = {family.name: family for family in families(8, False)}
     assert found["vllm:request_prompt_tokens"].buckets == (1, 2, 5)
     assert found["vllm:request_params_n"].buckets == (1, 2, 5, 10, 20)
-
-
-def test_custom_buckets() -> None:
-    config = configured("--custom-histogram-buckets", '{"inter_token_latency": [0.001, 0.002]}')
-    text = generate_latest(build_metrics(config, "m", 0.0)).decode()
-    assert 'inter_token_latency_seconds_bucket{engine="0",le="0.002",model_name="m"}' in text
-    assert 'inter_token_latency_seconds_bucket{engine="0",le="0.01",model_name="m"}' not in text
-    with pytest.raises(ConfigError, match="unknown histogram 'speed'"):
-        build_metrics(configured("--custom-histogram-buckets", '{"speed": [1]}'), "m", 0.0)

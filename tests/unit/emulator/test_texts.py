@@ -1,4 +1,4 @@
-"""Answers depend on prompt and seed alone; stops and lengths are found in them."""
+"""Answers depend on prompt and seed alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import statistics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speculative_lab.emulator.texts import NATURAL_LIMIT, WORDS, Answer, count_tokens, tokenize
+from speculative_lab.emulator.texts import NATURAL_LIMIT, WORDS, Answer, count_tokens
 
 
 @given(st.binary(), st.integers(-5, 5), st.lists(st.integers(1, 9), max_size=8))
@@ -41,25 +41,5 @@ def test_natural_lengths_spread_around_their_median() -> None:
     assert 1000 < max(lengths) <= NATURAL_LIMIT
 
 
-@given(st.integers(0, 30), st.integers(1, 12))
-def test_stop_is_found_where_it_stands(word: int, width: int) -> None:
-    answer = Answer.to(b"stop here", 3)
-    text = answer.text(0, 60)
-    stop = answer.text(word, word + 2)[:width]
-    found = answer.stop_at([stop, "never said"], 60)
-    assert found is not None
-    needed, position, said = found
-    assert said == stop
-    assert text.find(stop) == position
-    assert stop in answer.text(0, needed)
-    assert stop not in answer.text(0, needed - 1)
-
-
-def test_no_stop() -> None:
-    assert Answer.to(b"x", 0).stop_at(["Q"], 100) is None
-
-
 def test_tokens_of_a_text() -> None:
     assert (count_tokens(""), count_tokens("abcd"), count_tokens("abcde")) == (1, 1, 2)
-    assert len(tokenize("abcdabcdx")) == 3
-    assert tokenize("abcdabcd")[0] == tokenize("abcdabcd")[1]

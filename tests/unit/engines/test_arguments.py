@@ -104,7 +104,6 @@ def test_live_never_depends_on_the_table_in_force() -> None:
     first, *rest = (container(subject, table) for table in others)
     assert all(made == first for made in rest)
     assert first.payload
-    assert first.telemetry
 
 
 def inert() -> ResolvedSpec:
@@ -163,7 +162,7 @@ def test_claims_and_images_are_mounted() -> None:
     made = container(spec(source=ModelSource(Scheme.PVC, "weights/heads/h"), verifier={"source": claim}))
     assert made.args[0] == "/mnt/models/weights/qwen/8b"
     assert config(made)["model"] == "/mnt/models/weights/heads/h"
-    assert made.pvc_mounts == (PvcMount("weights", "", "/mnt/models/weights"),), "one claim is mounted once"
+    assert made.pvc_mounts == (PvcMount("weights", "/mnt/models/weights"),), "one claim is mounted once"
     whole = container(spec(None, verifier={"source": ModelSource(Scheme.PVC, "weights")}))
     assert whole.args[0] == "/mnt/models/weights"
     image = ModelSource(Scheme.OCI, "example.com/qwen:1")

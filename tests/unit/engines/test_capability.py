@@ -12,7 +12,7 @@ from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPo
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.matrix import cell
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.engines.vllm.forms import Runner
+from speculative_operator.engines.vllm.capability import Runner
 from speculative_operator.engines.vllm.plan import boot_schedule, plan
 
 V1, V2 = {"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}, {"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "1"}
@@ -140,24 +140,6 @@ def test_zero_by_restart_is_a_pod_without_drafter_which_only_remove_allows() -> 
     kept, removed = (spec(Method.SUFFIX, off_policy=policy) for policy in (OffPolicy.KEEP_RUNNING, OffPolicy.REMOVE))
     assert 0 not in plan(kept).ks
     assert 0 in plan(removed).ks
-
-
-@pytest.mark.parametrize(
-    ("method", "zero", "block", "free"),
-    [
-        (Method.EAGLE3, 1.0, False, False),
-        (Method.MTP, 1.0, False, False),
-        (Method.DRAFT_MODEL, 1.0, False, False),
-        (Method.NGRAM, 0.0, False, True),
-        (Method.DFLASH, 1.0, True, False),
-        (Method.DSPARK, 1.0, True, False),
-    ],
-)
-def test_what_a_step_at_zero_still_costs(method: Method, zero: float, block: bool, free: bool) -> None:
-    subject = spec(method, off_policy=OffPolicy.KEEP_RUNNING)
-    knobs = engine_for(subject).knobs(subject)
-    assert (knobs.passes_at_zero, knobs.drafts_blocks, knobs.draft_free) == (zero, block, free)
-    assert engine_for(subject).knobs(spec(method)).passes_at_zero == 0, "steps skip it"
 
 
 def test_boot_schedule_by_value() -> None:

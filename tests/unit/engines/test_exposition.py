@@ -154,7 +154,7 @@ def test_what_is_remembered_is_bounded_whatever_a_pod_says() -> None:
 
 def exposition() -> str:
     """All 43 families of a vLLM 0.32.0 that speculates."""
-    known = families(8192, speculates=True, custom={})
+    known = families(8192, speculates=True)
     assert len(known) == 43
     registry = CollectorRegistry()
     registry.register(EngineMetrics(known, "meta-llama/Llama-3.1-8B-Instruct", {"num_gpu_blocks": "10"}, 8, 1.7e9))

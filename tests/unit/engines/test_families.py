@@ -38,17 +38,15 @@ def exposed(engine: str) -> dict[str, tuple[str, set[str]]]:
 @pytest.mark.parametrize("engine", READERS)
 def test_every_wanted_series_is_exposed_as_what_it_is_taken_for(engine: str) -> None:
     reader, series = READERS[engine], exposed(engine)
-    assert set(reader.METRIC_NAMES) <= set(series)
-    for name in reader.METRIC_NAMES:
-        assert (series[name][0] == "gauge") is (name in reader.NEED.gauges), name
+    assert set(reader.read.names) <= set(series)
+    for name in reader.read.names:
+        assert (series[name][0] == "gauge") is (name in reader.read.need.gauges), name
 
 
 @pytest.mark.parametrize("engine", READERS)
 def test_the_page_tells_of_every_series(engine: str) -> None:
     page = (HERE.parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
-    stems = {
-        name.removesuffix("_count").removesuffix("_sum").rpartition(":")[2] for name in READERS[engine].METRIC_NAMES
-    }
+    stems = {name.removesuffix("_count").removesuffix("_sum").rpartition(":")[2] for name in READERS[engine].read.names}
     assert [stem for stem in stems if stem not in page] == []
 
 
@@ -62,7 +60,7 @@ def test_labels_that_are_asked_for_exist() -> None:
 
 def scraped(engine: str) -> Iterator[Series]:
     """The two expositions of data/, 30 s apart, as Prometheus would hold them."""
-    reader = Exposition(READERS[engine].METRIC_NAMES)
+    reader = Exposition(READERS[engine].read.names)
     texts = [(HERE / "data" / f"{engine}-{place}.txt").read_text(encoding="utf-8") for place in (1, 2)]
     first, second = (reader.parse(text) for text in texts)
     assert set(first) <= set(second)

@@ -15,7 +15,7 @@ from tests.unit.engines.test_reading import BUSY, T0, T1, T2, ZERO, gap, window
 from speculative_operator.domain.observation import PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.samples import histogram
-from speculative_operator.engines.vllm.reading import BUCKETS
+from speculative_operator.engines.vllm.reading import READER
 
 INF = math.inf
 PLAIN = window(scrapes([(T0, ZERO), (T2, BUSY)]))
@@ -26,7 +26,7 @@ SEEN = ((0.1, 4.0), (0.5, 16.0), (INF, 0.0))
 
 def buckets(
     counts: Mapping[str, Sequence[float | None]] = TTFT,
-    name: str = BUCKETS.ttft,
+    name: str = READER.buckets.ttft,
     times: Sequence[float] = (T0, T2),
     **labels: str,
 ) -> list[Series]:
@@ -50,7 +50,7 @@ def read(*tracks: Series) -> PodWindow:
 
 
 def test_observations_by_bucket_within_the_window() -> None:
-    tpot = buckets({"0.01": (0, 7), "+Inf": (0, 9)}, BUCKETS.tpot)
+    tpot = buckets({"0.01": (0, 7), "+Inf": (0, 9)}, READER.buckets.tpot)
     seen = read(*buckets(), *tpot)
     assert (seen.ttft_histogram, seen.tpot_histogram) == (SEEN, ((0.01, 7.0), (INF, 2.0)))
     assert read().ttft_histogram == ()
@@ -130,7 +130,7 @@ WRONG: dict[str, Change] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_makes_the_histogram_unknown_and_nothing_else(name: str) -> None:
-    good = buckets({"0.01": (0, 7), "+Inf": (0, 9)}, BUCKETS.tpot)
+    good = buckets({"0.01": (0, 7), "+Inf": (0, 9)}, READER.buckets.tpot)
     seen = read(*WRONG[name](buckets()), *good)
     assert (seen.ttft_histogram, seen.tpot_histogram) == ((), ((0.01, 7.0), (INF, 2.0)))
 
@@ -149,7 +149,7 @@ _samples = st.lists(st.tuples(st.sampled_from([T0 - 30, T0, T1, T2, T2 + 9, math
 _labels = st.fixed_dictionaries({"le": st.sampled_from(["0.1", "0.5", "+Inf", "", "x"])})
 
 
-@given(st.lists(st.builds(Series, st.just(BUCKETS.tpot), _labels, _samples), max_size=5))
+@given(st.lists(st.builds(Series, st.just(READER.buckets.tpot), _labels, _samples), max_size=5))
 def test_whatever_is_exported_is_counted_or_unknown(tracks: list[Series]) -> None:
     for bound, count in histogram(tracks, T0, T2):
         assert bound > 0

@@ -12,10 +12,10 @@ from tests.unit.failing import failing
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
 from speculative_operator.domain.table import Actuator
-from speculative_operator.engines.matrix.answers import CELLS, answer, answers, forms
+from speculative_operator.engines.matrix.answers import answer, answers, forms
 from speculative_operator.engines.matrix.cell import (
+    CELLS,
     Cell,
-    Extent,
     Figure,
     Proven,
     Question,
@@ -23,9 +23,10 @@ from speculative_operator.engines.matrix.cell import (
     Version,
     parse_version,
 )
+from speculative_operator.engines.matrix.proofs import END_TO_END, RUNS, shown_live
 from speculative_operator.engines.matrix.vendors import PLATFORMS, platform_of, vendors_of
 from speculative_operator.engines.vllm import capability
-from speculative_operator.engines.vllm import forms as vllm_forms
+from speculative_operator.engines.vllm import capability as vllm_forms
 
 EVERY = [cell for cells in CELLS.values() for cell in cells]
 VERSIONS: list[Version] = [
@@ -36,7 +37,7 @@ VERSIONS: list[Version] = [
 
 def shown(cell: Cell) -> str:
     parts = (cell.method, cell.variant or "plain", cell.runner or "-", ".".join(map(str, cell.since)))
-    return "-".join((*parts, f"dp{cell.data}", f"pp{cell.pipeline}", "cpu" if cell.vendors == {Vendor.CPU} else "any"))
+    return "-".join((*parts, f"dp{cell.data}", f"pp{cell.pipeline}"))
 
 
 def bounds(engine: EngineType) -> list[Version]:
@@ -51,7 +52,7 @@ def test_at_most_one_row_answers_a_question(engine: EngineType) -> None:
     for version, method, runner, variant, vendor in itertools.product(
         bounds(engine), Method, runners, Variant, (Vendor.NVIDIA, Vendor.CPU)
     ):
-        for sizes in itertools.product((1, 2), (1, 2), (False, True)):
+        for sizes in itertools.product((1, 2), (1, 2)):
             asked = Question(engine, version, method, runner, variant, vendor, *sizes)
             matching = [cell for cell in CELLS[engine] if cell.matches(asked)]
             assert len(matching) <= 1, f"{asked}: {[shown(cell) for cell in matching]}"
@@ -64,57 +65,39 @@ def test_rows_are_sound() -> None:
 def sound(cell: Cell) -> None:
     assert cell.since < (cell.before or (99, 0, 0))
     assert cell.source
-    assert cell.vendors
-    assert bool(cell.refused) == (cell.actuator is Actuator.NONE)
-    assert not cell.refused or "; " in cell.refused or "use " in cell.refused, "a refusal names the remedy"
+    assert cell.actuator is not Actuator.NONE
     assert (Figure.ACTIVE_K in cell.metrics) >= (cell.engine is EngineType.VLLM and cell.actuator is Actuator.LIVE)
     assert cell.follows_k or cell.actuator is not Actuator.RESTART, "a smaller constant K drafts less"
-    assert not cell.refused or not cell.metrics
-    assert (cell.proven is Proven.REAL_ENGINE) == cell.source.startswith("make ")
 
 
 def test_only_what_the_end_to_end_run_asserts_counts_as_proven() -> None:
-    proven = [cell for cell in EVERY if cell.proven is Proven.REAL_ENGINE and cell.engine is EngineType.VLLM]
-    assert {cell.method for cell in proven} == {Method.DRAFT_MODEL, Method.NGRAM, Method.EAGLE3}
-    for cell in proven:
-        assert (cell.runner, cell.vendors, cell.actuator) == ("V1", frozenset({Vendor.CPU}), Actuator.LIVE)
-        assert (cell.since, cell.before, cell.variant) == ((0, 32, 0), (0, 33, 0), Variant.PLAIN)
-        assert cell.data is Extent.ONE
+    for cell, version, vendor in itertools.product(CELLS[EngineType.VLLM], VERSIONS, Vendor):
+        asked = Question(EngineType.VLLM, version, cell.method, cell.runner, cell.variant, vendor)
+        one = answer(asked)
+        if one.proven is Proven.REAL_ENGINE:
+            assert (cell.method in END_TO_END, cell.runner, vendor, version[:2]) == (True, "V1", Vendor.CPU, (0, 32))
+            assert (one.actuator, cell.variant, one.source[:5]) == (Actuator.LIVE, Variant.PLAIN, "make ")
 
 
 def test_every_release_with_a_schedule_is_live() -> None:
     """On releases newer than those that were run, too: there the plug-in checks itself."""
-    assert [release.actuator for release in vllm_forms.RELEASES if release.since >= (0, 32, 0)] == [Actuator.LIVE] * 6
-    assert tuple((0, minor) for minor in range(24, vllm_forms.UNPROVEN[1])) == capability.LIVE_PROVEN
-    for cell in CELLS[EngineType.VLLM]:
-        if cell.actuator is Actuator.LIVE and cell.since >= vllm_forms.UNPROVEN:
-            assert (cell.before, cell.live) == (None, Proven.SOURCE)
-
-
-def test_what_is_live_says_how_it_was_shown() -> None:
-    for cell in EVERY:
-        assert (cell.live is not None) == (cell.actuator is Actuator.LIVE), shown(cell)
-        on_v1 = cell.live is Proven.REAL_ENGINE and cell.runner == "V1" and cell.method is Method.NGRAM
-        assert not on_v1 or cell.since[:2] == (0, 32), "only make e2e-vllm runs it"
-        skipped = cell.actuator is Actuator.LIVE and cell.runner == "V2" and cell.method in capability.SKIPPED
-        assert cell.off is (cell.live if skipped else None), shown(cell)
+    live = [cell for cell in CELLS[EngineType.VLLM] if cell.actuator is Actuator.LIVE]
+    assert {cell.before for cell in live} == {None}
+    for cell in live:
+        assert cell.since >= (vllm_forms.SCHEDULE_SINCE if cell.runner == "V1" else vllm_forms.V2_SCHEDULE_SINCE)
+        assert shown_live(cell, vllm_forms.UNPROVEN[:2]) is Proven.SOURCE
+        assert cell.skips == (cell.runner == "V2" and cell.method in capability.SKIPPED)
+    assert max(run.last for run in RUNS) == capability.LIVE_PROVEN[-1]
 
 
 @pytest.mark.parametrize(
     ("version", "method", "runner", "live", "off"),
     [
         ((0, 24, 0), Method.DRAFT_MODEL, "V1", Proven.CLASSES, None),
-        ((0, 24, 0), Method.EAGLE3, "V1", Proven.SOURCE, None),
-        ((0, 25, 1), Method.DRAFT_MODEL, "V1", Proven.REAL_ENGINE, None),
         ((0, 29, 0), Method.EAGLE3, "V1", Proven.REAL_ENGINE, None),
-        ((0, 29, 0), Method.NGRAM, "V1", Proven.SOURCE, None),
-        ((0, 30, 0), Method.DRAFT_MODEL, "V1", Proven.CLASSES, None),
         ((0, 32, 0), Method.NGRAM, "V1", Proven.REAL_ENGINE, None),
-        ((0, 33, 0), Method.EAGLE, "V1", Proven.SOURCE, None),
-        ((0, 33, 0), Method.MTP, "V1", Proven.SOURCE, None),
         ((0, 32, 0), Method.MTP, "V1", Proven.REAL_ENGINE, None),
         ((0, 32, 0), Method.EAGLE3, "V2", Proven.REAL_ENGINE, Proven.REAL_ENGINE),
-        ((0, 32, 0), Method.NGRAM, "V2", Proven.REAL_ENGINE, Proven.REAL_ENGINE),
         ((0, 33, 0), Method.DFLASH, "V2", Proven.SOURCE, Proven.SOURCE),
         ((0, 31, 0), Method.EAGLE3, "V2", None, None),
         ((0, 34, 0), Method.DRAFT_MODEL, "V2", Proven.SOURCE, Proven.SOURCE),
@@ -148,7 +131,7 @@ def test_every_method_and_every_default_release_is_answered() -> None:
     st.builds(
         Question, st.sampled_from(sorted(CELLS)), st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(0, 30)),
         st.sampled_from(list(Method)), st.sampled_from(["", "V1", "V2"]), st.sampled_from(list(Variant)),
-        st.sampled_from(list(Vendor)), st.integers(1, 4), st.integers(1, 3), st.booleans(),
+        st.sampled_from(list(Vendor)), st.integers(1, 4), st.integers(1, 3),
     )
 )  # fmt: skip
 @settings(max_examples=300, deadline=None)
@@ -188,5 +171,5 @@ def test_what_accelerators_leave_of_vllm(vendor: Vendor, version: Version, serve
 
 
 def test_forms_are_listed_once() -> None:
-    listed = forms(EngineType.VLLM)
+    listed = forms()
     assert len(listed) == len(set(listed)) == 14

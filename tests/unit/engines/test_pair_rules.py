@@ -1,4 +1,4 @@
-"""The rules that pairs are judged by agree with the capability matrix and the adapters, release by release."""
+"""The rules that pairs are judged by hold for the release that the spec names, and agree with the matrix."""
 
 from __future__ import annotations
 
@@ -8,25 +8,56 @@ import pytest
 from tests.unit.engines.building import spec
 
 from speculative_operator.domain.spec import EngineSettings, EngineType, Method, Mode, Speculation
-from speculative_operator.engines.pairs import MTP_TYPES, NO_INNER_STATES, rules_of
+from speculative_operator.engines.matrix.cell import Variant, Version, show_version
+from speculative_operator.engines.pairs import rules_of
 from speculative_operator.engines.registry import engine_for
+from speculative_operator.engines.vllm.capability import OLDEST, ROWS, SCHEDULE_SINCE
+from speculative_operator.engines.vllm.facts import facts_of, last_read
+from speculative_operator.pairing.pair import EngineRules, Fact
 
 
-def at(version: str, engine: EngineType = EngineType.VLLM) -> EngineSettings:
-    return EngineSettings(engine, version)
+def rules(version: str, engine: EngineType = EngineType.VLLM) -> EngineRules:
+    return rules_of(replace(spec(), engine=EngineSettings(engine, version)))
 
 
 @pytest.mark.parametrize(
-    ("version", "heterogeneous", "lists", "stretches"),
-    [("0.24.0", False, True, False), ("0.25.1", True, True, False), ("0.32.0", True, True, True),
-     ("0.33.0", True, False, True), ("0.32.0+rhai1", True, True, True)],
-)  # fmt: skip
-def test_what_a_release_can(version: str, heterogeneous: bool, lists: bool, stretches: bool) -> None:
-    rules = rules_of(replace(spec(), engine=at(version)))
-    assert (rules.engine, rules.version) == (EngineType.VLLM, version)
-    assert rules.heterogeneous is heterogeneous
-    assert (rules.speculators_types is not None, rules.mtp_types is not None) == (lists, lists)
-    assert rules.stretches_positions is stretches
+    ("fact", "name", "before", "since"),
+    [
+        (Fact.SAME_VOCABULARY_SIZE, "", "0.14.1", "0.15.0"),
+        (Fact.PARALLEL_TOKEN, "", "0.15.0", "0.16.0"),
+        (Fact.HETEROGENEOUS, "", "0.24.0", "0.25.0"),
+        (Fact.STRETCHES_POSITIONS, "", "0.26.0", "0.27.0"),
+        (Fact.RENAMED, "dflash", "0.19.1", "0.20.0"),
+        (Fact.RENAMED, "dspark", "0.24.0", "0.25.1"),
+        (Fact.FORMAT, "peagle", "0.21.0", "0.22.0"),
+        (Fact.MODULES, "qwen3_5", "0.12.0", "0.17.1"),
+        (Fact.RELAY, "LlamaForCausalLM", "0.29.0", "0.30.0"),
+        (Fact.NO_RELAY, "GptOssForCausalLM", "0.29.0", "0.32.0+rhai1"),
+    ],
+)
+def test_what_a_later_release_has_is_not_claimed_of_an_earlier_one(
+    fact: Fact, name: str, before: str, since: str
+) -> None:
+    assert name not in rules(before).names(fact)
+    assert name in rules(since).names(fact)
+
+
+def test_of_releases_that_were_not_read_rules_hold_and_lists_are_unknown() -> None:
+    newer = rules(show_version((last_read()[0], last_read()[1] + 1, 0)))
+    assert newer.has(Fact.DIVISIBLE_HEADS)
+    assert newer.names(Fact.RENAMED) == rules(show_version(last_read())).names(Fact.RENAMED)
+    assert {fact for fact in newer.facts if fact != Fact.RENAMED and newer.names(fact) != {""}} == set()
+
+
+def test_the_matrix_claims_no_form_before_the_release_that_has_it() -> None:
+    first: dict[Variant, Version] = {Variant.PARALLEL: (0, 16, 0), Variant.HETEROGENEOUS: (0, 25, 0)}
+    for form in ROWS:
+        assert form.since >= first.get(form.variant, OLDEST)
+        if form.variant is Variant.HETEROGENEOUS:
+            assert Fact.HETEROGENEOUS in facts_of(form.since)
+        if form.method is Method.DRAFT_MODEL:
+            assert Fact.SAME_VOCABULARY_SIZE in facts_of(form.since)
+    assert last_read() >= SCHEDULE_SINCE
 
 
 @pytest.mark.parametrize("k", [1, 3, 5])
@@ -42,32 +73,31 @@ def test_refusals_are_those_of_the_adapter_but_for_where_weights_lie() -> None:
     assert rules_of(spec()).refusals == ()
     wanted = spec()
     assert wanted.speculator is not None
-    refused = replace(wanted, speculator=replace(wanted.speculator, method=Method.DRAFT_MODEL), engine=at("0.13.0"))
+    early = EngineSettings(version="0.13.0")
+    refused = replace(wanted, speculator=replace(wanted.speculator, method=Method.DRAFT_MODEL), engine=early)
     assert [field for field, _ in rules_of(refused).refusals] == ["spec.speculator.method"]
 
 
-@pytest.mark.parametrize("engine", [EngineType.SGLANG, EngineType.TENSORRT_LLM, EngineType.TGI])
-def test_of_other_engines_nothing_is_claimed_that_was_not_read(engine: EngineType) -> None:
-    rules = rules_of(replace(spec(), engine=at("1.0.0", engine)))
-    assert rules.mtp_types is rules.speculators_types is None
-    assert not rules.no_inner_states
-    assert not any((rules.same_vocabulary_size, rules.divisible_heads, rules.checks_lengths, rules.parallel_token))
+@pytest.mark.parametrize(
+    ("version", "engine", "known"),
+    [
+        ("latest", EngineType.VLLM, set()),
+        ("0.5.23", EngineType.SGLANG, {Fact.SAME_VOCABULARY_SIZE}),
+        ("0.5.24", EngineType.SGLANG, set()),
+        ("1.0.0", EngineType.TENSORRT_LLM, set()),
+        ("3.3.7", EngineType.TGI, set()),
+    ],
+)
+def test_nothing_is_claimed_that_was_not_read(version: str, engine: EngineType, known: set[Fact]) -> None:
+    assert set(rules(version, engine).facts) == known
 
 
-@pytest.mark.parametrize(("version", "refuses"), [("0.5.23", True), ("0.5.24", False)])
-def test_a_draft_model_of_another_vocabulary_does_not_start_in_sglang(version: str, refuses: bool) -> None:
-    assert rules_of(replace(spec(), engine=at(version, EngineType.SGLANG))).same_vocabulary_size is refuses
-
-
-def test_a_version_that_cannot_be_read_claims_nothing() -> None:
-    assert rules_of(replace(spec(), engine=at("latest"))).mtp_types is None
-
-
-def test_architectures_without_inner_states() -> None:
-    assert {"MixtralForCausalLM", "Gemma3ForCausalLM"} <= NO_INNER_STATES
-    assert not {"LlamaForCausalLM", "Qwen3ForCausalLM", "GptOssForCausalLM", "DeepseekV3ForCausalLM"} & NO_INNER_STATES
-
-
-def test_families_with_modules() -> None:
-    assert {"deepseek_v3", "glm4_moe", "qwen3_next", "mimo"} <= MTP_TYPES
-    assert not {"llama", "qwen3", "gpt_oss", "mixtral"} & MTP_TYPES
+def test_models_that_are_known_to_have_or_to_lack_something() -> None:
+    read = rules("0.32.0")
+    assert {"MixtralForCausalLM", "Gemma3ForCausalLM"} <= read.names(Fact.NO_INNER_STATES)
+    given = {"LlamaForCausalLM", "Qwen3ForCausalLM", "GptOssForCausalLM", "DeepseekV3ForCausalLM"}
+    assert given.isdisjoint(read.names(Fact.NO_INNER_STATES))
+    assert {"deepseek_v3", "Glm4MoeForCausalLM", "qwen3_next", "MiMoForCausalLM"} <= read.names(Fact.MODULES)
+    assert read.names(Fact.MODULES).isdisjoint({"llama", "qwen3", "gpt_oss", "mixtral"})
+    assert {"LlamaForCausalLM", "Qwen2ForCausalLM", "Llama4ForCausalLM"} <= read.names(Fact.RELAY)
+    assert {"GptOssForCausalLM", "Qwen3MoeForCausalLM", "MiMoForCausalLM"} <= read.names(Fact.NO_RELAY)

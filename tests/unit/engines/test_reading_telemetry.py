@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -130,16 +129,6 @@ def test_the_newest_acknowledgement_wins(engine: Engine) -> None:
     engine.state.table = (8, NOW)
     engine.scrape(END + 2)
     assert extend(WINDOW, engine.series(), 60).table_version == 8
-
-
-def test_requests_with_gaps_are_told_as_they_are_now(engine: Engine) -> None:
-    assert extend(WINDOW, engine.series(), 60).gapped == 0.0
-    engine.state.latch = SimpleNamespace(off=False, steps=9, rested=7, gaps=2, drafts={})
-    engine.scrape(END + 2)
-    assert extend(WINDOW, engine.series(), 60).gapped == 2.0
-    engine.state.latch.gaps = 0
-    engine.scrape(END + 3)
-    assert extend(WINDOW, engine.series(), 60).gapped == 0.0
 
 
 def test_an_engine_without_a_table_acknowledges_none(engine: Engine) -> None:
@@ -297,7 +286,7 @@ def test_no_series_whatever_raise_or_change_the_engines_own_figures(tracks: list
     seen = extend(WINDOW, tracks, 60)
     same = replace(
         seen, cells=(), drafted_per_position=(), accepted_per_position=WINDOW.accepted_per_position,
-        live=None, table_version=None, engine_version="", gapped=0.0,
+        live=None, table_version=None, engine_version="",
     )  # fmt: skip
     assert same == WINDOW
     for cell in seen.cells:

@@ -22,19 +22,13 @@ WRONG: list[tuple[dict[str, Any], str, str, tuple[str, ...]]] = [
         {"method": Method.DRAFT_MODEL, "version": "0.13.0"},
         "spec.speculator.method",
         "UnsupportedByEngine",
-        ("draft_model", "0.14.0", "0.13.0"),
+        ("draft_model", "0.15.0", "0.13.0"),
     ),
     (
         {"method": Method.DSPARK, "version": "0.24.0"},
         "spec.speculator.method",
         "UnsupportedByEngine",
         ("dspark", "0.25.1"),
-    ),
-    (
-        {"method": Method.EAGLE3, "source": None},
-        "spec.speculator.model",
-        "SpecInvalid",
-        ("eagle3", "spec.speculator.model"),
     ),
     ({"method": Method.MEDUSA, "source": None}, "spec.speculator.model", "SpecInvalid", ("medusa",)),
     (

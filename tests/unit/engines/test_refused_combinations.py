@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.contract.refused_engines import COMBINATIONS, SERVER, TICK, WITHOUT, Combination
+from tests.contract.refused_engines import COMBINATIONS, TICK, WITHOUT, Combination
 
-from speculative_operator.api.convert import SpecError, to_domain
+from speculative_operator.api.convert import to_domain
 from speculative_operator.domain.spec import EngineType
 from speculative_operator.reconcile.tick import World, tick
 
@@ -50,12 +50,6 @@ def test_first_tick_refuses(case: Combination) -> None:
 @pytest.mark.parametrize("case", [case for case in COMBINATIONS if case.by == WITHOUT], ids=lambda case: case.name)
 def test_a_release_older_than_the_method_serves_without_a_speculator(case: Combination) -> None:
     hold(case, *said_of_drafts(case.body()))
-
-
-@pytest.mark.parametrize("case", [case for case in COMBINATIONS if case.by == SERVER], ids=lambda case: case.name)
-def test_api_refuses(case: Combination) -> None:
-    with pytest.raises(SpecError):
-        to_domain(case.body())
 
 
 def test_every_engine_is_among_them() -> None:

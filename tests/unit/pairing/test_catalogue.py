@@ -14,22 +14,12 @@ from pydantic import TypeAdapter
 
 from speculative_operator.api.scalars import ModelUri
 from speculative_operator.domain.spec import Method
-from speculative_operator.pairing.catalogue import (
-    CatalogueError,
-    Entry,
-    Match,
-    catalogue_of,
-    entries,
-    for_verifier,
-    load_packaged,
-    parse,
-    pick,
-    stem,
-    tail,
-)
-from speculative_operator.pairing.catalogue_rows import COLUMNS, LARGEST_K
+from speculative_operator.pairing import catalogue
+from speculative_operator.pairing.catalogue import Choice, Match, catalogue_of, load_packaged, stem, tail
+from speculative_operator.pairing.catalogue_rows import COLUMNS, LARGEST_K, CatalogueError, Entry, parse
 
-ALL = entries()
+PACKAGED = load_packaged()
+ALL = PACKAGED.entries
 HEADER = "verifier,speculator,method,source,date,k,acceptance_length,acceptance_k,acceptance_on,one_pass"
 GOOD = "org/model,org/head,eagle3,https://example.org/card,2026-08-01,3,2.5,3,MT-Bench,"
 
@@ -73,7 +63,7 @@ def test_rows_by_value(verifier: str, speculator: str, method: Method, k: int | 
 
 
 def test_dspark_is_not_promised_for_checkpoints_without_it() -> None:
-    methods = {one.method for match, one in for_verifier("deepseek-ai/DeepSeek-V4-Pro") if match is Match.EXACT}
+    methods = {one.method for match, one in PACKAGED.entries_for("deepseek-ai/DeepSeek-V4-Pro") if match is Match.EXACT}
     assert methods == {Method.MTP}
 
 
@@ -94,8 +84,12 @@ def test_dspark_is_not_promised_for_checkpoints_without_it() -> None:
     ],
 )
 def test_how_a_verifier_is_recognised(verifier: str, base_models: tuple[str, ...], match: Match | None) -> None:
-    found = [(how, one) for how, one in for_verifier(verifier, base_models) if one.verifier == "Qwen/Qwen3-8B"]
+    found = [(how, one) for how, one in PACKAGED.entries_for(verifier, base_models) if one.verifier == "Qwen/Qwen3-8B"]
     assert {how for how, _ in found} == ({match} if match is not None else set())
+
+
+def pick(verifier: str, serves: Callable[[Entry], bool] | None = None) -> Choice:
+    return catalogue.pick(verifier, (), load_packaged(), serves)
 
 
 def test_renamed_repositories_are_one() -> None:
@@ -114,7 +108,7 @@ def test_the_choice_is_explained() -> None:
         "RedHatAI/Qwen3-8B-FP8-dynamic is a quantization by its name; K = 5 by its source; first of 9 known;"
         in choice.reason
     )
-    assert "; first of 9 that the engine serves;" in pick("Qwen/Qwen3-8B", (), lambda _: True).reason
+    assert "; first of 9 that the engine serves;" in pick("Qwen/Qwen3-8B", lambda _: True).reason
     assert choice.reason.endswith(choice.entry.source)
     inside = pick("zai-org/GLM-4.6").reason
     assert inside.startswith("picked the drafting layers of the verifier (mtp): made for zai-org/GLM-4.6; K = 1")
@@ -122,13 +116,13 @@ def test_the_choice_is_explained() -> None:
 
 
 def test_only_what_the_engine_serves_is_picked() -> None:
-    dflash = pick("Qwen/Qwen3-8B", (), lambda one: one.method is Method.DFLASH).entry
+    dflash = pick("Qwen/Qwen3-8B", lambda one: one.method is Method.DFLASH).entry
     assert dflash is not None
     assert dflash.method is Method.DFLASH
-    draft = pick("Qwen/Qwen3-8B", (), lambda one: one.method is Method.DRAFT_MODEL and not one.one_pass).entry
+    draft = pick("Qwen/Qwen3-8B", lambda one: one.method is Method.DRAFT_MODEL and not one.one_pass).entry
     assert draft is not None
     assert (draft.speculator, draft.one_pass) == ("Qwen/Qwen3-0.6B", False)
-    none = pick("zai-org/GLM-4.6", (), lambda one: one.method is Method.EAGLE3)
+    none = pick("zai-org/GLM-4.6", lambda one: one.method is Method.EAGLE3)
     assert none.entry is None
     assert none.reason.startswith(
         "the catalogue has only mtp for zai-org/GLM-4.6, which this engine does not serve: set speculator.method and"
@@ -139,8 +133,8 @@ def test_only_what_the_engine_serves_is_picked() -> None:
 
 
 def test_drafters_for_one_language_go_last() -> None:
-    assert [one.trained_for for _, one in for_verifier("google/gemma-4-31B-it")][-1] == "Korean"
-    assert pick("google/gemma-4-31B-it", (), lambda one: one.method is Method.EAGLE3).entry != next(
+    assert [one.trained_for for _, one in PACKAGED.entries_for("google/gemma-4-31B-it")][-1] == "Korean"
+    assert pick("google/gemma-4-31B-it", lambda one: one.method is Method.EAGLE3).entry != next(
         one for one in ALL if one.trained_for == "Korean"
     )
 
@@ -150,13 +144,13 @@ def test_own_rows_go_first_and_replace_the_packages() -> None:
         row(verifier="Qwen/Qwen3-8B", speculator="me/head"),
         row(verifier="qwen/qwen3-8b", speculator="REDHATAI/Qwen3-8B-speculator.eagle3", k="2"),
     )
-    found = entries(text, "own.csv")
+    own = catalogue_of(text, "own.csv")
+    found = own.entries
     assert len(found) == len(ALL) + 1
-    chosen = pick("Qwen/Qwen3-8B", among=catalogue_of(text, "own.csv")).entry
+    chosen = catalogue.pick("Qwen/Qwen3-8B", (), own).entry
     assert chosen is not None
     assert (chosen.speculator, chosen.added) == ("me/head", True)
     assert [one.k for one in found if one.speculator.lower() == "redhatai/qwen3-8b-speculator.eagle3"] == [2]
-    assert entries("  \n") == ALL
     assert catalogue_of("  \n") is load_packaged()
 
 
@@ -226,7 +220,7 @@ def test_a_row_by_value() -> None:
 )
 def test_what_is_wrong_is_told(changed: dict[str, str], column: str, remedy: str) -> None:
     with pytest.raises(CatalogueError) as caught:
-        entries(extra(GOOD, row(**changed)), "own.csv")
+        catalogue_of(extra(GOOD, row(**changed)), "own.csv")
     assert (caught.value.row, caught.value.column) == (3, column)
     assert str(caught.value).startswith(f"own.csv, row 3, column {column}")
     assert remedy in str(caught.value)
@@ -247,7 +241,7 @@ def test_what_is_wrong_is_told(changed: dict[str, str], column: str, remedy: str
 )
 def test_what_is_no_table_is_told(text: str, said: str) -> None:
     with pytest.raises(CatalogueError) as caught:
-        entries(text, "own.csv")
+        catalogue_of(text, "own.csv")
     assert said in str(caught.value)
 
 
@@ -315,7 +309,7 @@ def test_a_verifier_is_found_whoever_quantized_and_renamed_it(
 ) -> None:
     last = entry.verifier.rpartition("/")[2]
     last = f"Meta-{last}" if old and last.startswith("Llama-") else last
-    found = for_verifier(f"{organisation}{case(last + end)}")
+    found = PACKAGED.entries_for(f"{organisation}{case(last + end)}")
     assert entry in [one for _, one in found]
     assert {stem(one.verifier) for _, one in found} == {stem(entry.verifier)}
 

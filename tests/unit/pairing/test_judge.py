@@ -212,7 +212,7 @@ def test_stems_of_names() -> None:
 
 
 def test_positions() -> None:
-    old, new = judged(facts(LLAMA), facts(EAGLE3), version="0.28.0"), judged(facts(LLAMA), facts(EAGLE3))
+    old, new = judged(facts(LLAMA), facts(EAGLE3), version="0.26.0"), judged(facts(LLAMA), facts(EAGLE3))
     assert found(old, Code.POSITIONS_SHORT).level is Level.WARNING
     assert found(new, Code.POSITIONS_SHORT).level is Level.INFO
     assert Code.POSITIONS_SHORT not in {one.code for one in judged(facts(LLAMA), facts(EAGLE3), len="2048").findings}
@@ -356,12 +356,37 @@ def test_without_facts_of_the_speculator_nothing_is_held_against_it() -> None:
     assert verdict.errors == ()
 
 
+@pytest.mark.parametrize(
+    ("architecture", "version", "level"),
+    [
+        ("GptOssForCausalLM", "0.32.0", Level.ERROR),
+        ("LlamaForCausalLM", "0.32.0", None),
+        ("KimiK3ForConditionalGeneration", "0.32.0", Level.WARNING),
+        ("GptOssForCausalLM", "9.0.0", None),
+    ],
+)
+def test_a_pipeline_needs_a_verifier_that_passes_states_on(
+    architecture: str, version: str, level: Level | None
+) -> None:
+    spec = spec_of(Known(LLAMA, EAGLE3, Method.EAGLE3, {"version": version}, (), (), "", ""))
+    spec = replace(spec, verifier=replace(spec.verifier, pipeline_parallel_size=2))
+    model = with_config(LLAMA, architectures=[architecture])
+    for asked, told in (
+        (spec, level),
+        (replace(spec, verifier=replace(spec.verifier, pipeline_parallel_size=1)), None),
+    ):
+        said = judge(model, facts(EAGLE3), asked, rules_of(asked)).findings
+        stages = [one for one in said if one.field == "spec.verifier.pipelineParallelSize"]
+        assert [one.level for one in stages if one.code == Code.VERIFIER_UNSUPPORTED] == [told] * (told is not None)
+        assert told is None or "tensorParallelSize: 2" in stages[0].remedy
+
+
 def test_other_engines_are_judged_by_files() -> None:
     known = Known(LLAMA, EAGLE3, Method.EAGLE3, {}, (), (), "", "")
     for engine in (EngineType.SGLANG, EngineType.TENSORRT_LLM):
         spec = replace(spec_of(known), engine=EngineSettings(engine, pairs.rules_of(spec_of(known)).version))
         rules = replace(rules_of(spec), refusals=())
-        assert not rules.divisible_heads
+        assert not rules.facts
         wrong = judge(facts("meta-llama/Llama-3.1-70B-Instruct"), facts(EAGLE3), spec, rules)
         assert {one.code for one in wrong.errors} == {Code.HIDDEN_SIZE_DIFFERS}
 

@@ -13,15 +13,15 @@ from tests.unit.pairing.known_pairs import Known, facts, models, pairs, spec_of
 from speculative_operator.domain.models import ModelFacts, TokenizerFacts, WeightFacts
 from speculative_operator.domain.spec import Method, ModelSource, Scheme, Speculator, Workload
 from speculative_operator.engines.pairs import rules_of
-from speculative_operator.pairing import reading
 from speculative_operator.pairing.findings import Code, Level
 from speculative_operator.pairing.judge import judge
 from speculative_operator.pairing.pair import EngineRules
 from speculative_operator.pairing.speculator_files import nature
 from speculative_operator.pairing.verdict import Kind, Verdict
+from speculative_operator.weights import inspect
 
 PAIRS = pairs()
-KEYS = sorted(reading.KEYS | {"rope_type", "factor", "original_max_position_embeddings", "quant_method", "verifier"})
+KEYS = sorted(inspect.CONFIG_KEYS)
 RULES = {method: rules_of(spec_of(Known("a/b", "c/d", method, {}, (), (), "", ""))) for method in Method}
 
 scalars = st.one_of(

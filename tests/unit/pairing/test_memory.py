@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +16,12 @@ from tests.unit.pairing.memory_models import LLAMA_8B, LLAMA_8B_BYTES, model, sp
 
 from speculative_operator.domain.models import Accelerator
 from speculative_operator.domain.spec import Method, Mode, Speculation
-from speculative_operator.pairing.fit_caches import CONFIG_KEYS, CacheGroup, Widths, caches, decoder, layer_kinds
+from speculative_operator.pairing import reading
+from speculative_operator.pairing.fit_caches import CacheGroup, Widths, caches, layer_kinds
 from speculative_operator.pairing.fit_room import Holding, Room
 from speculative_operator.pairing.fit_weights import weights
 from speculative_operator.pairing.memory import Fit, fit, pair_facts, shape_of
+from speculative_operator.pairing.reading import decoder
 from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.physics.draft_costs import RESERVE_BYTES, kv_tokens
 from speculative_operator.weights import inspect
@@ -24,6 +29,11 @@ from speculative_operator.weights import inspect
 HEAD_BYTES = 850_000_000
 VERIFIER = model(LLAMA_8B, LLAMA_8B_BYTES, "meta-llama/Llama-3.1-8B-Instruct")
 HEAD = model(models.EAGLE3_8B, HEAD_BYTES, "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B")
+
+
+def of_speculator(room: Room, tokens: int) -> float:
+    """Bytes of KV cache that the speculator takes for one request."""
+    return room.request_bytes(tokens) - room.without_speculator.request_bytes(tokens)
 
 
 def on(product: str) -> Accelerator:
@@ -43,7 +53,7 @@ def test_every_term_by_value() -> None:
     assert (room.verifier.weight_bytes, room.speculator.weight_bytes) == (LLAMA_8B_BYTES, HEAD_BYTES)
     assert room.cache_bytes == 72e9 - RESERVE_BYTES - LLAMA_8B_BYTES - HEAD_BYTES
     assert room.request_bytes(8192) == 8192 * 33 * 4096
-    assert room.speculator_request_bytes(8192) == 8192 * 4096
+    assert of_speculator(room, 8192) == 8192 * 4096
     assert room.requests(2000) == pytest.approx(room.cache_bytes / (2000 * 33 * 4096))
     assert (found.fits, found.length) == (True, 8192)
 
@@ -158,9 +168,9 @@ def test_what_is_looked_up_holds_nothing(method: Method) -> None:
 def test_heads_without_a_cache() -> None:
     asked = spec(Method.MEDUSA, max_model_len=8192)
     found = fit(VERIFIER, model({"medusa_num_heads": 4}, 1_000_000_000), asked, on("H100-SXM"))
-    assert (found.room.speculator.weight_bytes, found.room.speculator_request_bytes(1000)) == (1e9, 0.0)
+    assert (found.room.speculator.weight_bytes, of_speculator(found.room, 1000)) == (1e9, 0.0)
     sharing = model(models.EAGLE3_8B | {"model_type": "gemma4_assistant"}, 940_000_000)
-    assert fit(VERIFIER, sharing, spec(Method.MTP), on("H100-SXM")).room.speculator_request_bytes(1000) == 0.0
+    assert of_speculator(fit(VERIFIER, sharing, spec(Method.MTP), on("H100-SXM")).room, 1000) == 0.0
 
 
 def test_draft_layers_inside_the_verifier() -> None:
@@ -178,7 +188,7 @@ def test_draft_layers_inside_the_verifier() -> None:
     assert without.room.verifier.weight_bytes * 8 == pytest.approx(size * 671.0 / 684.5, rel=0.01)
     assert drafting.room.verifier.weight_bytes == without.room.verifier.weight_bytes
     assert drafting.room.speculator.weight_bytes * 8 == pytest.approx(size * 13.5 / 684.5, rel=0.02)
-    assert drafting.room.speculator_request_bytes(1000) / 1000 == 1152
+    assert of_speculator(drafting.room, 1000) / 1000 == 1152
     assert (drafting.tokens_without_speculator or 0) > (drafting.tokens or 0)
 
 
@@ -329,11 +339,27 @@ def test_bytes_of_a_shape_are_those_of_the_files(
     assert shape.bytes_per_parameter == pytest.approx(each, abs=0.001)
 
 
+def _keys_read() -> set[str]:
+    """Keys of config.json that some function of the package reads: texts in calls of those that read."""
+    readers = {"get", "at", "sequence", "text", "texts", "whole", "indices", "first_whole"}
+    found = {name for names in reading.NAMES.values() for name in names}
+    folder = Path(reading.__file__).parent
+    for file in {*folder.rglob("*.py")} - {*folder.glob("catalogue*.py"), folder / "expected.py"}:
+        for call in ast.walk(ast.parse(file.read_text())):
+            if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in readers:
+                parts = [part for argument in call.args for part in ast.walk(argument)]
+                found |= {
+                    part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)
+                }
+    return found
+
+
 def test_the_inspector_keeps_what_is_read_here() -> None:
-    assert sorted(CONFIG_KEYS - inspect.CONFIG_KEYS) == []
+    read = _keys_read() - {"name"}  # of accelerators
+    assert sorted(one for one in read - inspect.CONFIG_KEYS if re.fullmatch(r"[a-z_]{3,}", one)) == []
 
 
-KEYS = sorted(CONFIG_KEYS)
+KEYS = sorted(inspect.CONFIG_KEYS)
 LENGTHS = st.integers(1, 300_000)
 CONFIGS = st.sampled_from(
     [LLAMA_8B, models.GEMMA_31B, models.GPT_OSS_120B, models.DEEPSEEK_V32, models.QWEN35_35B, models.NEMOTRON_NANO]

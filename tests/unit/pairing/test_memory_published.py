@@ -9,9 +9,10 @@ import pytest
 from tests.unit.pairing import memory_models as models
 from tests.unit.pairing.memory_models import model, spec
 
-from speculative_operator.pairing.fit_caches import Widths, caches, decoder
+from speculative_operator.pairing.fit_caches import Widths, caches
 from speculative_operator.pairing.fit_room import Holding, Room, verifier_holding
 from speculative_operator.pairing.fit_weights import counts, draft_layer, weights
+from speculative_operator.pairing.reading import decoder
 
 GIB = float(2**30)
 EAGLE = "README of SafeAILab/EAGLE @cb7e084"

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from realengine.e2e.latency import calls, split, unix
+from demo.figures import unix
+from realengine.e2e.latency import calls, split
 
 USER = "system:serviceaccount:speculative-system:speculative-operator"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from realengine.e2e.__main__ import KEYS, summary
-from realengine.e2e.report import Report, markdown, spread
+from realengine.e2e.report import Report, markdown
 
 
 def test_one_failed_assertion_fails_the_whole() -> None:
@@ -36,8 +36,3 @@ def test_the_last_line_has_every_key_even_when_nothing_was_measured() -> None:
     told = summary(Report())
     assert list(told) == ["ok", *KEYS]
     assert told["ok"] is False
-
-
-def test_spread() -> None:
-    assert spread([0.1, 3.0, 0.2]) == {"p50": 0.2, "max": 3.0}
-    assert spread([]) == {"p50": None, "max": None}

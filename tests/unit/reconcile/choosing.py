@@ -10,7 +10,8 @@ from tests.unit.reconcile.worlds import Cluster
 
 from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.pairing.catalogue import Catalogue, parse
+from speculative_operator.pairing.catalogue import Catalogue
+from speculative_operator.pairing.catalogue_rows import parse
 from speculative_operator.reconcile.world import World
 
 HEADER = "verifier,speculator,method,k,one_pass,source,date"

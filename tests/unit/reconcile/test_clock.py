@@ -16,7 +16,7 @@ from tests.unit.reconcile.worlds import NOW, SPEC, Cluster, observed, restart, s
 from speculative_operator.domain.clock import Clock, Moment
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.reconcile.report.status import should_write
+from speculative_operator.reconcile.snapshot.writing import should_write
 from speculative_operator.reconcile.tick import Outcome, tick
 
 NUMBERS = st.floats(-1e6, 1e6)

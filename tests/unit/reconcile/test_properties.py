@@ -22,8 +22,7 @@ from speculative_operator.domain.spec import (
     Speculator,
 )
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile.report.status import should_write
-from speculative_operator.reconcile.tick import tick
+from speculative_operator.reconcile.snapshot.writing import should_write
 from speculative_operator.reconcile.turn import invalid
 
 SLOW = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
@@ -82,28 +81,6 @@ SPECS = st.builds(
     st.integers(0, 3),
     st.sampled_from(RolloutStrategy),
 )
-
-
-@SLOW
-@given(status=OBJECTS, child=OBJECTS, key=st.sampled_from(KEYS), pods=st.lists(OBJECTS, max_size=2), part=OBSERVATIONS)
-def test_no_garbage_makes_a_tick_fail(
-    status: dict[str, Any], child: dict[str, Any], key: tuple[str, str], pods: list[dict[str, Any]], part: Observation
-) -> None:
-    children = {**deepcopy(SETTLED.children), key: child}
-    world = SETTLED.world(status=status, children=children, pods=(*deepcopy(SETTLED.pods), *pods))
-    outcome = tick(world, None, part, NOW)
-    assert [one["type"] for one in outcome.status["conditions"]]
-    tick(replace(world, status=outcome.status), outcome.memory, part, NOW + 10)
-
-
-@SLOW
-@given(damage=OBJECTS, where=st.sampled_from(sorted(SETTLED.status)))
-def test_a_garbled_part_of_status_never_replaces_a_pod(damage: dict[str, Any], where: str) -> None:
-    cluster = deepcopy(SETTLED)
-    cluster.status[where] = damage
-    cluster.forget()
-    cluster.settle()
-    assert cluster.templates == 1
 
 
 @SLOW

@@ -29,7 +29,7 @@ from speculative_operator.domain.spec import (
     Mode,
     Speculation,
 )
-from speculative_operator.reconcile.report.status import should_write
+from speculative_operator.reconcile.snapshot.writing import should_write
 from speculative_operator.reconcile.tick import tick
 
 # -- coming into being

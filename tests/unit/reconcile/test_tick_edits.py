@@ -34,7 +34,7 @@ from speculative_operator.domain.spec import (
     Target,
 )
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile.report.status import should_write
+from speculative_operator.reconcile.snapshot.writing import should_write
 from speculative_operator.reconcile.tick import invalid
 from speculative_operator.render import Capabilities, table_config
 from speculative_operator.render.podspec import table_name
@@ -234,7 +234,7 @@ def test_a_release_older_than_the_method_serves_without_a_speculator() -> None:
     assert cluster.condition("Ready")["status"] == "True"
     for kind in ("SpeculationActive", "TuningConverged"):
         assert cluster.condition(kind)["reason"] == "UnsupportedByEngine"
-    for part in ("pods serve without a speculator", "draft_model", "0.14.0", "0.11.0"):
+    for part in ("pods serve without a speculator", "draft_model", "0.15.0", "0.11.0"):
         assert part in cluster.condition("SpeculationActive")["message"]
     (warning,) = [one for one in cluster.status["warnings"] if one["reason"] == "UnsupportedByEngine"]
     assert "pods serve without a speculator" in warning["message"]

@@ -11,6 +11,7 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, Condition, DeleteChild, PokePod
+from speculative_operator.domain.formats import timestamp
 from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.platform import CanarySeen
@@ -27,9 +28,9 @@ from speculative_operator.domain.spec import (
     Speculator,
     Verifier,
 )
-from speculative_operator.reconcile.observed.formats import timestamp
-from speculative_operator.reconcile.observed.pods import configs_of
-from speculative_operator.reconcile.report import notes
+from speculative_operator.reconcile.snapshot import notes
+from speculative_operator.reconcile.snapshot.pods import configs_of
+from speculative_operator.reconcile.snapshot.take import Snapshot, take
 from speculative_operator.reconcile.tick import Outcome, World, tick
 from speculative_operator.render import Capabilities
 from speculative_operator.render.payload import is_payload
@@ -99,6 +100,10 @@ class Cluster:
             "canary": self.canary,
         }
         return World(**(values | change))
+
+    def snapshot(self) -> Snapshot:
+        """The world as a tick reads it."""
+        return take(self.world(), self.now)
 
     def _with_notes(self) -> dict[tuple[str, str], dict[str, Any]]:
         config = {("ConfigMap", names.notes(self.spec.name)): self.notes} if self.notes is not None else {}

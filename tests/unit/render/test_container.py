@@ -66,7 +66,7 @@ def test_a_command_only_where_the_engine_names_one() -> None:
 def test_metrics_are_where_the_engine_has_them() -> None:
     inp = replace(
         INPUT,
-        container=replace(CONTAINER, metrics_path="/prometheus/metrics"),
+        container=replace(CONTAINER, metrics_path="/prometheus/metrics", payload=False),
         capabilities=Capabilities(pod_monitor=True),
     )
     assert pod_annotations(inp)["prometheus.io/path"] == "/prometheus/metrics"
@@ -75,7 +75,7 @@ def test_metrics_are_where_the_engine_has_them() -> None:
 
 
 def test_telemetry_is_a_port_that_is_reached_and_scraped() -> None:
-    inp = replace(INPUT, container=replace(CONTAINER, telemetry=True), capabilities=Capabilities(pod_monitor=True))
+    inp = replace(INPUT, container=replace(CONTAINER, payload=True), capabilities=Capabilities(pod_monitor=True))
     children = by_kind(inp)
     ports = [(port["name"], port["containerPort"]) for port in engine(inp)["ports"]]
     assert ports == [("http", 8000), ("step-metrics", 8001)]
@@ -87,8 +87,10 @@ def test_telemetry_is_a_port_that_is_reached_and_scraped() -> None:
 
 
 def test_without_telemetry_one_port() -> None:
-    assert [port["containerPort"] for port in engine()["ports"]] == [8000]
-    assert [port["port"] for port in by_kind()["NetworkPolicy", "demo"]["spec"]["ingress"][0]["ports"]] == [8000, 15008]
+    inp = replace(INPUT, container=replace(CONTAINER, payload=False))
+    assert [port["containerPort"] for port in engine(inp)["ports"]] == [8000]
+    reached = by_kind(inp)["NetworkPolicy", "demo"]["spec"]["ingress"][0]["ports"]
+    assert [port["port"] for port in reached] == [8000, 15008]
 
 
 def test_limits_of_the_engine_beside_the_accelerators_and_none_without_either() -> None:

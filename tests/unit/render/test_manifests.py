@@ -191,17 +191,17 @@ def test_accelerators_are_the_only_limit() -> None:
 def test_weights_from_claims_and_images() -> None:
     container = replace(
         CONTAINER,
-        pvc_mounts=(PvcMount("weights", "", "/mnt/models/weights"), PvcMount("weights", "draft", "/mnt/models/draft")),
+        pvc_mounts=(PvcMount("weights", "/mnt/models/weights"), PvcMount("drafts", "/mnt/models/drafts")),
         image_mounts=(ImageMount("quay.io/models/v:1", "/mnt/models/verifier"),),
     )
     volumes = deployment(replace(INPUT, container=container))["spec"]["template"]["spec"]["volumes"]
-    claim = {"claimName": "weights", "readOnly": True}
     assert [volume for volume in volumes if "persistentVolumeClaim" in volume] == [
-        {"name": "claim-0", "persistentVolumeClaim": claim}
+        {"name": f"claim-{place}", "persistentVolumeClaim": {"claimName": name, "readOnly": True}}
+        for place, name in enumerate(("weights", "drafts"))
     ]
     assert {"name": "image-0", "image": {"reference": "quay.io/models/v:1", "pullPolicy": "IfNotPresent"}} in volumes
     mounts = engine(replace(INPUT, container=container))["volumeMounts"]
-    assert {"name": "claim-0", "mountPath": "/mnt/models/draft", "readOnly": True, "subPath": "draft"} in mounts
+    assert {"name": "claim-1", "mountPath": "/mnt/models/drafts", "readOnly": True} in mounts
 
 
 def test_replicas_left_to_an_autoscaler() -> None:

@@ -9,9 +9,9 @@ import pytest
 from tests.unit.render.test_manifests import CONTAINER, INPUT, SPEC, engine
 
 from speculative_operator.domain import names
+from speculative_operator.domain.formats import quantity
 from speculative_operator.domain.resolved import ResolvedWeights
 from speculative_operator.domain.spec import AcceleratorRequest, Scheme
-from speculative_operator.reconcile.observed.formats import quantity
 from speculative_operator.render import RenderInput
 from speculative_operator.render.requests import requests
 

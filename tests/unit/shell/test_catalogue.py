@@ -32,7 +32,7 @@ class Rows:
     def first(self, wait: float = LOOK_EVERY) -> str:
         """What is picked for Qwen3-8B after `wait` seconds."""
         self.now += wait
-        found = pick("Qwen/Qwen3-8B", among=self.file.current()).entry
+        found = pick("Qwen/Qwen3-8B", (), self.file.current()).entry
         assert found is not None
         return found.speculator
 

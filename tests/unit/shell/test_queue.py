@@ -56,6 +56,19 @@ def test_keys_come_in_the_order_they_are_due(queue: Queue[str], clock: Clock) ->
     assert [queue.pop(), queue.pop(), queue.pop()] == ["early", "middle", "late"]
 
 
+def test_a_key_that_is_put_off_comes_later_or_when_it_is_asked_for(queue: Queue[str], clock: Clock) -> None:
+    queue.add("a")
+    for wait, asked in ((10.0, False), (1.0, True)):
+        assert queue.pop() == "a"
+        queue.put_off("a", 10.0)
+        clock.now += wait - 0.1
+        assert queue.pop() is None
+        clock.now += 0.1
+        if asked:
+            queue.add("a")
+    assert queue.pop() == "a"
+
+
 def test_a_key_is_never_visited_twice_at_once(queue: Queue[str], clock: Clock) -> None:
     queue.add("a")
     assert queue.pop() == "a"

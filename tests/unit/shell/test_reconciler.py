@@ -19,7 +19,7 @@ from speculative_operator.domain.jobs import Phase, Purpose
 from speculative_operator.domain.observation import Gap, Observation, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile.report.notes import Notes
+from speculative_operator.reconcile.snapshot.notes import Notes
 from speculative_operator.reconcile.world import Event, Outcome, World
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
@@ -136,7 +136,7 @@ async def test_a_claim_of_somebody_else_serves_as_well(rig: Rig) -> None:
     await rig.api.put(CLAIM, body)
     wanting = ApplyChild(body, Reason.CREATED, "missing")
     rig.plan = lambda world: (() if "weights" in world.foreign_claims else (wanting,), {"observedGeneration": 1}, ())
-    assert await rig.reconciler.reconcile(KEY) == 0.0
+    assert await rig.reconciler.reconcile(KEY) == SOON
     assert await rig.reconciler.reconcile(KEY) == SETTINGS.tick_seconds
     world = rig.seen[-1][0]
     assert (world.claims, world.foreign_claims) == (frozenset(), frozenset({"weights"}))
@@ -287,7 +287,7 @@ async def test_a_refused_manifest_reaches_the_next_tick_as_a_problem_at_once(rig
     of = await rig.begin()
     rig.plan = lambda _: ((applying(of),), {"observedGeneration": 1}, ())
     rig.api.failures.append(lambda call: FaultError(422, "bad") if call.plural == "services" else None)
-    assert await rig.reconciler.reconcile(KEY) == 0.0
+    assert await rig.reconciler.reconcile(KEY) == SOON
     assert await rig.reconciler.reconcile(KEY) == SETTINGS.tick_seconds
     problem = rig.seen[-1][0].problems[0]
     assert (problem.reason, problem.message) == (Reason.RENDER_INVALID, "Service gemma: bad")
@@ -303,7 +303,7 @@ async def test_what_was_refused_is_no_problem_once_nobody_wants_it_any_more(rig:
     await rig.reconciler.reconcile(KEY)
     rig.plan = lambda world: ((), {"observedGeneration": world.spec.generation}, ())
     rig.cache.put(await rig.api.put(OWNER, owner(generation=2)))
-    assert await rig.reconciler.reconcile(KEY) == 0.0, "status is to say so at once"
+    assert await rig.reconciler.reconcile(KEY) == SOON, "status is to say so"
     assert await rig.reconciler.reconcile(KEY) == SETTINGS.tick_seconds
     assert rig.seen[-1][0].problems == ()
 

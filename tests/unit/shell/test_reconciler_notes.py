@@ -9,8 +9,8 @@ from tests.unit.shell.fakeapi import FakeApi, FaultError
 from tests.unit.shell.scene import KEY
 from tests.unit.shell.test_reconciler import Rig
 
-from speculative_operator.reconcile.report import notes
-from speculative_operator.reconcile.report.notes import FIRST_SECONDS, NOTES_SECONDS
+from speculative_operator.reconcile.snapshot import notes
+from speculative_operator.reconcile.snapshot.notes import FIRST_SECONDS, NOTES_SECONDS
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.resources import CONFIG_MAP, OWNER
 from speculative_operator.shell.telemetry import Telemetry

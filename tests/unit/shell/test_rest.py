@@ -38,7 +38,8 @@ class Quiet(Rig):
         """Number of ticks in some reconciles."""
         before = len(self.seen)
         for _ in range(times):
-            await self.reconciler.reconcile(KEY)
+            if self.reconciler.rests(KEY) is None:
+                await self.reconciler.reconcile(KEY)
         return len(self.seen) - before
 
     async def rest(self) -> dict[str, Any]:
@@ -119,7 +120,7 @@ async def test_no_rest_while_anything_is_under_way(rig: Quiet, why: str, monkeyp
     assert await rig.looks() == 4
 
 
-def test_it_never_lasts_longer_than_is_told_or_than_a_minute() -> None:
+def test_it_never_lasts_longer_than_is_told_or_than_some_minutes() -> None:
     first = Rest().after(("a",), 1e9, 100.0, 10.0)
     assert not first.holds(("a",), 100.0)
     second = first.after(("a",), 1e9, 110.0, 10.0)

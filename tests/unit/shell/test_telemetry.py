@@ -10,10 +10,11 @@ from tests.unit.reconcile.observed import test_series
 
 from speculative_operator.domain.reasons import ConditionType
 from speculative_operator.reconcile.observed.series import FAMILIES, MOST_LOADS, Recent, measured, steady
+from speculative_operator.reconcile.snapshot.status import read_status
 from speculative_operator.shell.telemetry import PREFIX, Telemetry
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
-STATUS, NOW = test_series.STATUS, test_series.NOW
+STATUS, NOW = read_status(test_series.STATUS), test_series.NOW
 EVERY = [
     *steady(test_series.spec(speculation={"objective": {"tpotP99": "25ms"}}), STATUS),
     *measured(STATUS, Recent().after(test_series.BOTH, test_series.ESTIMATE), NOW, 60.0),

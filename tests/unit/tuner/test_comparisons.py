@@ -91,13 +91,6 @@ def test_few_blocks_of_many_requests_say_more_of_seconds_than_of_tokens() -> Non
     assert seen(view(lucky), 4, 3)[0] - base < 0.1
 
 
-def test_one_block_that_is_far_off_may_be_a_stall_and_many_are_not() -> None:
-    stalled, sure = learned(compared(4, 3, -1.2, 0.0, 1.0)), learned(compared(4, 3, -1.2, 0.0, 60.0))
-    base = seen(view(), 4, 3)[0]
-    assert seen(view(stalled), 4, 3)[0] - base < 0.3
-    assert seen(view(sure), 4, 3)[0] - base > 0.9
-
-
 def test_where_requests_wait_what_prompts_take_stays() -> None:
     """Steps without prompts are twice as long; with prompts, which take half of the time, half as much longer."""
     tried, beside = (
@@ -187,3 +180,12 @@ class TestOff:
     )
     def test_nothing_is_told_of_what_was_not_off_not_near_or_not_compared(self, change: dict[str, Any]) -> None:
         assert self.told(**{"cells": self.CELLS, **change}) is None
+
+    @pytest.mark.parametrize("active", [0, 3])
+    def test_no_measurement_makes_drafts_shorten_a_step(self, active: int) -> None:
+        """A step at K = 1 is said to take half of one at K = 0, which it contains."""
+        ours = policy(off_policy=OffPolicy.SKIP, knobs=replace(KNOBS, can_skip=True))
+        cells = learned(compared(1, 0, -0.7, math.log(LENGTHS[1]), 100.0))
+        absurd = outlook(ours, cells=cells, compares=True)
+        gain = seen(absurd, 1, active)[0] - seen(absurd, 0, active)[0]
+        assert 0.0 < gain <= math.log(absurd.lengths()[1]) + 0.02

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.tuner.plant import FACTS, KNOBS, policy
+from tests.unit.tuner.plant import KNOBS, policy
 
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.models import PairFacts
@@ -104,29 +104,21 @@ def test_the_gain_of_now_is_the_mean_over_replicas() -> None:
     assert propose(seeing(gains), TWO, [3.0, 200.0], MARGIN).now == pytest.approx(CLEAR / 2)
 
 
+RISING = {(point, 4): CLEAR for point in POINTS if point > 60}
+
+
 class TestRise:
     """K that grows with load."""
 
-    last = POINTS[-1]
-
-    def test_a_dense_model_needs_a_good_reason(self) -> None:
-        found = propose(seeing({(self.last, 4): CLEAR}), TWO, [2.0], MARGIN)
-        assert found.table == TWO
-
-    def test_experts_may_rise(self) -> None:
-        assert FACTS.verifier is not None
-        experts = replace(FACTS, verifier=replace(FACTS.verifier, experts=64, experts_per_token=8))
-        found = propose(seeing({(self.last, 4): CLEAR}, plain(facts=experts)), TWO, [2.0], MARGIN)
-        assert found.table.k_at(256) == 4
+    def test_k_rises_where_that_is_clearly_faster(self) -> None:
+        found = propose(seeing(RISING), TWO, [150.0], MARGIN)
+        assert found.table.k_at(150) == 4
         assert found.table.k_at(2) == 2
 
-    def test_a_dense_model_rises_where_the_load_is_and_the_gain_is_clear(self) -> None:
-        found = propose(seeing({(point, 4): CLEAR for point in POINTS if point > 60}), TWO, [150.0], MARGIN)
-        assert found.table.k_at(150) == 4
-
-    def test_falling_needs_none(self) -> None:
-        found = propose(seeing({(self.last, 0): CLEAR}), TWO, [2.0], MARGIN)
-        assert found.table.k_at(256) == 0
+    def test_it_never_rises_where_the_engine_allows_none(self) -> None:
+        found = propose(seeing(RISING, plain(knobs=replace(KNOBS, falling=True))), TWO, [150.0], MARGIN)
+        ks = found.table.dense()
+        assert ks == sorted(ks, reverse=True)
 
 
 class TestOneKForAll:

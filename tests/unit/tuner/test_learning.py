@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.unit.tuner.plant import CHAT, FACTS, KNOBS, Plant, policy, run, same
 
-from speculative_operator.domain.observation import BlockTotals, Comparison, PodWindow, StepCell
+from speculative_operator.domain.observation import PodWindow, StepCell
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner import Memory
 from speculative_operator.tuner.learning import learn
@@ -101,22 +101,6 @@ def test_cells_where_they_are_exported_teach_each_k() -> None:
     known = np.diag(learned(Memory.fresh(TABLE, NOW), {"a": window}).costs.precision)
     by_k = dict(zip(KNOBS.ks, known[len(TERMS) + basis_of(KNOBS).knots :], strict=True))
     assert {k for k, precision in by_k.items() if precision > 0} == {3, 4}
-
-
-def test_drafts_of_requests_whose_drafter_was_left_out_teach_nothing() -> None:
-    memory, plant = Memory.fresh(TABLE, NOW), Plant(noise=0.0, telemetry=True)
-    window = plant.window(TABLE, 20, NOW)
-    blocks = BlockTotals(80.0, 1.0, 1600.0, 20.0, 3200.0, 80.0, 1.0)
-    window = replace(window, comparisons=(Comparison(4, 3, 1, 256, 10.0, blocks, blocks, 0.1, 0.1),))
-    few, many = (learned(memory, {"a": replace(window, running=20.0, gapped=gapped)}) for gapped in (1.0, 5.0))
-    assert few.acceptance.drafts > 0
-    assert few.cells
-    assert many.acceptance.drafts == memory.acceptance.drafts
-    assert not many.cells
-    assert same(many.costs, few.costs)
-    steps = window.decode_request_steps
-    tried = replace(window, running=20.0, gapped=20.0, drafts=0.1 * steps, draft_tokens=0.3 * steps)
-    assert learned(memory, {"a": tried}).cells, "what is tried at K = 0 is all there is"
 
 
 def test_a_pod_that_began_anew_is_read_from_its_own_start() -> None:

@@ -13,49 +13,49 @@ from tests.unit.tuner.plant import FACTS, KNOBS, policy
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Method
 from speculative_operator.tuner.costs import CostModel
-from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
-from speculative_operator.tuner.plain_pods import IN_GRAPHS_SD, LAUNCHED_SD, Step, host_deviation, span
+from speculative_operator.tuner.outlook import QUANTILE, outlook
+from speculative_operator.tuner.plain_pods import IN_GRAPHS_SD, LAUNCHED_SD, host_deviation, span
 from speculative_operator.tuner.prior import TERMS
 
 HEAD = replace(FACTS, speculator=None, method=Method.EAGLE3)
 PIECEWISE = replace(KNOBS, full_graphs=False)
-NO_HOST = np.zeros(len(TERMS))
 
 
-def steps(view: Outlook, host: float) -> tuple[Step, Step]:
-    """A step of 8 requests at K = 3 whose drafting holds `host` seconds of the host, and one without a speculator."""
-    local = np.zeros(view.costs.basis.size - len(TERMS))
-    part = np.where(np.array(TERMS) == "drafting", host, 0.0)
-    terms = np.array([6e-3, 0.7e-3, 0.3e-3, 1e-3 + host, 0.1e-3])
-    return Step(terms, local, part), Step(np.array([6e-3, 0.2e-3, 0.3e-3, 0.0, 0.1e-3]), local, NO_HOST)
+OFF = np.array([6e-3, 0.2e-3, 0.3e-3, 0.0, 0.1e-3])
+EARNED = 0.2
+"""Log standard deviation of the tokens that a step yields."""
 
 
-def sampled(model: CostModel, host_sd: float, on: Step, off: Step, earned: float) -> tuple[float, float]:
-    """The same from 40,000 draws of the costs."""
-    rng, first = np.random.default_rng(7), len(TERMS)
-    factors = np.exp(rng.multivariate_normal(model.mean[:first], model.covariance[:first, :first], 40_000))
-    host = np.exp(host_sd * rng.standard_normal(40_000)) - 1.0
-    seconds = factors @ on.terms + host * (factors @ on.host)
-    faster = earned * rng.standard_normal(40_000) - np.log(seconds) + np.log(factors @ off.terms)
-    middle = -np.log(on.terms.sum()) + np.log(off.terms.sum())
+def terms_of(host: float) -> np.ndarray:
+    """Seconds of a step of 8 requests at K = 3 whose drafting holds `host` seconds of the host; OFF has none of it."""
+    return np.array([6e-3, 0.7e-3, 0.3e-3, 1e-3 + host, 0.1e-3])
+
+
+def sampled(model: CostModel, host: float, host_sd: float) -> tuple[float, float]:
+    """Distances of both ends from the middle, from 40,000 draws of the costs."""
+    rng, first, on = np.random.default_rng(7), len(TERMS), terms_of(host)
+    factors = np.exp(rng.multivariate_normal(np.zeros(first), model.covariance[:first, :first], 40_000))
+    longer = np.exp(host_sd * rng.standard_normal(40_000)) - 1.0
+    seconds = factors @ on + longer * host * factors[:, TERMS.index("drafting")]
+    faster = EARNED * rng.standard_normal(40_000) - np.log(seconds) + np.log(factors @ OFF)
     low, high = np.quantile(faster, [0.1, 0.9])
+    middle = np.log(OFF.sum() / on.sum())
     return float(middle - low), float(high - middle)
 
 
 @pytest.mark.parametrize("host", [0.0, 0.3e-3, 3e-3, 8e-3])
 @pytest.mark.parametrize("host_sd", [IN_GRAPHS_SD, LAUNCHED_SD])
 def test_the_ends_are_those_of_samples(host: float, host_sd: float) -> None:
-    view = outlook(policy(facts=HEAD))
-    model = replace(view.costs, mean=np.zeros(view.costs.basis.size))
-    on, off = steps(view, host)
-    assert span(model, host_sd, on, off, 0.2, QUANTILE) == pytest.approx(
-        sampled(model, host_sd, on, off, 0.2), rel=0.2, abs=0.02
-    )
+    model, on = outlook(policy(facts=HEAD)).costs, terms_of(host)
+    apart = np.zeros(len(model.mean))
+    apart[: len(TERMS)] = on / on.sum() - OFF / OFF.sum()
+    wide = QUANTILE * np.hypot(model.deviation(apart), EARNED)
+    found = span(float(wide), host / on.sum(), QUANTILE * host_sd)
+    assert found == pytest.approx(sampled(model, host, host_sd), rel=0.2, abs=0.02)
 
 
 def test_a_host_known_to_a_factor_only_reaches_further_down_than_up() -> None:
-    view = outlook(policy(facts=HEAD))
-    below, above = span(view.costs, LAUNCHED_SD, *steps(view, 3e-3), 0.0, QUANTILE)
+    below, above = span(0.2, 0.3, QUANTILE * LAUNCHED_SD)
     assert below > 1.3 * above
 
 

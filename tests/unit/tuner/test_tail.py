@@ -77,7 +77,16 @@ def test_buckets_of_others_are_not_mixed() -> None:
 
 @pytest.mark.parametrize(
     "odd",
-    [((0.1, math.nan),), ((0.1, -1.0),), ((0.1, math.inf),), ((0.2, 1.0), (0.1, 1.0)), ((math.nan, 1.0),), ((0, 1),)],
+    [
+        ((0.1, 3.0), (math.inf, math.nan)),
+        ((0.1, 3.0), (math.inf, -1.0)),
+        ((0.1, 3.0), (math.inf, math.inf)),
+        ((0.1, 3.0), (0.2, 1.0)),
+        ((0.2, 3.0), (0.1, 1.0), (math.inf, 0.0)),
+        ((0.0, 3.0), (math.inf, 0.0)),
+        ((math.nan, 3.0), (math.inf, 0.0)),
+    ],
+    ids=["no number", "below 0", "too many", "no last bound", "falling", "a bound of 0", "a bound that is none"],
 )
 def test_what_is_no_histogram_is_left_out(odd: Histogram) -> None:
     assert not is_believable(odd)

@@ -14,7 +14,6 @@ from tests.unit.tuner.plant import CHAT, FACTS, KNOBS, Plant, policy, run, same
 from speculative_operator.domain.observation import (
     BlockTotals,
     Comparison,
-    Histogram,
     Observation,
     PodWindow,
     StepCell,
@@ -274,24 +273,17 @@ figures = st.floats() | st.sampled_from([0.0, -1.0, 1.0, 1e300, math.nan, math.i
 sums = st.builds(BlockTotals, figures, figures, figures, figures, figures, figures)
 ks = st.integers(-2, 9)
 comparisons = st.builds(Comparison, ks, ks, ks, st.integers(-1, 500), figures, sums, sums, figures, figures)
-histograms = st.lists(st.tuples(figures, figures), max_size=4).map(tuple)
 
 
-@given(st.lists(comparisons, max_size=3).map(tuple), histograms, histograms)
-def test_whatever_is_told_either_stays_and_is_finite_or_goes(
-    told: tuple[Comparison, ...], tpot: Histogram, ttft: Histogram
-) -> None:
-    window = replace(GOOD, comparisons=told, tpot_histogram=tpot, ttft_histogram=ttft)
-    found = believable(window, KNOBS)
-    assert replace(found, comparisons=(), tpot_histogram=(), ttft_histogram=()) == GOOD
+@given(st.lists(comparisons, max_size=3).map(tuple))
+def test_whatever_is_told_either_stays_and_is_finite_or_goes(told: tuple[Comparison, ...]) -> None:
+    found = believable(replace(GOOD, comparisons=told), KNOBS)
+    assert replace(found, comparisons=()) == GOOD
     assert found.comparisons in ((), told)
     for one in found.comparisons:
         for totals in (one.trial, one.beside):
             speed = math.log(totals.tokens / totals.request_seconds)
             assert math.isfinite(speed)
-    for histogram, seen in ((tpot, found.tpot_histogram), (ttft, found.ttft_histogram)):
-        assert seen in ((), histogram)
-        assert all(math.isfinite(count) and count >= 0 for _, count in seen)
 
 
 @given(st.floats(1.0, 5.0), st.floats(1e-4, 1.0), st.integers(1, 24), st.floats(0.01, 100.0))
@@ -308,23 +300,3 @@ def test_blocks_as_engines_have_them_are_kept(length: float, period: float, batc
     one = Comparison(2, 5, 1, 24, blocks, side(2), side(5), 0.03 * blocks, 0.01 * blocks)
     window = replace(GOOD, steps=max(GOOD.steps, 2 * steps), cells=(), comparisons=(one,))
     assert believable(window, KNOBS) is window
-
-
-@pytest.mark.parametrize(
-    "histogram",
-    [
-        ((0.1, 3.0), (math.inf, math.nan)),
-        ((0.1, 3.0), (math.inf, -1.0)),
-        ((0.1, 3.0), (0.2, 1.0)),
-        ((0.2, 3.0), (0.1, 1.0), (math.inf, 0.0)),
-        ((-0.1, 3.0), (math.inf, 0.0)),
-        ((math.nan, 3.0), (math.inf, 0.0)),
-    ],
-    ids=["no number", "below 0", "no last bound", "falling", "a bound below 0", "a bound that is none"],
-)
-def test_a_histogram_that_cannot_be_goes_alone(histogram: Histogram) -> None:
-    good: Histogram = ((0.1, 3.0), (math.inf, 0.0))
-    one = replace(GOOD, tpot_histogram=histogram, ttft_histogram=good)
-    other = replace(GOOD, tpot_histogram=good, ttft_histogram=histogram)
-    assert believable(one, KNOBS) == replace(one, tpot_histogram=())
-    assert believable(other, KNOBS) == replace(other, ttft_histogram=())

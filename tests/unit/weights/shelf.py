@@ -58,6 +58,7 @@ class Shelf:
     def pin(self) -> Pin:
         return Pin(Scheme.HF, self.location, "main", COMMIT)
 
+    @property
     def files(self) -> tuple[Entry, ...]:
         return tuple(
             Entry(path, len(data), hashlib.sha256(data).hexdigest() if self.summed else "", f"etag-{len(data)}")

@@ -80,25 +80,6 @@ def test_versions_go_by_their_newest_use(cache: Cache) -> None:
     assert list(cache.trash.iterdir()) == []
 
 
-def test_a_version_without_marks_goes_by_its_publication(cache: Cache) -> None:
-    old, recent = published(cache, KEYS["old"], 25), published(cache, KEYS["recent"], 1)
-    assert collected(cache) == (KEYS["old"],)
-    assert (old.exists(), recent.exists()) == (False, True)
-
-
-def test_what_is_kept_stays_however_old(cache: Cache) -> None:
-    kept = published(cache, KEYS["kept"], 9999, "a/x")
-    assert collected(cache, KEYS["kept"], "unknown") == ()
-    assert kept.exists()
-
-
-def test_partial_downloads_go_too(cache: Cache) -> None:
-    old, recent = partial(cache, KEYS["old"], 25, "a/x"), partial(cache, KEYS["recent"], 2, "a/x")
-    abandoned = partial(cache, KEYS["abandoned"], 30)
-    assert set(collected(cache)) == {KEYS["abandoned"], KEYS["old"]}
-    assert (old.exists(), abandoned.exists(), recent.exists()) == (False, False, True)
-
-
 def test_what_is_locked_stays(cache: Cache) -> None:
     folder = partial(cache, KEYS["old"], 99, "a/x")
     with cache.lock(KEYS["old"]) as held:

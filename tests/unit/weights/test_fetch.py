@@ -115,7 +115,7 @@ def test_a_published_version_that_lost_a_file_is_made_whole_again(tmp_path: Path
 
 
 def cut_after(count: int, times: int) -> Fault:
-    """The first `times` reads of the first shard end after `count` bytes, with an error or without."""
+    """The first `times` reads of the first shard end after `count` bytes."""
 
     def fault(asked: Asked) -> Iterator[bytes] | None:
         if asked.entry.path != FIRST or asked.number >= times:
@@ -127,8 +127,7 @@ def cut_after(count: int, times: int) -> Fault:
 
 def cut(asked: Asked, count: int) -> Iterator[bytes]:
     yield from blocks(asked.data[:count])
-    if asked.number % 2:
-        raise ConnectionResetError(errno.ECONNRESET, "reset")
+    raise WeightsError(Reason.SOURCE_UNREACHABLE, "the connection broke")
 
 
 @pytest.mark.parametrize("count", [1, 16 * KIB, 64 * KIB - 1])
@@ -235,6 +234,7 @@ def test_a_git_object_id_is_held_against_the_file_too(tmp_path: Path) -> None:
     entry = Entry("config.json", 5, etag="git:b6fc4c620b67d95f953a5c1c1230aaab5db5a1b0")
 
     class Git(Shelf):
+        @property
         def files(self) -> tuple[Entry, ...]:
             return (entry,)
 
@@ -252,8 +252,12 @@ def test_a_stop_keeps_what_has_come(tmp_path: Path) -> None:
     def fault(asked: Asked) -> Iterator[bytes] | None:
         return stopping(asked, stop) if asked.entry.path == FIRST and asked.start == 128 * KIB else None
 
+    def report(_: Progress) -> None:  # in the thread that hears of signals
+        if stop.is_set():
+            raise Stopped
+
     with pytest.raises(Stopped):
-        brought(Shelf(MODEL, fault), tmp_path, parallel=1, stop=stop)
+        brought(Shelf(MODEL, fault), tmp_path, parallel=1, report=report)
     again = Shelf(MODEL)
     assert contents(brought(again, tmp_path, parallel=1)) == MODEL
     assert min(one.start for one in again.asked if one.entry.path == FIRST) == 128 * KIB, "two segments were there"

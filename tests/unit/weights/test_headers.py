@@ -19,7 +19,7 @@ from speculative_operator.weights.source import WeightsError
 
 def facts(folder: Path) -> WeightFacts:
     source = open_folder(folder)
-    return headers.facts_of(source, {entry.path: entry for entry in source.files()})
+    return headers.facts_of(source, {entry.path: entry for entry in source.files})
 
 
 def of(folder: Path, tensors: Mapping[str, tuple[str, tuple[int, ...]]]) -> WeightFacts:

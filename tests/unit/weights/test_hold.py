@@ -2,7 +2,6 @@
 
 import json
 import os
-import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -12,11 +11,22 @@ import pytest
 from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import Scheme
 from speculative_operator.own_folder import FOLDER
+from speculative_operator.weights.bring import Stopped
 from speculative_operator.weights.cache import GRACE_SECONDS, MANIFEST, Cache, collect
 from speculative_operator.weights.command import RENEW_SECONDS, hold
 
 PINS = [Pin(Scheme.HF, f"org/{name}", "", "c" * 40) for name in ("held", "other")]
 HELD, OTHER = (pin.key for pin in PINS)
+
+
+@pytest.fixture(autouse=True)
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal comes when the first marks are made."""
+
+    def sleep(_: float) -> None:
+        raise Stopped
+
+    monkeypatch.setattr("time.sleep", sleep)
 
 
 def old(cache: Path) -> None:
@@ -34,37 +44,32 @@ def old(cache: Path) -> None:
 
 def test_what_is_held_stays_and_the_rest_goes(tmp_path: Path) -> None:
     old(tmp_path)
-    stop = threading.Event()
-    stop.set()
-    hold(tmp_path, (HELD,), "models/demo", stop, expires=True)
+    with pytest.raises(Stopped):
+        hold(tmp_path, (HELD,), "models/demo", expires=True)
     assert collect(tmp_path) == (OTHER,)
     assert Cache(tmp_path).model(HELD).exists()
 
 
-def test_marks_are_renewed_until_ended(tmp_path: Path) -> None:
+def test_marks_are_renewed_until_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Cache(tmp_path).prepare()
-    stop = threading.Event()
-    thread = threading.Thread(target=hold, args=(tmp_path, (HELD,), "models/demo", stop), kwargs={"seconds": 0.01})
-    thread.start()
-    mark = Cache(tmp_path).uses(HELD) / "models.demo"
-    try:
-        for _ in range(2):
-            deadline = time.monotonic() + 20
-            while not mark.exists() or mark.stat().st_mtime == 0:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            os.utime(mark, (0, 0))
-    finally:
-        stop.set()
-        thread.join(20)
-    assert not thread.is_alive()
+    mark, ages = Cache(tmp_path).uses(HELD) / "models.demo", list[float]()
+
+    def sleep(seconds: float) -> None:
+        ages.append(time.time() - mark.stat().st_mtime)
+        if len(ages) == 3:
+            raise Stopped
+        os.utime(mark, (0, 0))
+
+    monkeypatch.setattr("time.sleep", sleep)
+    with pytest.raises(Stopped):
+        hold(tmp_path, (HELD,), "models/demo")
+    assert max(ages) < 60
 
 
 def test_a_volume_that_fails_is_no_reason_to_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    stop = threading.Event()
-    stop.set()
     (tmp_path / FOLDER).write_text("no folder")
-    hold(tmp_path, (HELD,), "models/demo", stop)
+    with pytest.raises(Stopped):
+        hold(tmp_path, (HELD,), "models/demo")
     assert "cannot mark version" in caplog.text
 
 

@@ -31,7 +31,7 @@ def opened(name: str = "org/base", revision: str = "") -> HubSource:
 
 
 def read(source: HubSource, path: str, start: int = 0, end: int | None = None) -> bytes:
-    entry = next(one for one in source.files() if one.path == path)
+    entry = next(one for one in source.files if one.path == path)
     return b"".join(source.read(entry, start, entry.size if end is None else end))
 
 
@@ -82,7 +82,7 @@ def test_ranges(hub: HubServer, tmp_path: Path, span: tuple[int, int]) -> None:
 
 
 def test_checksums_of_large_files_and_blobs_of_small_ones(hub: HubServer, tmp_path: Path) -> None:
-    by_path = {entry.path: entry for entry in opened().files()}
+    by_path = {entry.path: entry for entry in opened().files}
     content = (tmp_path / "hub" / "org" / "base" / TENSORS).read_bytes()
     assert by_path[TENSORS].sha256 == hashlib.sha256(content).hexdigest()
     config = (tmp_path / "hub" / "org" / "base" / "config.json").read_bytes()
@@ -188,7 +188,7 @@ def test_a_broken_connection_tells_the_file(hub: HubServer) -> None:
 
 def test_a_short_copy_at_a_mirror(hub: HubServer, tmp_path: Path) -> None:
     source = opened()
-    entry = next(one for one in source.files() if one.path == "config.json")
+    entry = next(one for one in source.files if one.path == "config.json")
     hub.ledger.order(Fault(path="/resolve/", status=416))
     with pytest.raises(WeightsError) as caught:
         list(source.read(entry, entry.size - 1, entry.size))

@@ -31,9 +31,9 @@ def test_a_claim_is_read_below_where_claims_are_mounted(tmp_path: Path) -> None:
     folder = made.model(tmp_path / "claim" / "models" / "one")
     source = open_source(claim(tmp_path), tmp_path)
     assert source.pin.location == "claim/models/one"
-    for entry in source.files():
+    for entry in source.files:
         assert b"".join(source.read(entry, 0, entry.size)) == (folder / entry.path).read_bytes()
-    assert open_source(ModelSource(Scheme.PVC, "claim"), tmp_path).files()
+    assert open_source(ModelSource(Scheme.PVC, "claim"), tmp_path).files
 
 
 def test_the_pin_is_of_the_content(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_large_files_are_sampled(tmp_path: Path, at: int) -> None:
     with file.open("wb") as holes:
         holes.truncate(200 << 20)
     former = open_folder(tmp_path)
-    assert former.files()[0].sha256 == ""
+    assert former.files[0].sha256 == ""
     with file.open("r+b") as holes:
         holes.seek(at)
         holes.write(b"x")
@@ -77,14 +77,14 @@ def test_links_within_a_claim_are_followed_and_others_refused(tmp_path: Path) ->
     blob = tmp_path / "claim" / "blob"
     (folder / "config.json").rename(blob)
     (folder / "config.json").symlink_to(blob)
-    assert open_claim(claim(tmp_path), tmp_path).files()
+    assert open_claim(claim(tmp_path), tmp_path).files
     secret = tmp_path / "secret.json"
     secret.write_text("{}")
     (folder / "other.json").symlink_to(secret)
     error = refused(tmp_path)
     assert (error.reason, error.file) == (Reason.UNSUPPORTED_SOURCE, "other.json")
     # A user's own folder may link wherever it likes, as the hub's cache does.
-    assert "other.json" in [entry.path for entry in open_folder(folder).files()]
+    assert "other.json" in [entry.path for entry in open_folder(folder).files]
 
 
 @pytest.mark.parametrize("location", ["claim/../../etc", "../x", "claim/a/../b"])
@@ -115,7 +115,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_file_that_was_cut_meanwhile(tmp_path: Path) -> None:
     source = open_folder(made.model(tmp_path / "m"))
-    entry = next(one for one in source.files() if one.path == "config.json")
+    entry = next(one for one in source.files if one.path == "config.json")
     (tmp_path / "m" / "config.json").write_text("{}")
     with pytest.raises(WeightsError) as caught:
         list(source.read(entry, 0, entry.size))

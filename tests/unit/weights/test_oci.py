@@ -49,7 +49,7 @@ def opened(registry: RegistryServer, name: str = "team/model:v1", revision: str 
 
 
 def read(source: RegistrySource, path: str) -> bytes:
-    entry = next(one for one in source.files() if one.path == path)
+    entry = next(one for one in source.files if one.path == path)
     return b"".join(source.read(entry, 0, entry.size))
 
 
@@ -82,11 +82,11 @@ def test_facts_are_those_of_the_folder(
 def test_bytes_and_checksums(registry: RegistryServer, folder: Path, tmp_path: Path, style: Style) -> None:
     pack(folder, tmp_path / "layouts" / "other", "latest", style)
     source = opened(registry, "other")
-    sums = {one.path: one.sha256 for one in open_folder(folder).files()}
-    for entry in source.files():
+    sums = {one.path: one.sha256 for one in open_folder(folder).files}
+    for entry in source.files:
         assert read(source, entry.path) == (folder / entry.path).read_bytes()
         assert entry.sha256 == (sums[entry.path] if style is Style.ORAS else "")
-    entry = next(one for one in source.files() if one.path == TENSORS)
+    entry = next(one for one in source.files if one.path == TENSORS)
     assert b"".join(source.read(entry, 5, 9)) == (folder / TENSORS).read_bytes()[5:9]
 
 
@@ -134,7 +134,7 @@ def test_absent_repository_tag_and_blob_are_told_apart(registry: RegistryServer,
     assert (tag.reason, tag.status) == (Reason.SOURCE_NOT_FOUND, 404)
     assert "'v9'" in tag.message
     source = opened(registry)
-    place = next(one for one in source.files() if one.path == TENSORS).sha256
+    place = next(one for one in source.files if one.path == TENSORS).sha256
     (tmp_path / "layouts" / "team" / "model" / "blobs" / "sha256" / place).unlink()
     with pytest.raises(WeightsError) as caught:
         read(source, TENSORS)
@@ -187,7 +187,7 @@ def test_names_that_no_model_has_are_passed_over(registry: RegistryServer, tmp_p
     base = tar_of(("usr/lib/systemd/system/system-systemd\\x2dcryptsetup.slice", b"[Unit]"))
     pushed(tmp_path / "layouts" / "image", base, tar_of(("config.json", b"{}"), ("./a.txt", b"a")))
     source = opened(registry, "image")
-    assert [entry.path for entry in source.files()] == ["a.txt", "config.json"]
+    assert [entry.path for entry in source.files] == ["a.txt", "config.json"]
     assert read(source, "config.json") == b"{}"
 
 

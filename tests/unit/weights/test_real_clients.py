@@ -1,28 +1,33 @@
-"""Fetching with the clients that serve users, from a hub and an S3 service on loopback: whole, with what
-goes wrong at such servers, and with ten kills each.
+"""Fetching with the clients that serve users, from a hub and an S3 service on loopback: whole, with what goes wrong at
+such servers, and in processes: ten that are killed, one that is ended, three at once.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import re
+import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from tests.unit.weights.loopback import forked
+from tests.unit.weights.loopback import forked, start
 from tests.unit.weights.shelf import BRISK, KIB, content, ignored
 
 from modelservers import s3
 from modelservers.faults import Fault, Ledger, Seen
-from modelservers.hub import Access, HubServer
+from modelservers.hub import HubServer
+from speculative_operator.domain.jobs import decode, progress_of
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.own_folder import FOLDER
+from speculative_operator.weights.cache import Cache
 from speculative_operator.weights.fetch import fetch
 from speculative_operator.weights.source import Source, WeightsError
 from speculative_operator.weights.sources import open_source
@@ -48,6 +53,10 @@ class Place:
     ledger: Ledger | None = None
 
     @property
+    def uri(self) -> str:
+        return f"{self.scheme.value}://{self.location}"
+
+    @property
     def source(self) -> Source:
         return open_source(ModelSource(self.scheme, self.location))
 
@@ -58,9 +67,8 @@ class Place:
 
 @contextlib.contextmanager
 def hub(folder: Path) -> Iterator[Place]:
-    server = HubServer(folder / "model", access=Access(frozenset({"hf_known"}), {"org/gated": frozenset({"hf_known"})}))
-    for name in ("org/small", "org/gated"):
-        laid_out(folder / "model" / name)
+    server = HubServer(folder / "model")
+    laid_out(folder / "model" / "org" / "small")
     with server.running():
         yield Place(Scheme.HF, "org/small", {"HF_ENDPOINT": server.url, "HF_HOME": str(folder)}, server.ledger)
 
@@ -120,59 +128,27 @@ def test_a_model_comes_whole(place: Place, tmp_path: Path) -> None:
         Fault(SHARD, status=503, times=3),
         Fault(SHARD, status=429, headers={"Retry-After": "1"}, times=2),
         Fault(SHARD, cut_after=100_000, times=5),
-        Fault(SHARD, drip=20.0, times=2),
         Fault(SHARD, corrupt_at=70_000, times=1),
     ],
-    ids=["503", "429", "cut", "slow-loris", "corrupt"],
+    ids=["503", "429", "cut", "corrupt"],
 )
 def test_what_passes_is_outlasted(place: Place, tmp_path: Path, fault: Fault) -> None:
     place.order(replace(fault))
     assert brought(place, tmp_path / "cache") == MODEL
 
 
-@pytest.mark.parametrize(
-    ("fault", "reason", "status"),
-    [
-        (Fault(SHARD, status=401), Reason.SOURCE_UNAUTHORIZED, 401),
-        (Fault(SHARD, status=403), Reason.SOURCE_UNAUTHORIZED, 403),
-        (Fault(SHARD, status=404), Reason.SOURCE_NOT_FOUND, 404),
-        (Fault(SHARD, status=429), Reason.SOURCE_THROTTLED, 429),
-        (Fault(SHARD, status=500), Reason.SOURCE_UNREACHABLE, 500),
-        (Fault(SHARD, cut_after=0), Reason.SOURCE_UNREACHABLE, None),
-        (Fault(SHARD, corrupt_at=70_000), Reason.CHECKSUM_MISMATCH, None),
-    ],
-    ids=["401", "403", "404", "429", "500", "cut", "corrupt"],
-)
-def test_what_does_not_pass_is_named(
-    place: Place, tmp_path: Path, fault: Fault, reason: Reason, status: int | None
-) -> None:
+def test_a_file_that_comes_wrong_twice_is_named(place: Place, tmp_path: Path) -> None:
     source = place.source
-    place.order(replace(fault))
-    with pytest.raises(WeightsError) as caught:
-        fetch(source, tmp_path / "cache", user="s/o", report=ignored, parallel=PARALLEL, limits=BRISK)
-    error = caught.value
-    assert (error.reason, error.status) == (reason, status), error
-    assert error.file in MODEL
-    assert error.message
+    place.order(Fault(SHARD, corrupt_at=70_000))
+    error = refused(place, tmp_path / "cache")
+    assert (error.reason, error.file) == (Reason.CHECKSUM_MISMATCH, "model-1.safetensors")
     assert not (tmp_path / "cache" / FOLDER / "models" / source.pin.key).exists()
-
-
-def test_a_gated_model_names_the_secret_until_a_token_is_there(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gated = replace(place, location="org/gated")
-    error = refused(gated, tmp_path / "cache")
-    assert error.reason is Reason.SOURCE_UNAUTHORIZED
-    assert "HF_TOKEN" in error.remedy
-    assert "Secret" in error.remedy
-    monkeypatch.setenv("HF_TOKEN", "hf_known")
-    assert brought(gated, tmp_path / "cache") == MODEL
 
 
 def claimed(cache: Path, source: Source) -> dict[str, set[int]]:
     """Segments that are on the disk, by file."""
     folder, found = cache / FOLDER / "partial" / source.pin.key, dict[str, set[int]]()
-    for entry in source.files():
+    for entry in source.files:
         listed = folder / "segments" / entry.path
         whole = (folder / "files" / entry.path).exists()
         numbers = range(-(-entry.size // BRISK.segment)) if whole else ()
@@ -203,8 +179,7 @@ def test_ten_kills_cost_no_complete_segment(place: Place, tmp_path: Path) -> Non
     source, cache, chance = place.source, tmp_path / "cache", random.Random(7)
     if place.ledger is not None:
         place.order(Fault(slow_to=4e6))  # of each connection
-    uri = f"{place.scheme.value}://{place.location}"
-    arguments = ["fetch", "--cache", str(cache), "--verifier", uri, "--parallel", str(PARALLEL)]
+    arguments = ["fetch", "--cache", str(cache), "--verifier", place.uri, "--parallel", str(PARALLEL)]
     environment = {**place.environment, "NO_PROXY": "*"}
     kills = 0
     for point in sorted(chance.sample(range(TOTAL * 9 // 10), KILLS)):
@@ -229,5 +204,88 @@ def test_ten_kills_cost_no_complete_segment(place: Place, tmp_path: Path) -> Non
     process = forked(environment, tmp_path / "log", arguments)
     process.join()
     assert process.exitcode == 0, (tmp_path / "log").read_text()
+    assert_published(cache, source)
+
+
+def assert_published(cache: Path, source: Source) -> None:
     folder = cache / FOLDER / "models" / source.pin.key
     assert {path: (folder / path).read_bytes() for path in MODEL} == MODEL
+    assert not (cache / FOLDER / "partial" / source.pin.key).exists()
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def test_three_at_once_download_once(place: Place, tmp_path: Path) -> None:
+    assert place.ledger is not None
+    source, home = place.source, Cache(tmp_path / "cache")
+    place.order(Fault(slow_to=5e5))
+    home.prepare()
+    marks = home.uses(source.pin.key)
+    with home.lock(source.pin.key) as held:  # until all three have begun: none comes when the others are done
+        assert held
+        users = [("--object", f"space/number-{index}") for index in range(3)]
+        processes = [start(place.environment, home.root, place.uri, *user) for user in users]
+        ends = time.monotonic() + 60.0
+        while not marks.exists() or len(list(marks.iterdir())) < 3:
+            assert time.monotonic() < ends
+            time.sleep(0.05)
+    results = [ended(process) for process in processes]
+    assert [status for status, _, _ in results] == [0, 0, 0], results
+    assert sum(one.bytes for one in place.ledger.seen() if "safetensors" in one.path) == TOTAL - len(
+        MODEL["config.json"]
+    )
+    assert_published(home.root, source)
+    assert sorted(mark.name for mark in marks.iterdir()) == [f"space.number-{index}" for index in range(3)]
+    for _, out, _ in results:
+        told = [progress for line in out.splitlines() if (progress := progress_of(line))]
+        assert any(0 < one.bytes < TOTAL for one in told), "those who wait tell of the one who works"
+        assert {one.total for one in told} == {TOTAL}
+
+
+def test_sigterm_ends_it_and_what_has_come_is_kept(place: Place, tmp_path: Path) -> None:
+    source, cache = place.source, tmp_path / "cache"
+    place.order(Fault(slow_to=1e6))
+    process = start(place.environment, cache, place.uri, "--result", str(tmp_path / "result"))
+    while had(cache) < TOTAL // 2:
+        assert process.poll() is None
+        time.sleep(0.01)
+    at = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    status, _, err = ended(process)
+    assert (status, err.splitlines()[-1]) == (143, "stopped before it was done; downloaded bytes stay in the cache")
+    assert time.monotonic() - at < 20, "a pod has 30 seconds to end"
+    assert not (tmp_path / "result").exists()
+    assert sum(map(len, claimed(cache, source).values())) * BRISK.segment > TOTAL // 4
+    place.order()
+    assert ended(start(place.environment, cache, place.uri))[0] == 0
+    assert_published(cache, source)
+
+
+def test_a_cached_pair_needs_no_source(place: Place, tmp_path: Path) -> None:
+    pin, cache, alone = place.source.pin, tmp_path / "cache", {**place.environment, "HF_ENDPOINT": "http://127.0.0.1:9"}
+    pinned = (place.uri, "--verifier-revision", pin.resolved)
+    assert ended(start(place.environment, cache, *pinned))[0] == 0
+    status, _, err = ended(start(alone, cache, *pinned, "--result", str(tmp_path / "result")))
+    assert status == 0, err
+    result = decode((tmp_path / "result").read_text())
+    assert result is not None
+    assert (result["verifier"]["key"], result["verifier"]["bytes"], result["verifier"]["cached"]) == (
+        pin.key, TOTAL, True,
+    )  # fmt: skip
+    status, _, err = ended(start(alone, cache, "hf://other/model"))
+    assert (status, "cannot reach the source" in err) == (1, True)
+
+
+def test_a_real_volume_that_is_full_or_read_only_is_named(place: Place) -> None:
+    """On a tmpfs in a mount namespace, where the system lets users have one."""
+    if subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"], check=False).returncode:
+        pytest.skip("needs user namespaces with mounts")
+    for size, flags, reason in (("8m", "rw", "CacheFull"), ("64m", "ro", "CacheUnwritable")):
+        script = f'mount -t tmpfs -o size={size} none /mnt && mount -o remount,{flags} /mnt && exec "$@"'
+        within = ("unshare", "-rm", "sh", "-c", script, "sh")
+        status, out, err = ended(start(place.environment, Path("/mnt"), place.uri, within=within))
+        assert status == 3, err
+        assert json.loads(out.splitlines()[-1])["error"]["reason"] == reason

@@ -70,7 +70,7 @@ def test_facts_are_those_of_the_folder(bucket: s3.Service) -> None:
 def test_ranges(bucket: s3.Service) -> None:
     content = (bucket.folder.parent / "model" / TENSORS).read_bytes()
     source = opened()
-    entry = next(one for one in source.files() if one.path == TENSORS)
+    entry = next(one for one in source.files if one.path == TENSORS)
     for start, end in [(0, 1), (3, 200), (0, entry.size), (entry.size - 1, entry.size)]:
         assert b"".join(source.read(entry, start, end)) == content[start:end]
 
@@ -89,7 +89,7 @@ def test_the_pin_is_of_the_content(bucket: s3.Service, tmp_path: Path) -> None:
     assert refused("models/a", first.resolved).reason is Reason.SOURCE_NOT_FOUND
     # Who has listed before reads no byte of the new object.
     with pytest.raises(WeightsError) as caught:
-        list(source.read(next(one for one in source.files() if one.path == TENSORS), 0, 4))
+        list(source.read(next(one for one in source.files if one.path == TENSORS), 0, 4))
     assert caught.value.reason is Reason.CHECKSUM_MISMATCH
     assert caught.value.file == TENSORS
 

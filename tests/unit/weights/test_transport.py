@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
@@ -74,7 +75,7 @@ def test_a_proxy_that_is_not_there(hub: HubServer, monkeypatch: pytest.MonkeyPat
 
 def test_a_mirror_without_ranges(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
     source = open_hub(BASE, SHORT)
-    entry = next(one for one in source.files() if one.path == "config.json")
+    entry = next(one for one in source.files if one.path == "config.json")
     monkeypatch.setattr("modelservers.serving.re.fullmatch", lambda *_: None)
     assert b"".join(source.read(entry, 0, 7)) == (hub.repositories.folder / "org/base/config.json").read_bytes()[:7]
     with pytest.raises(WeightsError) as caught:
@@ -84,7 +85,7 @@ def test_a_mirror_without_ranges(hub: HubServer, monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_breaks_while_inspecting_is_taken_up_again(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(reading, "_LIMITS", replace(reading._LIMITS, pause=0.01))
     hub.ledger.order(Fault(path="/tokenizer.json", cut_after=60, times=1), Fault(path="/_store/", status=503, times=2))
     assert inspect(open_hub(BASE, SHORT)).tokenizer.tokens == 6
     hub.ledger.order(Fault(path="/tokenizer.json", status=503))
@@ -167,7 +168,7 @@ def test_connections_are_kept(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -
         return opened[-1]
 
     source = open_hub(BASE, SHORT)
-    entry = next(one for one in source.files() if one.path == "tokenizer.json")
+    entry = next(one for one in source.files if one.path == "tokenizer.json")
     monkeypatch.setattr(hub, "get_request", counted)
     for start in range(20):
         assert len(b"".join(source.read(entry, start, start + 7))) == 7

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -18,22 +17,15 @@ from speculative_lab.emulator import NOTICE, VLLM_VERSION
 from speculative_lab.emulator.config import Drain
 from speculative_lab.emulator.errors import EngineDeadError
 from speculative_lab.emulator.http.completions import Service, complete
-from speculative_lab.emulator.http.protocol import ApiError, bad_request, parse_body
-from speculative_lab.emulator.texts import count_tokens, tokenize
-
-GUARDED = ("/v1", "/v2", "/inference", "/cohere")
-"""Paths that --api-key covers; everything else is open, as in vLLM."""
+from speculative_lab.emulator.http.protocol import ApiError
 
 Handler = Callable[[HttpRequest], Awaitable[Response]]
 
 
-def application(service: Service, routes: Sequence[Route], guarded: tuple[str, ...]) -> ASGIApp:
-    """The ASGI application of one engine. `guarded` are beginnings of paths that need an API key where keys are set."""
-    app = Starlette(
-        routes=routes,
-        exception_handlers={ApiError: _api_error, HTTPException: _http_error, EngineDeadError: _engine_dead},
-    )
-    return ApiKeys(app, service.server.api_keys, guarded) if service.server.api_keys else app
+def application(routes: Sequence[Route]) -> ASGIApp:
+    """The ASGI application of one engine."""
+    handlers = {ApiError: _api_error, HTTPException: _http_error, EngineDeadError: _engine_dead}
+    return Starlette(routes=routes, exception_handlers=handlers)
 
 
 def openai_routes(service: Service, started: int, owner: str) -> list[Route]:
@@ -52,28 +44,8 @@ def vllm_routes(service: Service, registry: CollectorRegistry, started: int) -> 
         *openai_routes(service, started, "vllm"),
         Route("/ping", health(service), methods=["GET", "POST"]),
         Route("/version", _version, methods=["GET"]),
-        Route("/load", _load(service), methods=["GET"]),
-        Route("/tokenize", _tokenize(service), methods=["POST"]),
         Route("/metrics", Exposition(registry)),
     ]
-
-
-class ApiKeys:
-    """Bearer tokens on the guarded paths."""
-
-    def __init__(self, app: ASGIApp, keys: tuple[str, ...], guarded: tuple[str, ...]) -> None:
-        self._app, self._guarded, self._keys = app, guarded, tuple(key.encode() for key in keys)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        guarded = scope["type"] == "http" and scope["path"].startswith(self._guarded) and scope["method"] != "OPTIONS"
-        if guarded and not self._allowed(dict(scope["headers"]).get(b"authorization", b"")):
-            await JSONResponse({"error": "Unauthorized"}, status_code=401)(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
-
-    def _allowed(self, header: bytes) -> bool:
-        scheme, _, token = header.partition(b" ")
-        return scheme.lower() == b"bearer" and any(hmac.compare_digest(token, key) for key in self._keys)
 
 
 class Exposition:
@@ -124,31 +96,6 @@ def health(service: Service) -> Handler:
 
 async def _version(_: HttpRequest) -> Response:
     return JSONResponse({"version": VLLM_VERSION, "emulator": NOTICE})
-
-
-def _load(service: Service) -> Handler:
-    async def answer(_: HttpRequest) -> Response:
-        return JSONResponse({"server_load": service.load if service.server.track_load else 0})
-
-    return answer
-
-
-def _tokenize(service: Service) -> Handler:
-    async def answer(http: HttpRequest) -> Response:
-        body = parse_body(await http.body())
-        prompt = body.get("prompt")
-        if not isinstance(prompt, str):
-            raise bad_request("prompt must be a text", "prompt")
-        return JSONResponse(
-            {
-                "count": count_tokens(prompt),
-                "max_model_len": service.engine.max_model_len,
-                "tokens": tokenize(prompt),
-                "token_strs": None,
-            }
-        )
-
-    return answer
 
 
 async def _api_error(_: HttpRequest, error: Exception) -> Response:

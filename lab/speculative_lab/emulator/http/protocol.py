@@ -1,4 +1,7 @@
-"""Request bodies to `Generation` values, with vLLM's checks and error texts (pure). Called by `http.completions`."""
+"""Request bodies to `Generation` values, with vLLM's checks and error texts (pure). Called by `http.completions`.
+
+Sampling parameters are not looked at: no token is sampled here.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from speculative_lab.emulator.settings import workload
 from speculative_lab.emulator.texts import CHAT_TOKENS_PER_MESSAGE, count_tokens
-from speculative_operator.domain.spec import Workload
 
 DEFAULT_COMPLETION_TOKENS = 16
-WORKLOAD_HEADER = "x-emulator-workload"
 
 
 class ApiError(Exception):
@@ -41,18 +41,9 @@ class Generation:
     """Canonical bytes of the prompt: what the answer depends on."""
     prompt_tokens: int
     max_tokens: int | None
-    min_tokens: int = 0
     ignore_eos: bool = False
-    stops: tuple[str, ...] = ()
-    include_stop: bool = False
     stream: bool = False
     include_usage: bool = False
-    continuous_usage: bool = False
-    token_ids: bool = False
-    unsupported_with_drafts: bool = False
-    """It uses sampling parameters that vLLM refuses while it speculates (min_p, logit_bias)."""
-    workload: Workload | None = None
-    """Class that the client names in a header or in `user` ("workload=Code"); None: the process's own."""
 
 
 def parse_body(raw: bytes) -> dict[str, Any]:
@@ -69,31 +60,19 @@ def parse_body(raw: bytes) -> dict[str, Any]:
     return body
 
 
-def generation(body: Mapping[str, Any], headers: Mapping[str, str], chat: bool) -> Generation:
+def generation(body: Mapping[str, Any], chat: bool) -> Generation:
     """The checked request; raises ApiError 400 naming the field."""
     prompt, tokens = _messages(body) if chat else _prompt(body)
     options = body.get("stream_options")
-    stream = bool(body.get("stream"))
-    if options is not None and not stream:
-        raise bad_request("Stream options can only be defined when `stream=True`.", "stream_options")
-    options = options if isinstance(options, Mapping) else {}
-    _check_sampling(body)
     return Generation(
         chat=chat,
-        model=_optional_text(body, "model"),
+        model=body.get("model"),
         prompt=prompt,
         prompt_tokens=tokens,
         max_tokens=_max_tokens(body, chat),
-        min_tokens=_whole(body, "min_tokens", 0) or 0,
         ignore_eos=bool(body.get("ignore_eos")),
-        stops=_stops(body.get("stop")),
-        include_stop=bool(body.get("include_stop_str_in_output")),
-        stream=stream,
-        include_usage=bool(options.get("include_usage")),
-        continuous_usage=bool(options.get("continuous_usage_stats")),
-        token_ids=bool(body.get("return_token_ids")),
-        unsupported_with_drafts=bool(body.get("min_p") or body.get("logit_bias")),
-        workload=_workload(body, headers),
+        stream=bool(body.get("stream")),
+        include_usage=isinstance(options, Mapping) and bool(options.get("include_usage")),
     )
 
 
@@ -119,17 +98,11 @@ def output_limit(asked: Generation, max_model_len: int) -> int:
 
 
 def _prompt(body: Mapping[str, Any]) -> tuple[bytes, int]:
-    """Canonical bytes and token count of `prompt`: a text, token ids, or a list that holds one of these."""
+    """Canonical bytes and token count of `prompt`: a text or token ids."""
     prompt = body.get("prompt")
-    if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
-        if len(prompt) > 1:
-            raise bad_request("several prompts in one request are not emulated; send one request for each", "prompt")
-        prompt = prompt[0]
     if isinstance(prompt, str):
         return prompt.encode(), count_tokens(prompt)
-    if isinstance(prompt, list) and all(type(token) is int for token in prompt):
-        if not prompt:
-            raise bad_request("The decoder prompt cannot be empty", "prompt")
+    if isinstance(prompt, list) and prompt and all(type(token) is int for token in prompt):
         return json.dumps(prompt).encode(), len(prompt)
     raise bad_request("prompt must be a text or a list of token ids", "prompt")
 
@@ -154,62 +127,12 @@ def _content(content: Any) -> str:
     raise bad_request("message content must be a text or a list of parts", "messages")
 
 
-def _check_sampling(body: Mapping[str, Any]) -> None:
-    if (body.get("n") or 1) != 1:
-        raise bad_request("n other than 1 is not emulated", "n")
-    temperature = body.get("temperature")
-    if temperature is not None and (not isinstance(temperature, (int, float)) or temperature < 0):
-        raise bad_request(f"temperature must be non-negative, got {temperature}.", "temperature")
-    top_p = body.get("top_p")
-    if top_p is not None and (not isinstance(top_p, (int, float)) or not 0 < top_p <= 1):
-        raise bad_request(f"top_p must be in (0, 1], got {top_p}.", "top_p")
-
-
 def _max_tokens(body: Mapping[str, Any], chat: bool) -> int | None:
-    value = _whole(
-        body, "max_completion_tokens" if chat and body.get("max_completion_tokens") is not None else "max_tokens", 1
-    )
-    if value is None and not chat:
-        return DEFAULT_COMPLETION_TOKENS
-    return value
-
-
-def _whole(body: Mapping[str, Any], name: str, least: int) -> int | None:
+    newer = "max_completion_tokens"
+    name = newer if chat and body.get(newer) is not None else "max_tokens"
     value = body.get(name)
     if value is None:
-        return None
-    if type(value) is not int:
-        raise bad_request(f"{name}: Input should be a valid integer, got {value!r}", name)
-    if value < least:
-        raise bad_request(f"{name} must be at least {least}, got {value}.", name)
+        return None if chat else DEFAULT_COMPLETION_TOKENS
+    if type(value) is not int or value < 1:
+        raise bad_request(f"{name} must be a whole number of at least 1, got {value!r}", name)
     return value
-
-
-def _optional_text(body: Mapping[str, Any], name: str) -> str | None:
-    value = body.get(name)
-    if value is not None and not isinstance(value, str):
-        raise bad_request(f"{name}: Input should be a valid string, got {value!r}", name)
-    return value
-
-
-def _stops(value: Any) -> tuple[str, ...]:
-    if value is None or value == []:
-        return ()
-    stops = [value] if isinstance(value, str) else value
-    if not isinstance(stops, list) or not all(isinstance(stop, str) for stop in stops):
-        raise bad_request("stop must be a text or a list of texts", "stop")
-    if "" in stops:
-        raise bad_request("stop cannot contain an empty string.", "stop")
-    return tuple(stops)
-
-
-def _workload(body: Mapping[str, Any], headers: Mapping[str, str]) -> Workload | None:
-    user = body.get("user")
-    named = headers.get(WORKLOAD_HEADER) or (user.partition("workload=")[2] if isinstance(user, str) else "")
-    if not named:
-        return None
-    try:
-        return workload(named)
-    except ValueError:
-        known = ", ".join(Workload)
-        raise bad_request(f"workload {named!r} is unknown; give one of {known}", "user") from None

@@ -248,10 +248,8 @@ def _server(given: argparse.Namespace) -> ServerConfig:
         served_names=(given.served_model_name or given.model_path,),
         host=given.host,
         port=given.port,
-        api_keys=(given.api_key,) if given.api_key else (),
         shutdown_timeout=UNLIMITED,
         drain=Drain.SERVES,
         checks_model=False,
-        reports_speculation=False,
         metrics=given.enable_metrics,
     )

@@ -14,7 +14,6 @@ EFFECTIVE = (
     Flag(("--served-model-name",)),
     Flag(("--host",), Kind.TEXT, "127.0.0.1"),
     Flag(("--port",), Kind.INT, 30000),
-    Flag(("--api-key",)),
     Flag(("--tensor-parallel-size", "--tp-size"), Kind.INT, 1),
     Flag(("--context-length",), Kind.HUMAN_INT),
     Flag(("--max-running-requests",), Kind.INT),
@@ -50,7 +49,7 @@ EFFECTIVE = (
 INERT = (
     *flags_of(
         Kind.TEXT,
-        "--revision --tokenizer-path --tokenizer-mode --load-format --model-impl --dtype"
+        "--api-key --revision --tokenizer-path --tokenizer-mode --load-format --model-impl --dtype"
         " --quantization-param-path --device --attention-backend --prefill-attention-backend"
         " --decode-attention-backend --sampling-backend --grammar-backend --schedule-policy --chat-template"
         " --completion-template --file-storage-path --log-level --log-level-http --reasoning-parser"

@@ -126,10 +126,6 @@ class SglangLedger(LedgerBook):
             tokens = min(CHUNK, request.generated - start)
             self._histogram(f"{_S}inter_token_latency_seconds").observe_many(per_token, tokens)
 
-    def reject(self, reason: str) -> None:
-        """See `Ledger`."""
-        self._count("num_aborted_requests_total", 1)
-
     def collect(self) -> Iterator[Metric]:
         """Every family that has series. Idle time runs on between passes; idle gauges are refreshed now and then."""
         now = self._clock()

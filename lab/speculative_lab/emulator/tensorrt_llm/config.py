@@ -184,7 +184,7 @@ def _engine(
             eager="cuda_graph_config" in content and content["cuda_graph_config"] is None,
             sizes=tuple(sorted({batch * width for batch in batches for width in widths})),
         ),
-        request_metrics="detailed" if drafts else "none",
+        keeps_drafts=drafts is not None,
     )
 
 
@@ -212,6 +212,5 @@ def _server(given: argparse.Namespace, options: Mapping[str, int]) -> ServerConf
         shutdown_timeout=UNLIMITED,
         drain=Drain.CLOSES,
         checks_model=False,
-        reports_speculation=False,
         metrics=bool(options[REQUESTS]),
     )

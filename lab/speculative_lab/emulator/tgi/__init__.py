@@ -1,4 +1,4 @@
-"""The face of TGI 3.3: `text-generation-launcher --model-id ... --speculate N`, its API and its metrics."""
+"""The face of TGI 3.3: `text-generation-launcher --model-id ... --speculate N`, its API."""
 
 from __future__ import annotations
 

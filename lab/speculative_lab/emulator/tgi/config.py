@@ -23,7 +23,6 @@ DEFAULT_GRAPHS = (1, 2, 4, 8, 16, 32)
 """--cuda-graphs in its default; with --speculate as batch sizes of whole steps."""
 MEDUSA = "medusa"
 """A checkpoint whose name says so is taken for one with Medusa heads: nothing is read here."""
-NUMBERS = frozenset({Kind.INT, Kind.FLOAT})
 
 
 def parse(argv: Sequence[str], environment: Mapping[str, str], settings: Settings) -> Program:
@@ -38,9 +37,7 @@ def parse(argv: Sequence[str], environment: Mapping[str, str], settings: Setting
         quantization=given.quantize or "",
         kv_cache_dtype=given.kv_cache_dtype or "auto",
     )
-    engine = _engine(given, speculative, found)
-    options = {"max_input_tokens": _longest_input(given, engine), "max_total_tokens": engine.max_model_len}
-    return Program(_server(given), engine, None, options)
+    return Program(_server(given), _engine(given, speculative, found))
 
 
 def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
@@ -104,18 +101,12 @@ def _graphs(text: str | None) -> tuple[int, ...]:
         raise ConfigError(f"--cuda-graphs {text} must be whole numbers separated by commas") from None
 
 
-def _longest_input(given: argparse.Namespace, engine: EngineConfig) -> int:
-    return given.max_input_tokens or given.max_input_length or engine.max_model_len - 1
-
-
 def _server(given: argparse.Namespace) -> ServerConfig:
     return ServerConfig(
         served_names=(given.model_id,),
         host=given.hostname,
         port=given.port,
-        api_keys=(given.api_key,) if given.api_key else (),
         shutdown_timeout=float(given.graceful_termination_timeout),
         drain=Drain.CLOSES,
         checks_model=False,
-        max_in_flight=given.max_concurrent_requests,
     )

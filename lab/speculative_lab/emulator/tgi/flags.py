@@ -22,15 +22,12 @@ EFFECTIVE = (
     Flag(("--speculate",), Kind.INT),
     Flag(("--kv-cache-dtype",), Kind.TEXT, None, ("fp8_e4m3fn", "fp8_e5m2")),
     Flag(("--max-concurrent-requests",), Kind.INT, 128),
-    Flag(("--max-input-tokens",), Kind.INT),
-    Flag(("--max-input-length",), Kind.INT),
     Flag(("--max-total-tokens",), Kind.INT),
     Flag(("--max-batch-prefill-tokens",), Kind.INT),
     Flag(("--max-batch-total-tokens",), Kind.INT),
     Flag(("--max-batch-size",), Kind.INT),
     Flag(("--cuda-graphs",)),
     Flag(("--cuda-memory-fraction",), Kind.FLOAT, 1.0),
-    Flag(("--api-key",)),
     Flag(("--graceful-termination-timeout", "-g"), Kind.INT, 90),
 )  # fmt: skip
 """Flags that change what the emulator does."""
@@ -38,13 +35,14 @@ EFFECTIVE = (
 INERT = (
     *flags_of(
         Kind.TEXT,
-        "--revision --dtype --shard-uds-path --master-addr --huggingface-hub-cache --weights-cache-override"
+        "--api-key --revision --dtype --shard-uds-path --master-addr --huggingface-hub-cache --weights-cache-override"
         " --otlp-endpoint --otlp-service-name --cors-allow-origin --ngrok-authtoken --ngrok-edge"
         " --tokenizer-config-path --lora-adapters --usage-stats --rope-scaling",
     ),
     *flags_of(
         Kind.INT,
-        "--validation-workers --max-best-of --max-stop-sequences --max-top-n-tokens --max-waiting-tokens"
+        "--max-input-tokens --max-input-length"
+        " --validation-workers --max-best-of --max-stop-sequences --max-top-n-tokens --max-waiting-tokens"
         " --prometheus-port --master-port --max-client-batch-size --payload-limit",
     ),
     *flags_of(Kind.FLOAT, "--waiting-served-ratio --rope-factor --watermark-gamma --watermark-delta"),

@@ -6,30 +6,18 @@ Used by `speculative engines`, by the generator of docs/engines.md and by tests.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
+from functools import cache
 
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import EngineType, Method
 from speculative_operator.domain.table import Actuator
-from speculative_operator.engines import tgi
 from speculative_operator.engines.matrix import refusing
-from speculative_operator.engines.matrix.cell import Cell, Proven, Question, Variant, Version, find
+from speculative_operator.engines.matrix.cell import CELLS, Cell, Proven, Question, Variant, Version, find
+from speculative_operator.engines.matrix.proofs import END_TO_END_SOURCE, shown, shown_live
 from speculative_operator.engines.matrix.vendors import Platform, best_actuator, platform_of
-from speculative_operator.engines.sglang import capability as sglang
-from speculative_operator.engines.tensorrt_llm import capability as tensorrt_llm
 from speculative_operator.engines.vllm import capability as vllm
 
-CELLS: Mapping[EngineType, tuple[Cell, ...]] = MappingProxyType(
-    {
-        EngineType.VLLM: vllm.CELLS,
-        EngineType.SGLANG: sglang.CELLS,
-        EngineType.TENSORRT_LLM: tensorrt_llm.CELLS,
-        EngineType.TGI: tgi.CELLS,
-    }
-)
-"""Every row, by engine."""
 FORMS = {Variant.PLAIN: "", Variant.PARALLEL: " (one pass)", Variant.HETEROGENEOUS: " (other vocabulary)"}
 """Variant -> text behind the name of a method, for people."""
 
@@ -76,23 +64,27 @@ class Answer:
     def proven(self) -> Proven:
         """How the answer was shown to be true; a vendor's plug-in was only read, never run."""
         plugged = self.platform is not None and bool(self.platform.plugin)
-        return Proven.SOURCE if self.cell is None or plugged else self.cell.proven
+        return Proven.SOURCE if self.cell is None or plugged else shown(self.cell, self.question)
 
     @property
     def live(self) -> Proven | None:
         """How live changes of K were shown to work; None where K changes by another actuator."""
-        return self.cell.live if self.cell is not None and self.actuator is Actuator.LIVE else None
+        if self.cell is None or self.actuator is not Actuator.LIVE:
+            return None
+        return shown_live(self.cell, self.question.version[:2])
 
     @property
     def off(self) -> Proven | None:
         """How it was shown that the engine skips the speculator live; None where it does not."""
-        return self.cell.off if self.cell is not None and self.actuator is Actuator.LIVE else None
+        return self.live if self.cell is not None and self.cell.skips else None  # one run asserts both
 
     @property
     def source(self) -> str:
         """Where the row was read or shown; for a vendor's plug-in, the source of the plug-in's row."""
         if self.platform is not None and (self.platform.plugin or self.cell is None):
             return self.platform.source
+        if self.proven is Proven.REAL_ENGINE:
+            return END_TO_END_SOURCE
         return self.cell.source if self.cell is not None else ""
 
 
@@ -107,18 +99,20 @@ def answer(question: Question) -> Answer:
             question, None, None, f"{question.engine} is not known to run on {question.vendor} in this release"
         )
     refusal = refusing.why(question, cells)
-    return Answer(question, find(cells, question), row, "" if refusal is None else refusal.message)
+    cell = find(cells, refusing.asked_there(question, row))
+    return Answer(question, cell, row, "" if refusal is None else refusal.message)
 
 
-def forms(engine: EngineType) -> tuple[tuple[Method, Variant], ...]:
-    """Methods and their forms that the engine's rows speak of, in the order of the enums."""
-    known = {(cell.method, cell.variant) for cell in CELLS.get(engine, ())}
+@cache
+def forms() -> tuple[tuple[Method, Variant], ...]:
+    """Methods and their forms that some engine has, in the order of the enums."""
+    known = {(cell.method, cell.variant) for cells in CELLS.values() for cell in cells}
     return tuple((method, variant) for method in Method for variant in Variant if (method, variant) in known)
 
 
 def answers(engine: EngineType, version: Version, vendor: Vendor, data_parallel_size: int = 1) -> tuple[Answer, ...]:
-    """One answer for every form of every method that the engine knows."""
+    """One answer for every form of every method."""
     return tuple(
         answer(Question(engine, version, method, "", variant, vendor, data_parallel_size))
-        for method, variant in forms(engine)
+        for method, variant in forms()
     )

@@ -1,16 +1,19 @@
 """One row of the capability matrix: what an engine does with a method under stated circumstances.
 
-Rows are data. Every adapter registers its own in `engines/<engine>/capability.py` as `CELLS`; `matrix.answers` answers
-from them, `speculative engines` prints them and docs/engines.md is generated from them. What an accelerator takes away
-is told apart from that, in `matrix.vendors`.
+Rows are those of `data/cells.csv`, and say only what works: where none matches a question, the engine refuses it. What
+an accelerator takes away is told apart from that, in `matrix.vendors`. Adapters ask the rows of their engine;
+`matrix.answers` answers from all of them, for `speculative engines` and docs/engines.md.
 """
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib import resources
+from types import MappingProxyType
 
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import EngineType, Method
@@ -37,7 +40,10 @@ def show_version(version: Version) -> str:
     return ".".join(map(str, version))
 
 
-ALL_VENDORS = frozenset(Vendor)
+def rows_of(table: str) -> list[dict[str, str]]:
+    """Rows of `engines/data/<table>.csv` as column -> text."""
+    file = resources.files("speculative_operator.engines").joinpath("data", f"{table}.csv")
+    return list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
 
 
 class Proven(StrEnum):
@@ -101,7 +107,6 @@ class Question:
     vendor: Vendor = Vendor.NVIDIA
     data_parallel_size: int = 1
     pipeline_parallel_size: int = 1
-    expert_parallel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,39 +118,35 @@ class Cell:
     since: Version
     """First release that the row speaks of."""
     actuator: Actuator
-    """The gentlest way to change K: Live, else Table, else Restart. NONE with `refused`."""
+    """The gentlest way to change K: Live, else Table, else Restart."""
     source: str
     """Where the row was read or shown: release and file, issue, or make target."""
-    before: Version | None = None
+    before: Version | None
     """First release that the row no longer speaks of; None: no later one is known to differ."""
-    runner: str = ""
+    runner: str
     """The engine's name of the model runner; empty where there is one only."""
-    variant: Variant = Variant.PLAIN
-    vendors: frozenset[Vendor] = ALL_VENDORS
-    data: Extent = Extent.ANY
+    variant: Variant
+    data: Extent
     """Data parallelism (attention data parallelism where the engine has that)."""
-    pipeline: Extent = Extent.ANY
-    pipelined_since: Version = (0, 0, 0)
-    """First release in which the row holds under pipeline parallelism, too; before, that is refused."""
-    experts: Extent = Extent.ANY
-    """Expert parallelism: ONE is without, MANY with."""
-    passes_at_zero: float = 1.0
+    pipeline: Extent
+    pipelined_since: Version | None
+    """First release in which the row holds under pipeline parallelism, too; None: no release is known."""
+    passes_at_zero: float
     """Draft passes that a step still runs at K = 0; infinity: as many as at the largest K."""
-    follows_k: bool = True
+    follows_k: bool
     """False when a smaller K saves verification only: the speculator drafts as ever."""
-    drafts_blocks: bool = False
+    drafts_blocks: bool
     """True when one draft pass yields all K tokens."""
-    metrics: frozenset[Figure] = frozenset()
+    metrics: frozenset[Figure]
     """Figures that are right. A figure that is missing here is absent, diluted or counted otherwise."""
-    refused: str = ""
-    """Remedy, where an engine lacks the method: a clause such as `use eagle3 or mtp`, preceded by the reason."""
-    proven: Proven = Proven.SOURCE
-    live: Proven | None = None
-    """How it was shown that K changes while the engine runs, on whatever accelerator; None where it does not."""
-    off: Proven | None = None
-    """How it was shown that no part of the speculator runs at K = 0; None: a part does, or K = 0 is a rollout."""
-    note: str = ""
+    skips: bool
+    """True when the plug-in can leave the speculator out at K = 0, so that no part of it runs."""
+    note: str
     """What else a user should know, one sentence: it becomes a footnote."""
+
+    def pipelined(self, version: Version) -> bool:
+        """True when the row holds under pipeline parallelism in a release."""
+        return self.pipelined_since is not None and self.pipelined_since <= version
 
     def matches(self, question: Question) -> bool:
         """True when the row speaks of `question`."""
@@ -156,13 +157,42 @@ class Cell:
             and (self.before is None or question.version < self.before)
             and self.runner in ("", question.runner)
             and self.variant is question.variant
-            and question.vendor in self.vendors
             and self.data.holds(question.data_parallel_size)
             and self.pipeline.holds(question.pipeline_parallel_size)
-            and self.experts.holds(2 if question.expert_parallel else 1)
+            and (question.pipeline_parallel_size == 1 or self.pipelined(question.version))
         )
 
 
 def find(cells: Collection[Cell], question: Question) -> Cell | None:
     """The row that answers `question`; None when the matrix is silent, which is a refusal."""
     return next((cell for cell in cells if cell.matches(question)), None)
+
+
+def _cell(row: Mapping[str, str]) -> Cell:
+    pipelined_since = row["pipelined_since"]
+    return Cell(
+        engine=EngineType(row["engine"]),
+        method=Method(row["method"]),
+        since=parse_version(row["since"]) or (0, 0, 0),
+        actuator=Actuator(row["actuator"]),
+        source=row["source"],
+        before=parse_version(row["before"]),
+        runner=row["runner"],
+        variant=Variant(row["variant"]),
+        data=Extent(row["data"]),
+        pipeline=Extent(row["pipeline"]),
+        pipelined_since=None if pipelined_since == "never" else parse_version(pipelined_since) or (0, 0, 0),
+        passes_at_zero=float(row["passes_at_zero"]),
+        follows_k=row["follows_k"] == "yes",
+        drafts_blocks=row["drafts_blocks"] == "yes",
+        metrics=frozenset(Figure(word.replace("-", " ")) for word in row["metrics"].split()),
+        skips=row["skips"] == "yes",
+        note=row["note"],
+    )
+
+
+_ROWS = tuple(map(_cell, rows_of("cells")))
+CELLS: Mapping[EngineType, tuple[Cell, ...]] = MappingProxyType(
+    {engine: tuple(cell for cell in _ROWS if cell.engine is engine) for engine in EngineType}
+)
+"""Every row of `data/cells.csv`, by engine."""

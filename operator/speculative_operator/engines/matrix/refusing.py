@@ -1,12 +1,13 @@
 """What an engine's platform and rows refuse, with field, value and remedy. Called by every adapter's checks.
 
 yield from refusing.platform(spec, version)          # engine, release and accelerators
-yield from refusing.method(spec, version, CELLS, runner)   # the row of the method
+refusing.why(question_of(spec, version), CELLS)     # the row of the method
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.reasons import Reason
@@ -42,7 +43,6 @@ def question_of(spec: DeploymentSpec, version: Version, runner: str = "") -> Que
         vendor=spec.accelerator.vendor,
         data_parallel_size=verifier.data_parallel_size,
         pipeline_parallel_size=verifier.pipeline_parallel_size,
-        expert_parallel=verifier.expert_parallel,
     )
 
 
@@ -52,7 +52,7 @@ def platform(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
     if row is None:
         yield _elsewhere(spec, version)
         return
-    if row.newest is not None and version > _line_end(row.newest) and not spec.engine.image:
+    if row.newest is not None and version[:2] > row.newest[:2] and not spec.engine.image:
         message = (
             f"engine.version {show_version(version)}: {row.plugin}, which runs {spec.engine.type} on {row.vendor}, is "
             f"not known for it; set engine.version {show_version(row.newest)}, or set engine.image to an image "
@@ -72,14 +72,6 @@ def platform(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
         yield Refusal("spec.verifier.lora", _UNSUPPORTED, message)
 
 
-def method(spec: DeploymentSpec, version: Version, cells: Collection[Cell], runner: str = "") -> Iterator[Refusal]:
-    """Why the speculator of `spec` cannot draft there; nothing where it can, or where `platform` refuses."""
-    if spec.speculator is not None:
-        refusal = why(question_of(spec, version, runner), cells)
-        if refusal is not None:
-            yield refusal
-
-
 def why(question: Question, cells: Collection[Cell]) -> Refusal | None:
     """Why the rows refuse the question; None where a row serves it, or where the engine does not run at all."""
     row = platform_of(question.engine, question.vendor, question.version)
@@ -87,17 +79,14 @@ def why(question: Question, cells: Collection[Cell]) -> Refusal | None:
         return None
     if question.method not in row.methods or question.variant not in row.variants:
         where = f"{question.engine} {show_version(question.version)} on {question.vendor}"
-        return Refusal(METHOD, _UNSUPPORTED, f"speculator.method {_method_text(question)}, {where}: {_remedy(row)}")
-    cell = find(cells, question)
-    if cell is None:
-        return _no_row(question, cells)
-    refused = cell.refused
-    if not refused and question.pipeline_parallel_size > 1 and question.version < cell.pipelined_since:
-        refused = (
-            f"speculation does not work with pipeline parallelism before {show_version(cell.pipelined_since)}; use a "
-            "newer engine.version"
-        )
-    return Refusal(METHOD, _UNSUPPORTED, f"speculator.method {_method_text(question)}: {refused}") if refused else None
+        return Refusal(METHOD, _UNSUPPORTED, f"speculator.method {_method_text(question)}, {where}: {row.remedy}")
+    asked = asked_there(question, row)
+    return None if find(cells, asked) is not None else Refusal(METHOD, _UNSUPPORTED, _no_row(asked, cells))
+
+
+def asked_there(question: Question, row: Platform) -> Question:
+    """The question without a pipeline where accelerators have none at all, which `platform` refuses."""
+    return question if row.pipeline else replace(question, pipeline_parallel_size=1)
 
 
 def _elsewhere(spec: DeploymentSpec, version: Version) -> Refusal:
@@ -116,41 +105,37 @@ def _elsewhere(spec: DeploymentSpec, version: Version) -> Refusal:
     return Refusal("spec.accelerator.resource", _UNSUPPORTED, message)
 
 
-def _no_row(question: Question, cells: Collection[Cell]) -> Refusal:
-    """The refusal of a method that no row has: engine, variant or release lacks it; each has its own remedy."""
-    engine, variant = question.engine, question.variant
-    same = [cell for cell in cells if cell.engine is engine and cell.method is question.method and not cell.refused]
-    formed = [cell for cell in same if cell.variant is variant]
-    if not same:
-        known = _methods(cells, engine)
-        message = f"speculator.method {question.method}: {engine} does not have it; use one of {known}"
-    elif not formed:
-        message = f"speculator.{variant} with method {question.method}: {engine} does not have it; remove it"
-        return Refusal(f"spec.speculator.{variant}", _UNSUPPORTED, message)
-    else:
-        running = [cell for cell in formed if cell.runner in ("", question.runner)] or formed
-        since = min(cell.since for cell in running)
-        message = (
-            f"speculator.method {_method_text(question)} needs engine.version {show_version(since)} or newer, "
-            f"not {show_version(question.version)}; set engine.version and engine.image, or choose another method"
+def _no_row(question: Question, cells: Collection[Cell]) -> str:
+    """Why no row answers: engine, form, layout, runner or release lacks the method; each has its own remedy."""
+    engine, told = question.engine, f"speculator.method {_method_text(question)}"
+    formed = [cell for cell in cells if (cell.method, cell.variant) == (question.method, question.variant)]
+    if not formed:
+        known = [method for method in Method if any(cell.method is method for cell in cells)]
+        form = f"remove speculator.{question.variant}, or " if question.variant and question.method in known else ""
+        return f"{told}: {engine} does not have it; {form}use one of {', '.join(known)}, or engine.type: vLLM"
+    release = show_version(question.version)
+    others = {cell.runner for cell in formed} - {question.runner}
+    if any(find(cells, replace(question, runner=one)) is not None for one in others):
+        return (
+            f"{told}: the {question.runner} model runner of {engine} {release} does not have it; remove "
+            "VLLM_USE_V2_MODEL_RUNNER from engine.env"
         )
-    return Refusal(METHOD, _UNSUPPORTED, message)
-
-
-def _methods(cells: Collection[Cell], engine: EngineType) -> str:
-    """Methods that some release of the engine has, in the order of the enum."""
-    had = {cell.method for cell in cells if cell.engine is engine and not cell.refused}
-    return ", ".join(method for method in Method if method in had)
+    if find(cells, replace(question, pipeline_parallel_size=1)) is not None:
+        later = [
+            cell.pipelined_since for cell in formed if cell.pipelined_since and not cell.pipelined(question.version)
+        ]
+        newer = f", or use engine.version {show_version(min(later))} or newer" if later else ""
+        size = question.pipeline_parallel_size
+        return (
+            f"{told}: {engine} {release} does not draft so with verifier.pipelineParallelSize {size}; set "
+            f"verifier.pipelineParallelSize: 1, and tensorParallelSize {size} times as large{newer}"
+        )
+    first = show_version(min(cell.since for cell in formed))
+    return (
+        f"{told} needs engine.version {first} or newer, not {release}; set engine.version and "
+        "engine.image, or choose another method"
+    )
 
 
 def _method_text(question: Question) -> str:
     return f"{question.method} with {question.variant}" if question.variant else f"{question.method}"
-
-
-def _remedy(row: Platform) -> str:
-    return row.remedy or "it was not found there; choose another method"
-
-
-def _line_end(newest: Version) -> Version:
-    """The last patch release of the line of `newest`: all patch releases of a known line count as known."""
-    return (newest[0], newest[1], 9999)

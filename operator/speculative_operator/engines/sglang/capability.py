@@ -1,5 +1,4 @@
-"""What SGLang can turn for each method: rows of the capability matrix; and everything that it would reject, or
-silently do otherwise, found before a pod exists. Read by `adapter` and the matrix.
+"""Everything that SGLang would reject, or silently do otherwise, found before a pod exists. Read by `adapter`.
 
 Everything was read in SGLang 0.5.23 (the wheel of that release; paths below python/sglang/srt/). Older releases are
 refused: the adapter relies on flags and counters that were read there only.
@@ -8,14 +7,12 @@ refused: the adapter relies on flags and counters that were read there only.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Speculator
-from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice, Refusal
-from speculative_operator.engines.matrix.cell import Cell, Extent, Figure, Variant, Version
+from speculative_operator.engines.matrix.cell import CELLS, Version
 from speculative_operator.engines.shared.arguments import ALWAYS, SPECULATION, Flags, of_verifier
 from speculative_operator.engines.shared.checks import refusals_of, refuse_field
 from speculative_operator.engines.shared.plan import Offer
@@ -32,79 +29,6 @@ ALGORITHMS = {
 WITH_LORA = frozenset({Method.NGRAM, Method.EAGLE, Method.EAGLE3, Method.MTP, Method.DFLASH, Method.DSPARK})
 """arg_groups/lora_hook.py, check_lora_speculative_compatibility."""
 
-_SEEN = frozenset({Figure.ACCEPTED, Figure.STEP_TIME, Figure.ACTIVE_K})
-_HOOK = "SGLang 0.5.23 arg_groups/speculative_hook.py"
-_ADAPTIVE = "SGLang 0.5.23 speculative/adaptive_spec_params.py"
-_PIPELINE = "SGLang 0.5.23 arg_groups/validation_hook.py, check_pipeline_parallel_compat"
-_NOTE = (
-    "A slot of the adaptive file has one candidate, so that K goes by the table and not by the engine's own law, which "
-    "knows no costs; a batch is padded to the next CUDA-graph size first, so a band may begin a size early."
-)
-_MODULES = (
-    " Where the checkpoint has several modules (MiMo-V2, Step 3.5, GigaChat 3.5) the engine drops the table with a "
-    "warning and drafts its largest K at every load."
-)
-_STATIC = "The engine's adaptive mode, which takes a table, is for EAGLE and EAGLE-3 alone: K changes by a rollout."
-
-
-def _adaptive(method: Method) -> tuple[Cell, ...]:
-    """Methods that `--speculative-adaptive` serves: one candidate per slot makes it a table."""
-    plain = Cell(EngineType.SGLANG, method, OLDEST, Actuator.RESTART, _ADAPTIVE, pipeline=Extent.ONE, metrics=_SEEN)
-    note = _NOTE + (_MODULES if method is Method.MTP else "")
-    staged = replace(plain, source=_PIPELINE, pipeline=Extent.MANY)
-    return (
-        replace(plain, actuator=Actuator.TABLE, data=Extent.ONE, note=note),
-        replace(plain, data=Extent.MANY, note="The adaptive mode was not read for several schedulers in one pod."),
-        _no_pipeline(method) if method is Method.EAGLE3 else staged,
-    )
-
-
-def _fixed_rows(method: Method, drafts_blocks: bool = False) -> tuple[Cell, ...]:
-    """Methods whose K is fixed at start."""
-    return (
-        Cell(
-            EngineType.SGLANG, method, OLDEST, Actuator.RESTART, _ADAPTIVE, pipeline=Extent.ONE,
-            passes_at_zero=0.0, drafts_blocks=drafts_blocks, metrics=_SEEN, note=_STATIC,
-        ),
-        _no_pipeline(method),
-    )  # fmt: skip
-
-
-def _no_pipeline(method: Method) -> Cell:
-    remedy = "SGLang speculates with eagle and mtp only under pipeline parallelism; set pipelineParallelSize: 1"
-    return Cell(
-        EngineType.SGLANG, method, OLDEST, Actuator.NONE, _PIPELINE, pipeline=Extent.MANY, refused=remedy
-    )  # fmt: skip
-
-
-def _refusal_row(method: Method, remedy: str, variant: Variant = Variant.PLAIN) -> Cell:
-    return Cell(EngineType.SGLANG, method, OLDEST, Actuator.NONE, _HOOK, variant=variant, refused=remedy)
-
-
-_MEDUSA = "SGLang has no Medusa heads; use eagle3 or mtp"
-_LOOKUP = "SGLang has one lookup; use ngram"
-_PARALLEL = "SGLang drafts token after token; use dflash, or remove speculator.parallelDrafting"
-CELLS: tuple[Cell, ...] = (
-    *_adaptive(Method.EAGLE),
-    *_adaptive(Method.EAGLE3),
-    *_adaptive(Method.MTP),
-    *_fixed_rows(Method.DRAFT_MODEL),
-    *_fixed_rows(Method.NGRAM),
-    *_fixed_rows(Method.DFLASH, drafts_blocks=True),
-    *_fixed_rows(Method.DSPARK, drafts_blocks=True),
-    _refusal_row(Method.NGRAM_GPU, _LOOKUP),
-    _refusal_row(Method.SUFFIX, _LOOKUP),
-    _refusal_row(Method.MEDUSA, _MEDUSA),
-    _refusal_row(Method.EAGLE, _PARALLEL, Variant.PARALLEL),
-    _refusal_row(Method.EAGLE3, _PARALLEL, Variant.PARALLEL),
-    _refusal_row(Method.DRAFT_MODEL, _PARALLEL, Variant.PARALLEL),
-    _refusal_row(
-        Method.DRAFT_MODEL,
-        "SGLang compares token ids, so verifier and speculator need one vocabulary; use engine.type: vLLM",
-        Variant.HETEROGENEOUS,
-    ),
-)
-
 
 def one_k_reason(spec: DeploymentSpec) -> str:
     """Why SGLang keeps one K: `--speculative-adaptive` does not serve adapters (arg_groups/lora_hook.py)."""
@@ -113,11 +37,10 @@ def one_k_reason(spec: DeploymentSpec) -> str:
 
 OFFER = Offer(
     engine=EngineType.SGLANG,
-    cells=CELLS,
+    cells=CELLS[EngineType.SGLANG],
     oldest=OLDEST,
     why_oldest="lacks flags and counters that the operator uses",
     default_batch=DEFAULT_MAX_RUNNING,
-    needs_source=frozenset({Method.EAGLE, Method.EAGLE3, Method.DRAFT_MODEL, Method.DFLASH}),
     # Every K in use holds a state with CUDA graphs of its own, so tables are drawn from few.
     table_ks=frozenset({1, 2, 3, 5, 7}),
     zero_in_table=True,
@@ -191,7 +114,7 @@ def _speculator(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusa
 
 def _notices(spec: DeploymentSpec) -> Iterator[Notice]:
     for flag in LOSSY_FLAGS:
-        for value in FLAGS.values(spec.engine.args, flag):
+        for value in FLAGS.given(spec.engine.args).get(flag, ()):
             if not _is_one(value):
                 message = f"engine.args sets {flag} {value}: outputs may differ from the verifier's own; remove it"
                 yield Notice(Reason.LOSSY, message)

@@ -16,13 +16,12 @@ passes takes the place (`sglang:spec_accept_length`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from speculative_operator.domain.observation import Gap, PodWindow, Series
+from speculative_operator.domain.observation import PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.samples import Buckets, Cut, Need, UnreadableError
-from speculative_operator.engines.shared.reading import Selection, mean, more, read_each, refuse, without_missed_scrapes
+from speculative_operator.engines.shared.reading import Reader, mean, more, refuse
 
 PASSES = "sglang:cuda_graph_passes_total"
 TOKENS = "sglang:realtime_tokens_total"
@@ -45,13 +44,10 @@ BUCKETS = Buckets("sglang:request_time_per_output_token_seconds_bucket", "sglang
 
 _REQUIRED = (PASSES, TOKENS, RUNNING, WAITING)
 _GAUGES = frozenset({RUNNING, WAITING, KV_USAGE, KV_CAPACITY, DRAFT_WIDTH, ACCEPT_LENGTH})
-_NAMES = (
-    *_REQUIRED, KV_USAGE, KV_CAPACITY, IDLE_SECONDS, RETRACTED, DRAFT_WIDTH, ACCEPT_LENGTH, STREAMED, STREAMED_SECONDS,
+_OTHERS = (
+    KV_USAGE, KV_CAPACITY, IDLE_SECONDS, RETRACTED, DRAFT_WIDTH, ACCEPT_LENGTH, STREAMED, STREAMED_SECONDS,
     FIRST_TOKENS, TTFT_SECONDS, ENDED_TOKENS, ENDED, VERIFICATIONS,
 )  # fmt: skip
-METRIC_NAMES: tuple[str, ...] = (*_NAMES, *sorted(BUCKETS.names))
-NEED = Need(_REQUIRED, gauges=_GAUGES, infos=frozenset())
-_SELECTION = Selection(frozenset(_NAMES), NEED, BUCKETS)
 _DECODING = ("decode_cuda_graph", "decode_none")
 _LOG_INTERVAL = 40
 """Decode passes after which the engine refreshes its gauges (--decode-log-interval); others are of another time."""
@@ -82,51 +78,17 @@ class _Decoding:
         return self.tokens / self.gain
 
 
-def read(
-    series: Sequence[Series], pods: Collection[str], since: Mapping[str, float], now: float, stale_after: float
-) -> dict[str, PodWindow | Gap]:
-    """A window or a gap for each of `pods`; see `Engine.read`."""
-    first_stage = [track for track in without_missed_scrapes(series) if track.labels.get("pp_rank", "0") in ("", "0")]
-    # the first token of an answer that is not streamed is told late: at the fiftieth or at the end
-    relevant = [t for t in first_stage if t.name != BUCKETS.ttft or t.labels.get("is_streaming") != "false"]
-    return read_each(_SELECTION, _window, relevant, pods, since, now, stale_after)
+def _counts(track: Series) -> bool:
+    """False for stages but the first, and for the first token of an answer that is not streamed: it is told late, at
+    the fiftieth or at the end."""
+    late = track.name == BUCKETS.ttft and track.labels.get("is_streaming") == "false"
+    return track.labels.get("pp_rank", "0") in ("", "0") and not late
 
 
 def _window(piece: Cut) -> PodWindow:
-    passes = sum(piece.delta(PASSES, mode=mode) for mode in _DECODING)
-    prompt = piece.delta(TOKENS, mode="prefill_compute")
-    first = piece.delta(FIRST_TOKENS)
-    if passes == 0:
-        return _without_decoding(piece, prompt, first)
-    decoding = _decoding(piece, passes)
-    steps = decoding.request_steps
-    drafts, drafted, accepted = _drafts(decoding)
-    refuse(_contradictions(decoding))
-    return PodWindow(
-        start=piece.start,
-        end=piece.end,
-        steps=passes,
-        decode_request_steps=steps,
-        step_seconds=decoding.tokens * decoding.seconds_per_token,
-        first_tokens=first,
-        generated_tokens=decoding.tokens + first,
-        prompt_tokens=prompt,
-        running=piece.gauge_mean(RUNNING) or 0.0,
-        waiting=piece.gauge_mean(WAITING) or 0.0,
-        preemptions=piece.delta(RETRACTED),
-        kv_usage=piece.gauge_mean(KV_USAGE, mean),
-        kv_capacity_tokens=piece.gauge_mean(KV_CAPACITY),
-        drafts=drafts,
-        draft_tokens=drafted,
-        accepted_tokens=accepted,
-        ttft_seconds=piece.delta(TTFT_SECONDS),
-        requests_finished=piece.delta(ENDED),
-    )
-
-
-def _without_decoding(piece: Cut, prompt: float, first: float) -> PodWindow:
-    """The window of a pod that ran no decode pass: load is 0, as gauges still tell of the last pass."""
-    return PodWindow(
+    passes, first = sum(piece.delta(PASSES, mode=mode) for mode in _DECODING), piece.delta(FIRST_TOKENS)
+    # A pod that ran no decode pass has no load: its gauges still tell of the last pass.
+    idle = PodWindow(
         start=piece.start,
         end=piece.end,
         steps=0.0,
@@ -134,12 +96,32 @@ def _without_decoding(piece: Cut, prompt: float, first: float) -> PodWindow:
         step_seconds=0.0,
         first_tokens=first,
         generated_tokens=first,
-        prompt_tokens=prompt,
+        prompt_tokens=piece.delta(TOKENS, mode="prefill_compute"),
         running=0.0,
         waiting=0.0,
         kv_capacity_tokens=piece.gauge_mean(KV_CAPACITY),
         ttft_seconds=piece.delta(TTFT_SECONDS),
         requests_finished=piece.delta(ENDED),
+    )
+    if passes == 0:
+        return idle
+    decoding = _decoding(piece, passes)
+    steps = decoding.request_steps
+    drafts, drafted, accepted = _drafts(decoding)
+    refuse(_contradictions(decoding))
+    return replace(
+        idle,
+        steps=passes,
+        decode_request_steps=steps,
+        step_seconds=decoding.tokens * decoding.seconds_per_token,
+        generated_tokens=decoding.tokens + first,
+        running=piece.gauge_mean(RUNNING) or 0.0,
+        waiting=piece.gauge_mean(WAITING) or 0.0,
+        preemptions=piece.delta(RETRACTED),
+        kv_usage=piece.gauge_mean(KV_USAGE, mean),
+        drafts=drafts,
+        draft_tokens=drafted,
+        accepted_tokens=accepted,
     )
 
 
@@ -212,3 +194,6 @@ def _contradictions(decoding: _Decoding) -> list[tuple[bool, str]]:
         most = max(decoding.widths)
         found.append((decoding.gain > most * 1.01, f"{decoding.gain:.2f} tokens per step of {most:g}"))
     return found
+
+
+read = Reader(Need(_REQUIRED, gauges=_GAUGES, infos=frozenset()), _OTHERS, BUCKETS, _window, _counts)

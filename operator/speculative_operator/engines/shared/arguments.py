@@ -64,17 +64,18 @@ class Flags:
         bare = flag.rstrip(_DIGITS)
         return bare if bare in self.aliases else flag
 
-    def values(self, args: tuple[str, ...], wanted: str) -> list[str]:
-        """Values given to `wanted`, in order: `--flag=value` and `--flag value`."""
-        found = []
-        for place, argument in enumerate(args):
-            if self.name(argument) != wanted:
+    def given(self, args: tuple[str, ...]) -> dict[str, list[str]]:
+        """Flag -> its values as written, in order: `--flag=value`, and all that stands between it and the next flag."""
+        found: dict[str, list[str]] = {}
+        values: list[str] = []
+        for argument in args:
+            flag = self.name(argument)
+            if not flag:
+                values.append(argument)
                 continue
             _, equals, value = argument.partition("=")
-            if equals:
-                found.append(value)
-            elif place + 1 < len(args) and not args[place + 1].startswith("--"):
-                found.append(args[place + 1])
+            values = found.setdefault(flag, [])
+            values.extend([value] if equals else [])
         return found
 
     def refusals(self, spec: DeploymentSpec) -> Iterator[Refusal]:
@@ -136,7 +137,7 @@ def locate(source: ModelSource, role: str) -> Located:
     if source.scheme is Scheme.PVC:
         claim, _, path = source.location.partition("/")
         mount = f"{MODELS_MOUNT}/{claim}"
-        return Located(f"{mount}/{path}".rstrip("/"), pvc=PvcMount(claim, "", mount))
+        return Located(f"{mount}/{path}".rstrip("/"), pvc=PvcMount(claim, mount))
     if source.scheme is Scheme.POD:
         _, _, path = source.location.rpartition(f"/{names.CACHE_FOLDER}/")
         return Located(f"{names.WEIGHTS_MOUNT}/{names.CACHE_FOLDER}/{path}")
@@ -156,16 +157,12 @@ def locate_all(spec: DeploymentSpec, with_speculator: bool) -> tuple[Located, ..
 
 def source_refusals(spec: DeploymentSpec) -> Iterator[Refusal]:
     """Refusals of the sources of models, in the order of the spec."""
-    cached = spec.weights.cache is not None
-    yield from _refusals(spec.verifier.source, "spec.verifier.model", cached=cached)
-    if spec.speculator is not None and spec.speculator.source is not None:
-        yield from _refusals(spec.speculator.source, "spec.speculator.model", cached=cached)
-
-
-def _refusals(source: ModelSource, field: str, *, cached: bool) -> Iterator[Refusal]:
-    if source.scheme is Scheme.S3 and not cached:
-        message = (
-            f"{field} {source.uri}: engines do not load s3:// themselves; set spec.weights.cache, or use hf://, pvc:// "
-            "or oci://"
-        )
-        yield Refusal(field, Reason.UNSUPPORTED_SOURCE, message)
+    speculator = spec.speculator.source if spec.speculator is not None else None
+    for side, source in (("verifier", spec.verifier.source), ("speculator", speculator)):
+        if source is not None and source.scheme is Scheme.S3 and spec.weights.cache is None:
+            field = f"spec.{side}.model"
+            message = (
+                f"{field} {source.uri}: engines do not load s3:// themselves; set spec.weights.cache, or use hf://, "
+                "pvc:// or oci://"
+            )
+            yield Refusal(field, Reason.UNSUPPORTED_SOURCE, message)

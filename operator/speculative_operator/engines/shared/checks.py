@@ -82,23 +82,15 @@ def _release(spec: DeploymentSpec, offer: Offer, version: Version) -> Iterator[R
 def _speculator(spec: DeploymentSpec, speculator: Speculator, offer: Offer, version: Version) -> Iterator[Refusal]:
     if version < offer.oldest:
         return
-    refused = tuple(refusing.method(spec, version, offer.cells))
-    if refused:
-        yield from refused
+    refused = refusing.why(refusing.question_of(spec, version), offer.cells)
+    if refused is not None:
+        yield refused
         return
-    yield from weights(speculator, needed=speculator.method in offer.needs_source)
     yield from _own_name(speculator, spec.verifier.source.uri)
     size, whole = speculator.tensor_parallel_size, spec.verifier.tensor_parallel_size
     if size is not None and size != whole:
         why = f"{offer.engine} runs the speculator on the verifier's {whole} accelerators; remove it"
         yield refuse_field("speculator.tensorParallelSize", why, size)
-
-
-def weights(speculator: Speculator, needed: bool) -> Iterator[Refusal]:
-    """Refuses missing weights for a method whose weights the engine does not find in the verifier (`needed`)."""
-    if needed and speculator.source is None:
-        message = f"speculator.method {speculator.method} needs weights of its own; set spec.speculator.model"
-        yield Refusal("spec.speculator.model", INVALID, message)
 
 
 def _own_name(speculator: Speculator, verifier: str) -> Iterator[Refusal]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, OffPolicy
+from speculative_operator.domain.spec import DeploymentSpec, EngineType, Mode, OffPolicy
 from speculative_operator.domain.table import Actuator, KnobSpace, KTable
 from speculative_operator.engines.matrix.cell import Cell, Version, find, parse_version
 from speculative_operator.engines.matrix.refusing import question_of
@@ -25,8 +25,6 @@ class Offer:
     why_oldest: str
     default_batch: int
     """Requests at once where the spec leaves it open: always written out, because a table needs a number."""
-    needs_source: frozenset[Method]
-    """Methods that draft with weights of their own; the others find them in the verifier's checkpoint or need none."""
     table_ks: frozenset[int] = frozenset()
     """K worth having in a table beside the largest and the start K; empty: all."""
     zero_in_table: bool = False
@@ -93,7 +91,7 @@ def knobs(spec: DeploymentSpec, offer: Offer) -> KnobSpace:
 
 
 def _actuator(spec: DeploymentSpec, cell: Cell | None, offer: Offer) -> Actuator:
-    if cell is None or cell.refused or cell.actuator is not Actuator.TABLE:
+    if cell is None or cell.actuator is not Actuator.TABLE:
         return Actuator.RESTART
     one_k = spec.speculation.mode is Mode.STATIC and spec.speculation.schedule is None
     return Actuator.RESTART if one_k or offer.fixed_k_reason(spec) else Actuator.TABLE

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 from speculative_operator.domain.observation import Gap, PodWindow, Series
@@ -150,43 +151,49 @@ SLACK = 0.01
 on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The series that a reader looks at."""
+@dataclass(frozen=True)
+class Reader:
+    """How the samples of an engine's pods become windows; see `base.Read`."""
 
-    names: frozenset[str]
-    """Names of counters, gauges and infos."""
     need: Need
+    others: tuple[str, ...]
+    """Names that are looked at beside those of `need` that are required."""
     buckets: Buckets
+    window_of: Callable[[Cut], PodWindow]
+    wants: Callable[[Series], bool] = lambda _: True
+    """False for a series that counts what another one counts, too."""
 
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of all series that are looked at."""
+        return (*self.need.required, *self.others, *sorted(self.buckets.names))
 
-def read_each(
-    wanted: Selection,
-    window_of: Callable[[Cut], PodWindow],
-    series: Sequence[Series],
-    pods: Collection[str],
-    since: Mapping[str, float],
-    now: float,
-    stale_after: float,
-) -> dict[str, PodWindow | Gap]:
-    """A window or a gap for each pod; see `Engine.read`. Passes over series of other pods and of other names."""
-    own: dict[str, list[Series]] = {pod: [] for pod in pods}
-    buckets: dict[str, list[Series]] = {pod: [] for pod in pods}
-    for track in series:
-        pod = track.labels.get("pod", "")
-        if pod in own and track.name in wanted.names:
-            own[pod].append(track)
-        elif pod in own and track.name in wanted.buckets.names:
-            buckets[pod].append(track)
-    found: dict[str, PodWindow | Gap] = {}
-    for pod in pods:
-        try:
-            target = one_target(own[pod], stale_after, wanted.need)
-            window = window_of(cut(target, wanted.need, since.get(pod), now, stale_after))
-            found[pod] = wanted.buckets.add_to(window, of_the_same_target(target, buckets[pod]))
-        except UnreadableError as problem:
-            found[pod] = Gap(problem.reason, problem.message)
-    return found
+    def __call__(
+        self,
+        series: Sequence[Series],
+        pods: Collection[str],
+        since: Mapping[str, float],
+        now: float,
+        stale_after: float,
+    ) -> dict[str, PodWindow | Gap]:
+        """A window or a gap for each of `pods`. Passes over series of other pods and of other names."""
+        own: dict[str, list[Series]] = {pod: [] for pod in pods}
+        names = frozenset(self.names)
+        for track in without_missed_scrapes(series):
+            pod = track.labels.get("pod", "")
+            if pod in own and track.name in names and self.wants(track):
+                own[pod].append(track)
+        found: dict[str, PodWindow | Gap] = {}
+        for pod, tracks in own.items():
+            buckets = [track for track in tracks if track.name in self.buckets.names]
+            counted = [track for track in tracks if track.name not in self.buckets.names]
+            try:
+                target = one_target(counted, stale_after, self.need)
+                window = self.window_of(cut(target, self.need, since.get(pod), now, stale_after))
+                found[pod] = self.buckets.add_to(window, of_the_same_target(target, buckets))
+            except UnreadableError as problem:
+                found[pod] = Gap(problem.reason, problem.message)
+        return found
 
 
 def refuse(contradictions: Iterable[tuple[bool, str]]) -> None:

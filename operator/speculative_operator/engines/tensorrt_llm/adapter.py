@@ -126,13 +126,13 @@ def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
 
 
 ENGINE = Engine(
-    reading.METRIC_NAMES,
+    reading.read.names,
     capability.refusals,
     capability.notices,
     partial(knobs, offer=OFFER),
     container,
     reading.read,
-    needed=reading.NEED.required,
+    needed=reading.read.need.required,
 )
 
 

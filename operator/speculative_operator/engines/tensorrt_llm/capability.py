@@ -1,5 +1,4 @@
-"""What TensorRT-LLM can turn for each method: rows of the capability matrix; and what it would reject, or silently
-do otherwise, found before a pod exists. Read by `adapter` and the matrix.
+"""What TensorRT-LLM would reject, or silently do otherwise, found before a pod exists. Read by `adapter`.
 
 `draft_len_schedule` had two meanings. In 1.2 its keys were lower bounds (NVIDIA/TensorRT-LLM#8194) and the verifier was
 still run over the longest draft, so that a smaller K saved nothing there: such releases keep one K. Since #10860 and
@@ -15,9 +14,8 @@ from collections.abc import Iterator
 
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, Speculator, Verifier
-from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice, Refusal
-from speculative_operator.engines.matrix.cell import Cell, Figure, Variant, Version, parse_version, show_version
+from speculative_operator.engines.matrix.cell import CELLS, Version, parse_version, show_version
 from speculative_operator.engines.shared.arguments import ALWAYS, Flags, of_verifier
 from speculative_operator.engines.shared.checks import UNSUPPORTED, refusals_of, refuse_field
 from speculative_operator.engines.shared.plan import Offer, plan
@@ -39,65 +37,6 @@ PARALLEL = "PARD"
 """Decoding type of a draft_model that drafts all tokens in one pass."""
 
 _CANDIDATE = re.compile(r"v?1\.3\.0[.-]?rc(\d+).*")
-_SEEN = frozenset({Figure.ACCEPTED, Figure.PER_POSITION, Figure.DRAFTED, Figure.STEP_TIME})
-_ARGS = "TensorRT-LLM tensorrt_llm/llmapi/llm_args.py"
-_SCHEDULE = f"{_ARGS} and NVIDIA/TensorRT-LLM#10860, #12262"
-_FLOOR = "K is 1 at least: after steps without drafts the speculator's cache is stale (NVIDIA/TensorRT-LLM#16888)."
-
-
-def _row(
-    method: Method,
-    actuator: Actuator,
-    since: Version,
-    before: Version | None = None,
-    variant: Variant = Variant.PLAIN,
-    drafts_blocks: bool = False,
-) -> Cell:
-    table = actuator is Actuator.TABLE
-    return Cell(
-        EngineType.TENSORRT_LLM, method, since, actuator, _SCHEDULE if table else _ARGS, before=before, variant=variant,
-        passes_at_zero=0.0, drafts_blocks=drafts_blocks,
-        metrics=_SEEN if table else frozenset(), note=_FLOOR if table else "",
-    )  # fmt: skip
-
-
-def _both(method: Method) -> tuple[Cell, ...]:
-    """Rows of `method`: one K in releases before the schedule's meaning is known, a table from there on."""
-    return _row(method, Actuator.RESTART, OLDEST, SCHEDULE_SINCE), _row(method, Actuator.TABLE, SCHEDULE_SINCE)
-
-
-def _newer(method: Method, since: Version, variant: Variant = Variant.PLAIN) -> Cell:
-    """The row of a speculator that makes all K tokens in one pass, known since `since`."""
-    return _row(method, Actuator.TABLE, since, variant=variant, drafts_blocks=not method.draft_free)
-
-
-def _refusal_row(method: Method, remedy: str, variant: Variant = Variant.PLAIN) -> Cell:
-    return Cell(EngineType.TENSORRT_LLM, method, OLDEST, Actuator.NONE, _ARGS, variant=variant, refused=remedy)
-
-
-_HEADS = "the PyTorch backend has no Medusa heads; use eagle3 or mtp"
-_P_EAGLE = "TensorRT-LLM drafts Eagle tokens one by one; remove speculator.parallelDrafting, or use dflash"
-CELLS: tuple[Cell, ...] = (
-    *_both(Method.EAGLE3),
-    *_both(Method.MTP),
-    *_both(Method.DRAFT_MODEL),
-    # The speculator of NGram runs beside the engine and its verification is padded to the longest draft.
-    _row(Method.NGRAM, Actuator.RESTART, OLDEST),
-    _newer(Method.SUFFIX, SCHEDULE_SINCE),
-    _newer(Method.DFLASH, SCHEDULE_SINCE),
-    _newer(Method.DSPARK, (1, 4, 0)),
-    _newer(Method.DRAFT_MODEL, SCHEDULE_SINCE, Variant.PARALLEL),
-    _refusal_row(Method.EAGLE, "the PyTorch backend has Eagle3 only; use a checkpoint of eagle3"),
-    _refusal_row(Method.EAGLE, _P_EAGLE, Variant.PARALLEL),
-    _refusal_row(Method.EAGLE3, _P_EAGLE, Variant.PARALLEL),
-    _refusal_row(Method.NGRAM_GPU, "TensorRT-LLM has no such lookup; use suffix (suffix automaton) or ngram"),
-    _refusal_row(Method.MEDUSA, _HEADS),
-    _refusal_row(
-        Method.DRAFT_MODEL,
-        "TensorRT-LLM compares token ids, so verifier and speculator need one vocabulary; use engine.type: vLLM",
-        Variant.HETEROGENEOUS,
-    ),
-)
 
 
 def one_k_reason(spec: DeploymentSpec) -> str:
@@ -118,11 +57,10 @@ def has_schedule(spec: DeploymentSpec) -> bool:
 
 OFFER = Offer(
     engine=EngineType.TENSORRT_LLM,
-    cells=CELLS,
+    cells=CELLS[EngineType.TENSORRT_LLM],
     oldest=OLDEST,
     why_oldest="builds engines ahead of serving, which the operator does not",
     default_batch=DEFAULT_MAX_BATCH,
-    needs_source=frozenset({Method.EAGLE3, Method.DRAFT_MODEL, Method.DFLASH}),
     # Graphs are captured for the pairs of batch and K that the schedule holds, so few K keep them few.
     table_ks=frozenset({1, 2, 3, 5, 7}),
     falling=True,

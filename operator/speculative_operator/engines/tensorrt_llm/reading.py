@@ -13,13 +13,12 @@ that found any. The gauges are those of the last iteration, so while nothing end
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from speculative_operator.domain.observation import Gap, PodWindow, Series
+from speculative_operator.domain.observation import PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.samples import Buckets, Cut, Need, UnreadableError
-from speculative_operator.engines.shared.reading import Selection, mean, more, read_each, refuse, without_missed_scrapes
+from speculative_operator.engines.shared.reading import Reader, mean, more, refuse
 
 ENDED = "trtllm_request_success_total"
 GENERATED = "trtllm_generation_tokens_total"
@@ -40,12 +39,10 @@ BUCKETS = Buckets("trtllm_time_per_output_token_seconds_bucket", "trtllm_time_to
 
 _COUNTERS = (GENERATED, PROMPT, DECODE_SECONDS, FIRST_TOKENS, TTFT_SECONDS)
 _LOAD = (RUNNING, WAITING, GENERATING)
-_NAMES = (
-    ENDED, *_COUNTERS, PROMPT_CACHED, DRAFTED, ACCEPTED, *_LOAD, KV_USAGE, KV_BLOCKS, KV_BLOCK_TOKENS,
+_OTHERS = (
+    *_COUNTERS, PROMPT_CACHED, DRAFTED, ACCEPTED, *_LOAD, KV_USAGE, KV_BLOCKS, KV_BLOCK_TOKENS,
 )  # fmt: skip
-METRIC_NAMES: tuple[str, ...] = (*_NAMES, *sorted(BUCKETS.names))
-NEED = Need((ENDED,), gauges=frozenset({*_LOAD, KV_USAGE, KV_BLOCKS, KV_BLOCK_TOKENS}), infos=frozenset())
-_SELECTION = Selection(frozenset(_NAMES), NEED, BUCKETS)
+_GAUGES = frozenset({*_LOAD, KV_USAGE, KV_BLOCKS, KV_BLOCK_TOKENS})
 _POSITION = "token_position"
 
 
@@ -57,27 +54,33 @@ class _Drafts:
     accepted: tuple[float, ...]
 
 
-def read(
-    series: Sequence[Series], pods: Collection[str], since: Mapping[str, float], now: float, stale_after: float
-) -> dict[str, PodWindow | Gap]:
-    """A window or a gap for each of `pods`; see `Engine.read`."""
-    return read_each(_SELECTION, _window, without_missed_scrapes(series), pods, since, now, stale_after)
-
-
 def _window(piece: Cut) -> PodWindow:
     _check_release(piece)
     ended = piece.delta(ENDED)
+    # Where no request ended, gauges may be those of an iteration long past.
+    idle = PodWindow(
+        start=piece.start,
+        end=piece.end,
+        steps=0.0,
+        decode_request_steps=0.0,
+        step_seconds=0.0,
+        first_tokens=0.0,
+        generated_tokens=0.0,
+        prompt_tokens=0.0,
+        running=0.0,
+        waiting=0.0,
+        kv_capacity_tokens=_capacity(piece),
+    )
     if ended == 0:
-        return _idle(piece)
+        return idle
     first, generated, seconds = piece.delta(FIRST_TOKENS), piece.delta(GENERATED), piece.delta(DECODE_SECONDS)
     drafts = _drafts(piece)
     drafting, accepted = (drafts.drafted[0], sum(drafts.accepted)) if drafts else (0.0, 0.0)
     steps = max(drafting, generated - first - accepted)
     refuse(_contradictions(steps, seconds, first, generated, drafts))
     batch = _batch(piece, steps)
-    return PodWindow(
-        start=piece.start,
-        end=piece.end,
+    return replace(
+        idle,
         steps=steps / batch,
         decode_request_steps=steps,
         step_seconds=seconds,
@@ -87,7 +90,6 @@ def _window(piece: Cut) -> PodWindow:
         running=piece.gauge_mean(RUNNING) or 0.0,
         waiting=piece.gauge_mean(WAITING) or 0.0,
         kv_usage=piece.gauge_mean(KV_USAGE, mean),
-        kv_capacity_tokens=_capacity(piece),
         drafts=drafting if drafts else None,
         draft_tokens=sum(drafts.drafted) if drafts else None,
         accepted_tokens=accepted if drafts else None,
@@ -103,23 +105,6 @@ def _check_release(piece: Cut) -> None:
     if missing is not None:
         message = f"{missing} is not exported, as in releases before 1.3; without it the tuner cannot measure K"
         raise UnreadableError(Reason.UNSUPPORTED_BY_ENGINE, message)
-
-
-def _idle(piece: Cut) -> PodWindow:
-    """The window of a pod in which no request ended; its gauges may be those of an iteration long past."""
-    return PodWindow(
-        start=piece.start,
-        end=piece.end,
-        steps=0.0,
-        decode_request_steps=0.0,
-        step_seconds=0.0,
-        first_tokens=0.0,
-        generated_tokens=0.0,
-        prompt_tokens=0.0,
-        running=0.0,
-        waiting=0.0,
-        kv_capacity_tokens=_capacity(piece),
-    )
 
 
 def _drafts(piece: Cut) -> _Drafts | None:
@@ -160,3 +145,6 @@ def _contradictions(
             for place, (offered, taken) in enumerate(zip(drafts.drafted, drafts.accepted, strict=True))
         ]
     return found
+
+
+read = Reader(Need((ENDED,), gauges=_GAUGES, infos=frozenset()), _OTHERS, BUCKETS, _window)

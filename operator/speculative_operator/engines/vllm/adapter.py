@@ -16,10 +16,9 @@ from speculative_operator.engines.vllm.arguments import (
     environment,
     has_own_weights,
 )
-from speculative_operator.engines.vllm.capability import BLOCK_METHODS
-from speculative_operator.engines.vllm.forms import SHUTDOWN_TIMEOUT_SINCE, Runner
+from speculative_operator.engines.vllm.capability import BLOCK_METHODS, SHUTDOWN_TIMEOUT_SINCE, Runner
 from speculative_operator.engines.vllm.graphs import capture_sizes, raised_ceiling
-from speculative_operator.engines.vllm.plan import Plan, can_skip, follows_k, plan, skips
+from speculative_operator.engines.vllm.plan import can_skip, follows_k, plan, skips
 
 _START_SECONDS_RAISED = 120
 """Seconds added to the startup budget for graphs above the engine's own ceiling."""
@@ -51,7 +50,8 @@ def knobs(spec: DeploymentSpec) -> KnobSpace:
 def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
     """The container that serves `spec`; it holds `table` unless pods re-read the table from a file."""
     planned = plan(spec)
-    live, startup = planned.actuator is Actuator.LIVE, _startup_seconds(spec, planned)
+    graphs = _START_SECONDS_RAISED if raised_ceiling(spec, planned) is not None else 0
+    startup = startup_seconds(spec, planned, graphs + images.needs_of(spec).compile_seconds)
     verifier = spec.verifier
     ranks = verifier.tensor_parallel_size * verifier.pipeline_parallel_size * verifier.data_parallel_size
     return serving_container(
@@ -64,15 +64,8 @@ def container(spec: ResolvedSpec, table: KTable) -> EngineContainer:
         shared_memory=images.needs_of(spec).shared_memory or ranks > 1 or spec.target is Target.INFERENCE_SERVICE,
         startup_seconds=startup,
         shutdown_seconds=SHUTDOWN_SECONDS if planned.version >= SHUTDOWN_TIMEOUT_SINCE else 0,
-        payload=live,
-        telemetry=live,
+        payload=planned.actuator is Actuator.LIVE,
     )
-
-
-def _startup_seconds(spec: DeploymentSpec, planned: Plan) -> int:
-    """Startup budget in seconds: the common one, and more for raised graphs and a vendor's compiler."""
-    more = _START_SECONDS_RAISED if raised_ceiling(spec, planned) is not None else 0
-    return startup_seconds(spec, planned, more + images.needs_of(spec).compile_seconds)
 
 
 ENGINE = Engine(
@@ -82,5 +75,5 @@ ENGINE = Engine(
     knobs,
     container,
     reading.read,
-    needed=reading.NEED.required,
+    needed=reading.READER.need.required,
 )

@@ -25,7 +25,7 @@ from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.images import API_SERVER, command_of, environment_of
 from speculative_operator.engines.shared.arguments import ALL_INTERFACES, above_one, flag_arguments, locate, share
 from speculative_operator.engines.shared.container import hub, variables, with_users
-from speculative_operator.engines.vllm.forms import SHUTDOWN_TIMEOUT_SINCE, Runner
+from speculative_operator.engines.vllm.capability import SHUTDOWN_TIMEOUT_SINCE, Runner
 from speculative_operator.engines.vllm.graphs import boot, budget_flag, raised_ceiling
 from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, Plan, has_worker, skips
 

@@ -1,29 +1,34 @@
 """Everything that vLLM would reject, or silently do otherwise, found before a pod exists; and what a user should know
-of a spec that it takes. Called by `adapter`."""
+of a spec that it takes. Called by `adapter`.
+
+Adaptive verification: in each step vLLM picks, of all drafts of all requests, those whose estimated acceptance is worth
+their time, and verifies no others. Its conditions are those of vLLM 0.32 config/vllm.py
+(`_validate_adaptive_verification`, `_get_v1_model_runner_unsupported_features`), config/speculative.py and
+v1/worker/gpu/spec_decode/adaptive_verification.py (`maybe_create_adaptive_verification_manager`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, Speculator
 from speculative_operator.domain.table import Actuator
+from speculative_operator.domain.vllm import FIELDS_OF_KEYS
 from speculative_operator.engines import images
 from speculative_operator.engines.base import Notice, Refusal
 from speculative_operator.engines.matrix import refusing
-from speculative_operator.engines.matrix.cell import Version, parse_version, show_version
+from speculative_operator.engines.matrix.cell import Variant, Version, parse_version, show_version
 from speculative_operator.engines.matrix.vendors import platform_of
 from speculative_operator.engines.shared import checks as shared
 from speculative_operator.engines.shared.arguments import source_refusals
 from speculative_operator.engines.vllm import arguments, capability, graphs
-from speculative_operator.engines.vllm.capability import LIVE_PROVEN
-from speculative_operator.engines.vllm.config_checks import adaptive_refusals, options_refusals
-from speculative_operator.engines.vllm.forms import OLDEST, UNPROVEN
-from speculative_operator.engines.vllm.graphs import FLAGS
-from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, plan, user_runner
+from speculative_operator.engines.vllm.capability import LIVE_PROVEN, OLDEST, UNPROVEN, Runner
+from speculative_operator.engines.vllm.graphs import FLAGS, capture_sizes
+from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, Plan, plan, user_runner
+from speculative_operator.physics.catalog import find_accelerator
 
-MODULES = {"stepfun-ai/step-3.5-flash": 3}
-"""Checkpoints whose number of mtp modules is above 1 (`num_nextn_predict_layers` of their config.json)."""
 _UNSUPPORTED, _INVALID = Reason.UNSUPPORTED_BY_ENGINE, Reason.SPEC_INVALID
 
 
@@ -64,11 +69,11 @@ def _all(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
 def _speculator(spec: DeploymentSpec, speculator: Speculator, version: Version) -> Iterator[Refusal]:
     if version >= OLDEST:
         yield from _runner(spec, version)
-        yield from refusing.method(spec, version, capability.CELLS, plan(spec).runner)
-    if speculator.method not in capability.SERVED:
-        return
-    method = speculator.method
-    yield from shared.weights(speculator, needed=not method.draft_free and method not in arguments.IN_VERIFIER)
+        refused = refusing.why(refusing.question_of(spec, version, plan(spec).runner), capability.ROWS)
+        yield from (refused,) if refused is not None else ()
+    if speculator.method is Method.MEDUSA and speculator.source is None:
+        message = "speculator.method medusa needs weights of its own; set spec.speculator.model"
+        yield Refusal("spec.speculator.model", _INVALID, message)
     yield from _options(spec, speculator)
 
 
@@ -81,9 +86,8 @@ def _options(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
             "are trained for one vocabulary; remove one of the two"
         )
         yield Refusal("spec.speculator.heterogeneousVocabulary", _INVALID, message)
-    yield from _modules(spec, speculator)
-    yield from options_refusals(speculator)
-    yield from adaptive_refusals(spec, speculator, plan(spec))
+    yield from _key_refusals(speculator)
+    yield from _adaptive_refusals(spec, speculator, plan(spec))
 
 
 def _own_name(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
@@ -94,26 +98,10 @@ def _own_name(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]
         or speculator.method in (*arguments.OWN_NAME, *arguments.IN_VERIFIER)
     ):
         return
-    if speculator.method is Method.DRAFT_MODEL:
-        remedy = "a verifier cannot draft faster than it verifies; set a smaller model"
-    else:
-        named = ", ".join(arguments.OWN_NAME)
-        remedy = f"checkpoints that name their verifier have method {named}; set another speculator, or that method"
+    named = ", ".join(arguments.OWN_NAME)
+    remedy = f"checkpoints that name their verifier have method {named}; set another speculator, or that method"
     message = f"speculator.model {source.uri} with method {speculator.method} is the verifier: {remedy}"
     yield Refusal("spec.speculator.model", _INVALID, message)
-
-
-def _modules(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusal]:
-    """Refuses a K above the number of modules that is no multiple of it: vLLM runs all modules equally often."""
-    modules = MODULES.get(spec.verifier.source.location.lower(), 1)
-    k = plan(spec).max_k
-    if speculator.method is Method.MTP and k > modules and k % modules:
-        below = k - k % modules
-        message = (
-            f"speculation reaches K {k}, but {spec.verifier.source.uri} has {modules} mtp modules and vLLM takes "
-            f"multiples of that; set speculation.maxSpeculativeTokens: {modules}, or a Static K of {below}"
-        )
-        yield Refusal("spec.speculation.maxSpeculativeTokens", _UNSUPPORTED, message)
 
 
 def _runner(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
@@ -160,3 +148,71 @@ def _notices(spec: DeploymentSpec) -> Iterator[Notice]:
             "load within a pod"
         )
         yield Notice(Reason.LIVE_UNPROVEN, message)
+
+
+ADAPTIVE_SINCE: Version = (0, 32, 0)
+"""First release whose speculators other than DSpark estimate what is accepted, so that their drafts can be trimmed."""
+_ADAPTIVE = "spec.speculation.adaptiveVerification"
+_GRAPHLESS = (Vendor.CPU, Vendor.INTEL_GPU, Vendor.TPU, Vendor.GAUDI, Vendor.NEURON)
+_FLASH_ATTENTION_2 = ("A100", "A10", "A30", "A40", "L4", "RTX-A6000", "RTX-3090", "RTX-4090", "V100")
+"""Beginnings of the names of accelerators on which vLLM's attention has no graphs for steps of unequal lengths: that
+takes FlashAttention 3 or 4, or Triton (vLLM 0.32 v1/attention/backends)."""
+_ATTENTION_FLAGS = ("--attention-backend", "--attention-config", "-ac")
+_OF_VARIANT = {
+    Variant.PARALLEL: "remove speculator.parallelDrafting, or adaptiveVerification",
+    Variant.HETEROGENEOUS: "remove speculator.heterogeneousVocabulary, or adaptiveVerification",
+}
+
+
+def _key_refusals(speculator: Speculator) -> Iterator[Refusal]:
+    """Refuses keys that a field of the spec sets."""
+    for key, value in speculator.options.items():
+        if (field := FIELDS_OF_KEYS.get(key)) is not None:
+            message = f"speculator.options has {key} {value!r}: remove it and set {field} instead"
+            yield Refusal("spec.speculator.options", Reason.SPEC_INVALID, message)
+
+
+def _adaptive_refusals(spec: DeploymentSpec, speculator: Speculator, planned: Plan) -> Iterator[Refusal]:
+    """Refuses adaptive verification where vLLM would not start with it; nothing where the spec does not ask for it."""
+    if not spec.speculation.adaptive_verification:
+        return
+    if planned.version < ADAPTIVE_SINCE:
+        since = show_version(ADAPTIVE_SINCE)
+        yield _refuse_adaptive(
+            f"needs engine.version {since} or newer, not {show_version(planned.version)}; set it, or remove this"
+        )
+        return
+    yield from _without_graphs(spec, planned)
+    if planned.runner is not Runner.V2:
+        chosen = f"remove {RUNNER_VARIABLE} from engine.env" if user_runner(spec) is Runner.V1 else "remove this"
+        remedy = _OF_VARIANT.get(planned.variant, chosen)
+        yield _refuse_adaptive(f"needs vLLM's V2 model runner, and V1 serves {speculator.method} here; {remedy}")
+    verifier = spec.verifier
+    if verifier.lora is not None:
+        yield _refuse_adaptive("does not work with the adapters of verifier.lora; remove one of the two")
+    if verifier.pipeline_parallel_size > 1:
+        size = verifier.pipeline_parallel_size
+        yield _refuse_adaptive(f"does not work with verifier.pipelineParallelSize {size}; set 1, or remove this")
+    if speculator.options.get("use_local_argmax_reduction") and speculator.method is not Method.DSPARK:
+        yield _refuse_adaptive(
+            "needs the logits that speculator.options.use_local_argmax_reduction omits; remove one of the two"
+        )
+
+
+def _without_graphs(spec: DeploymentSpec, planned: Plan) -> Iterator[Refusal]:
+    vendor, product = spec.accelerator.vendor, spec.accelerator.product
+    if vendor in _GRAPHLESS:
+        yield _refuse_adaptive(f"needs full CUDA graphs, which {vendor} accelerators have not; remove this")
+    elif vendor in (Vendor.NVIDIA, Vendor.AMD) and not capture_sizes(spec, planned):
+        yield _refuse_adaptive("needs full CUDA graphs, which engine.args turn off; remove that argument, or this")
+    found = find_accelerator(product) if product else None
+    named = any(FLAGS.name(argument) in _ATTENTION_FLAGS for argument in spec.engine.args)
+    if found is not None and found.name.startswith(_FLASH_ATTENTION_2) and not named:
+        yield _refuse_adaptive(
+            f"needs attention with CUDA graphs for steps of unequal lengths, which vLLM's own choice on {found.name}, "
+            "FlashAttention 2, has not; add --attention-backend=TRITON_ATTN to engine.args, or remove this"
+        )
+
+
+def _refuse_adaptive(why: str) -> Refusal:
+    return Refusal(_ADAPTIVE, _UNSUPPORTED, f"speculation.adaptiveVerification true {why}")

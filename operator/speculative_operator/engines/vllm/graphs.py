@@ -22,7 +22,7 @@ from speculative_operator.domain.vllm import ALIASES, ALWAYS_SET, FIELDS_OF_FLAG
 from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.matrix.cell import Version
 from speculative_operator.engines.shared.arguments import ALWAYS, SPECULATION, Flags
-from speculative_operator.engines.vllm.forms import Runner
+from speculative_operator.engines.vllm.capability import Runner
 from speculative_operator.engines.vllm.plan import Plan, boot_schedule
 from speculative_operator.physics.catalog import find_accelerator
 
@@ -262,7 +262,7 @@ class _Flags:
 
 def _flags(args: tuple[str, ...]) -> _Flags:
     """Reads from the user's arguments what they say of graphs."""
-    given = _values_by_flag(args)
+    given = FLAGS.given(args)
     configs = [_object(text) for text in (*given.get("--compilation-config", []), *given.get("-cc", []))]
     sizes = [*given.get("--cudagraph-capture-sizes", []), *_config_values(configs, "cudagraph_capture_sizes")]
     ceilings = [*given.get("--max-cudagraph-capture-size", []), *_config_values(configs, "max_cudagraph_capture_size")]
@@ -279,7 +279,7 @@ def _config_values(configs: list[dict[str, object]], key: str) -> list[str]:
 
 
 def _decides_graphs(args: tuple[str, ...]) -> bool:
-    return any(flag in _SHAPING or flag.startswith(("-O", "-cc")) for flag in _values_by_flag(args))
+    return any(flag in _SHAPING or flag.startswith(("-O", "-cc")) for flag in FLAGS.given(args))
 
 
 def _object(text: str) -> dict[str, object]:
@@ -294,18 +294,3 @@ def _numbers(values: list[str]) -> list[int]:
     """Whole numbers among `values`, which may be separated by commas or stand in a list's brackets."""
     words = " ".join(values).replace(",", " ").replace("[", " ").replace("]", " ").split()
     return [int(word) for word in words if word.isdecimal() and len(word) < _DIGITS]
-
-
-def _values_by_flag(args: tuple[str, ...]) -> dict[str, list[str]]:
-    """Flag -> its values as written."""
-    found: dict[str, list[str]] = {}
-    values: list[str] = []
-    for argument in args:
-        flag = FLAGS.name(argument)
-        if not flag:
-            values.append(argument)
-            continue
-        _, equals, value = argument.partition("=")
-        values = found.setdefault(flag, [])
-        values.extend([value] if equals else [])
-    return found

@@ -16,15 +16,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from speculative_operator.domain.observation import BlockTotals, Comparison, PodWindow, Series
-from speculative_operator.engines.samples import EXACT_BELOW, SAME_SCRAPE_SECONDS
+from speculative_operator.engines.samples import EXACT_BELOW, SAME_SCRAPE_SECONDS, UnusableError
 
 PREFIX = "speculative_payload_"
 INFO = f"{PREFIX}info"
 _LONGEST_LABEL = 5
-
-
-class UnusableError(Exception):
-    """Why series of the payload add nothing to a window."""
 
 
 @dataclass(frozen=True, slots=True)

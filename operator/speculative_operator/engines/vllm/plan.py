@@ -5,9 +5,7 @@ Used by every other module of this adapter, so that command line, environment an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
 from speculative_operator.domain.table import Actuator
@@ -15,8 +13,14 @@ from speculative_operator.engines.matrix.cell import Cell, Question, Variant, pa
 from speculative_operator.engines.matrix.refusing import question_of
 from speculative_operator.engines.matrix.vendors import best_actuator, platform_of
 from speculative_operator.engines.shared import plan as shared
-from speculative_operator.engines.vllm.capability import row_of, runner_under_schedule
-from speculative_operator.engines.vllm.forms import IN_FULL_ALONE, OLDEST, V2_SCHEDULE_SINCE, Runner
+from speculative_operator.engines.vllm.capability import (
+    IN_FULL_ALONE,
+    OLDEST,
+    V2_SCHEDULE_SINCE,
+    Runner,
+    row_of,
+    runner_under_schedule,
+)
 
 DEFAULT_MAX_NUM_SEQS = 256
 """vLLM's own default depends on the accelerator; a table and a capture ceiling need a number that is known."""
@@ -66,7 +70,7 @@ def has_worker(planned: Plan) -> bool:
     """True when pods are started with the plug-in's worker: their K is live on the V2 runner, and the method is one
     whose speculator the worker makes follow K."""
     live_on_v2 = planned.actuator is Actuator.LIVE and planned.runner is Runner.V2
-    return live_on_v2 and planned.cell is not None and planned.cell.off is not None
+    return live_on_v2 and planned.cell is not None and planned.cell.skips
 
 
 def can_skip(spec: DeploymentSpec, planned: Plan) -> bool:
@@ -74,15 +78,10 @@ def can_skip(spec: DeploymentSpec, planned: Plan) -> bool:
     but tensor parallel ones of one node, since agreements between nodes never ran."""
     verifier = spec.verifier
     others = verifier.pipeline_parallel_size * verifier.data_parallel_size * spec.nodes
-    if spec.speculator is None or _needs_every_step(spec.speculator.options):
+    # The plug-in never skips a speculator whose drafts are drawn from its probabilities (`speculative_worker`).
+    if spec.speculator is None or spec.speculator.options.get("draft_sample_method") not in (None, "greedy"):
         return False
     return has_worker(planned) and others == 1 and 0 in planned.ks
-
-
-def _needs_every_step(options: Mapping[str, Any]) -> bool:
-    """True for a speculator that the plug-in never skips (`speculative_worker`): one whose drafts are drawn from its
-    probabilities."""
-    return options.get("draft_sample_method") not in (None, "greedy")
 
 
 def skips(spec: DeploymentSpec, planned: Plan) -> bool:

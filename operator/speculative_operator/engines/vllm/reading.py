@@ -16,10 +16,9 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.samples import Buckets, Cut, Need, UnreadableError
 from speculative_operator.engines.shared.reading import (
     SLACK,
-    Selection,
+    Reader,
     mean,
     more,
-    read_each,
     refuse,
     without_missed_scrapes,
 )
@@ -45,19 +44,14 @@ DRAFTS = "vllm:spec_decode_num_drafts_total"
 DRAFT_TOKENS = "vllm:spec_decode_num_draft_tokens_total"
 ACCEPTED = "vllm:spec_decode_num_accepted_tokens_total"
 PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
-BUCKETS = Buckets("vllm:request_time_per_output_token_seconds_bucket", "vllm:time_to_first_token_seconds_bucket")
 
 _REQUIRED = (STEPS, REQUEST_STEPS, STEP_SECONDS, FIRST_TOKENS, GENERATED, PROMPT, RUNNING, WAITING)
 _SPECULATION = (DRAFTS, DRAFT_TOKENS, ACCEPTED)
-ENGINE_NAMES: tuple[str, ...] = (
-    *_REQUIRED, TTFT_SECONDS, QUEUE_SECONDS, PROMPT_BY_SOURCE, PROMPT_CACHED, PREEMPTIONS, FINISHED, KV_USAGE,
-    CACHE_INFO, *_SPECULATION, PER_POSITION,
+_OTHERS = (
+    TTFT_SECONDS, QUEUE_SECONDS, PROMPT_BY_SOURCE, PROMPT_CACHED, PREEMPTIONS, FINISHED, KV_USAGE, CACHE_INFO,
+    *_SPECULATION, PER_POSITION,
 )  # fmt: skip
-"""vLLM's own series, but for BUCKETS."""
-METRIC_NAMES: tuple[str, ...] = (*ENGINE_NAMES, *sorted(BUCKETS.names), *telemetry.NAMES)
 _PAYLOAD = frozenset(telemetry.NAMES)
-NEED = Need(_REQUIRED, gauges=frozenset({RUNNING, WAITING, KV_USAGE}), infos=frozenset({CACHE_INFO}))
-_SELECTION = Selection(frozenset(ENGINE_NAMES), NEED, BUCKETS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +65,12 @@ class _Speculation:
 def read(
     series: Sequence[Series], pods: Collection[str], since: Mapping[str, float], now: float, stale_after: float
 ) -> dict[str, PodWindow | Gap]:
-    """A window or a gap for each of `pods`; see `Engine.read`. Passes over series of other pods and names."""
-    series = without_missed_scrapes(series)
+    """A window or a gap for each of `pods`; see `base.Read`. What the payload tells is laid over the windows."""
     beside: dict[str, list[Series]] = {pod: [] for pod in pods}
-    for track in series:
-        if track.name in _PAYLOAD and (pod := track.labels.get("pod", "")) in beside:
+    for track in without_missed_scrapes([track for track in series if track.name in _PAYLOAD]):
+        if (pod := track.labels.get("pod", "")) in beside:
             beside[pod].append(track)
-    seen = read_each(_SELECTION, _window, series, pods, since, now, stale_after)
+    seen = READER(series, pods, since, now, stale_after)
     return {
         pod: telemetry.extend(view, beside[pod], stale_after) if isinstance(view, PodWindow) else view
         for pod, view in seen.items()
@@ -110,6 +103,15 @@ def _window(piece: Cut) -> PodWindow:
     )
     refuse(_contradictions(window))
     return window
+
+
+READER = Reader(
+    Need(_REQUIRED, gauges=frozenset({RUNNING, WAITING, KV_USAGE}), infos=frozenset({CACHE_INFO})),
+    _OTHERS,
+    Buckets("vllm:request_time_per_output_token_seconds_bucket", "vllm:time_to_first_token_seconds_bucket"),
+    _window,
+)
+METRIC_NAMES: tuple[str, ...] = (*READER.names, *telemetry.NAMES)
 
 
 def _prompt_tokens(piece: Cut) -> float:

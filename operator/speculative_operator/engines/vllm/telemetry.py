@@ -12,10 +12,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 from speculative_operator.domain.observation import PodWindow, Series, StepCell
-from speculative_operator.engines.samples import EXACT_BELOW, SAME_SCRAPE_SECONDS, Need, UnreadableError
+from speculative_operator.engines.samples import EXACT_BELOW, SAME_SCRAPE_SECONDS, Need, UnreadableError, UnusableError
 from speculative_operator.engines.shared.reading import of_the_same_target, one_target
 from speculative_operator.engines.vllm import pieces
-from speculative_operator.engines.vllm.pieces import INFO, PREFIX, Piece, UnusableError, piece_of, rows, whole
+from speculative_operator.engines.vllm.pieces import INFO, PREFIX, Piece, piece_of, rows, whole
 
 TABLE_VERSION = f"{PREFIX}table_version"
 TABLE_SINCE = f"{PREFIX}table_applied_timestamp_seconds"
@@ -28,14 +28,13 @@ DRAFTED = f"{PREFIX}drafted_tokens_total"
 ACCEPTED = f"{PREFIX}accepted_tokens_total"
 
 _CELL = (STEPS, SECONDS, REQUESTS, TOKENS, PREFILL)
-GAPPED = f"{PREFIX}requests_with_gaps"
 OFF = f"{PREFIX}off"
 """Parts that turned themselves off, and why; the part `Hooks` names what of the engine the payload lacks."""
-NAMES: tuple[str, ...] = (INFO, TABLE_VERSION, GAPPED, OFF, *_CELL, DRAFTED, ACCEPTED, *pieces.TRIED_NAMES)
+NAMES: tuple[str, ...] = (INFO, TABLE_VERSION, OFF, *_CELL, DRAFTED, ACCEPTED, *pieces.TRIED_NAMES)
 """Series that a query asks for. TABLE_SINCE is for people: the operator needs only the version of the active table."""
 
 _TRIED = frozenset(pieces.TRIED_NAMES)
-_NEED = Need((INFO,), gauges=frozenset({TABLE_VERSION, GAPPED}), infos=frozenset({INFO, OFF}))
+_NEED = Need((INFO,), gauges=frozenset({TABLE_VERSION}), infos=frozenset({INFO, OFF}))
 _SLACK_SECONDS = 5.0
 """By this much steps may have taken longer than passed between scrapes: one that began before ends within."""
 _VERSION_LENGTH, _REASON_LENGTH = 64, 200
@@ -49,7 +48,7 @@ def extend(window: PodWindow, series: Sequence[Series], stale_after: float) -> P
     except UnreadableError:
         return window
     info = max((track for track in own if track.name == INFO and track.samples), key=_last, default=None)
-    if info is None or abs(window.end - _last(info)) > stale_after:
+    if info is None or abs(window.end - (newest := _last(info))) > stale_after:
         return window
     live = {"true": True, "false": False}.get(info.labels.get("live", ""))
     if live is None:
@@ -58,9 +57,8 @@ def extend(window: PodWindow, series: Sequence[Series], stale_after: float) -> P
         window,
         live=live,
         inert="" if live else _why_inert(info, own),
-        table_version=_table_version(own, _last(info)),
+        table_version=_table_version(own, newest),
         engine_version=info.labels.get("engine_version", "")[:_VERSION_LENGTH],
-        gapped=_requests_with_gaps(own, _last(info)),
     )
     piece = piece_of(own, window)
     if piece is None:
@@ -84,11 +82,6 @@ def _add_comparisons(window: PodWindow, piece: Piece) -> PodWindow:
 
 def _last(track: Series) -> float:
     return max(time for time, _ in track.samples)
-
-
-def _requests_with_gaps(tracks: Iterable[Series], newest: float) -> float:
-    values = [_value(track, newest) for track in tracks if track.name == GAPPED]
-    return max((value for value in values if value is not None and value >= 0 and math.isfinite(value)), default=0.0)
 
 
 def _table_version(tracks: Iterable[Series], newest: float) -> int | None:

@@ -13,7 +13,7 @@ from speculative_operator.domain.reading import at
 from speculative_operator.domain.spec import Method
 from speculative_operator.pairing import reading, speculator_files
 from speculative_operator.pairing.findings import Code, Finding, error, info, warning
-from speculative_operator.pairing.pair import BLOCKS, Pair
+from speculative_operator.pairing.pair import BLOCKS, Fact, Pair
 
 KEYS = ("num_mtp_modules", "num_nextn_predict_layers", "mtp_num_hidden_layers", "n_predict")
 """Keys for the number of modules, by family: MiniMax; DeepSeek, GLM and most others; Qwen; standalone ones."""
@@ -37,8 +37,7 @@ def findings(pair: Pair) -> Iterator[Finding]:
 
 def modules(facts: ModelFacts) -> tuple[str, int] | None:
     """(key, number of modules); None where config.json does not tell."""
-    inner = reading.decoder(facts.config)
-    for place, prefix in ((facts.config, ""), (inner, ""), (at(facts.config, "mtp_config"), "mtp_config.")):
+    for place, prefix in ((reading.decoder(facts.config), ""), (at(facts.config, "mtp_config"), "mtp_config.")):
         for key in KEYS:
             if count := reading.whole(place, key):
                 return prefix + key, 1 if reading.model_type(facts).startswith(_FIRST_ONLY) else count
@@ -57,7 +56,7 @@ def _modules(pair: Pair) -> Iterator[Finding]:
     side = "verifier" if pair.inside else "speculator"
     key, count = found
     values, field = (f"{count} modules", None), f"{side} config.json {key}"
-    if pair.k % count and pair.rules.divisible_modules:
+    if pair.k % count and pair.rules.has(Fact.DIVISIBLE_MODULES):
         message = f"K reaches {pair.k}, and {pair.rules.engine} accepts at most {count}, or a multiple of it"
         remedy = f"set spec.speculation.maxSpeculativeTokens: {count}, or a Static K of {pair.k - pair.k % count}"
         yield error(Code.MODULES_NOT_DIVIDING, field, values, message, remedy)
@@ -84,7 +83,7 @@ def _absent(pair: Pair) -> Iterator[Finding]:
     if _none_by_number(facts):
         message = "config.json says that the checkpoint has no modules that predict further tokens"
         yield error(Code.MODULES_ABSENT, f"{_FIELD} {_none_by_number(facts)}", ("0", None), message, remedy)
-    elif pair.rules.mtp_types is not None and family and not _types(facts) & pair.rules.mtp_types:
+    elif pair.rules.has(Fact.MODULES) and _unknown(facts, pair.rules.names(Fact.MODULES)):
         message = (
             f"{pair.rules.engine} {pair.rules.version} knows no mtp modules of a {family}, and config.json names none"
         )
@@ -96,18 +95,15 @@ def _absent(pair: Pair) -> Iterator[Finding]:
 
 def _none_by_number(facts: ModelFacts) -> str:
     """The key of config.json that says 0 modules; empty where none says it."""
-    places = (facts.config, reading.decoder(facts.config))
-    keys = (key for key in KEYS for place in places if at(place, key) in (0,) and _plain(place, key))
-    return next(keys, "")
-
-
-def _plain(place: object, key: str) -> bool:
-    return not isinstance(at(place, key), bool)
-
-
-def _types(facts: ModelFacts) -> frozenset[str]:
     inner = reading.decoder(facts.config)
-    return frozenset({reading.text(facts.config, "model_type"), reading.text(inner, "model_type")} - {""})
+    return next((key for key in KEYS if at(inner, key) in (0,) and not isinstance(at(inner, key), bool)), "")
+
+
+def _unknown(facts: ModelFacts, known: frozenset[str]) -> bool:
+    """True for a model that tells type and architecture, neither of which is `known`."""
+    architectures = reading.texts(facts.config, "architectures")
+    types = {reading.text(facts.config, "model_type"), reading.text(reading.decoder(facts.config), "model_type")} - {""}
+    return bool(types and architectures) and known.isdisjoint({*types, *architectures})
 
 
 def _tensors(facts: ModelFacts) -> bool:
@@ -119,7 +115,7 @@ def _block(pair: Pair) -> Iterator[Finding]:
     if trained is None or trained < 1:
         return
     omni = reading.text(pair.verifier.config, "model_type") == _OMNI and pair.method is Method.DSPARK
-    if omni and not pair.inside and pair.rules.divisible_modules and pair.k != trained:
+    if omni and not pair.inside and pair.rules.has(Fact.DIVISIBLE_MODULES) and pair.k != trained:
         message = (
             f"{pair.rules.engine} accepts this speculator only with K {trained}, its block size; K reaches {pair.k}"
         )

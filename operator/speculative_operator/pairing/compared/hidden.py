@@ -102,6 +102,5 @@ def _layers(pair: Pair) -> Iterator[Finding]:
 
 def _plain_width(pair: Pair) -> int | None:
     """The verifier's width; None where it keeps several streams."""
-    inner = reading.decoder(pair.verifier.config)
-    streams = reading.first_whole(inner, _STREAMS) or reading.first_whole(pair.verifier.config, _STREAMS)
+    streams = reading.first_whole(reading.decoder(pair.verifier.config), _STREAMS)
     return None if streams not in (None, 1) else reading.hidden_size(pair.verifier)

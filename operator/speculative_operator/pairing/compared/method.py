@@ -8,13 +8,17 @@ from speculative_operator.domain.spec import Method
 from speculative_operator.pairing import reading, speculator_files
 from speculative_operator.pairing.compared.drafts import modules
 from speculative_operator.pairing.findings import Code, Finding, error, warning
-from speculative_operator.pairing.pair import BLOCKS, INNER, Pair
+from speculative_operator.pairing.pair import BLOCKS, INNER, Fact, Pair
 
 _FIELD = "spec.speculator.method"
 _PARALLEL = "spec.speculator.parallelDrafting"
+_NAMED = (("eagle-", Method.EAGLE), ("eagle3", Method.EAGLE3), ("dflash", Method.DFLASH), ("dspark", Method.DSPARK))
+"""Part of a name -> what vLLM takes a draft_model of it for (config/speculative.py, __post_init__), in the order in
+which it looks; a release may know fewer."""
 
 
 def findings(pair: Pair) -> Iterator[Finding]:
+    yield from _stages(pair)
     if pair.inside:
         return
     yield from _format(pair)
@@ -55,12 +59,13 @@ def _method_by_name(pair: Pair) -> Method | None:
     name = pair.speculator.pin.location.lower()
     if pair.method is not Method.DRAFT_MODEL:
         return None
-    return next((method for part, method in pair.rules.renames if part in name), None)
+    known = pair.rules.names(Fact.RENAMED)
+    return next((method for part, method in _NAMED if part in known and part in name), None)
 
 
 def _format(pair: Pair) -> Iterator[Finding]:
-    named, known = reading.text(pair.speculator.config, "speculators_model_type"), pair.rules.speculators_types
-    if not named or known is None or named in known:
+    named, known = reading.text(pair.speculator.config, "speculators_model_type"), pair.rules.names(Fact.FORMAT)
+    if not named or not known or named in known:
         return
     message = (
         f"{pair.rules.engine} {pair.rules.version} reads speculators checkpoints of type {', '.join(sorted(known))}, "
@@ -81,7 +86,7 @@ def _one_pass(pair: Pair) -> Iterator[Finding]:
         values = ("false", pair.nature.basis)
         yield warning(Code.PARALLEL_UNSET, _PARALLEL, values, message, "set it to true")
     filler_key = speculator_files.filler(pair.speculator)
-    if asked and not filler_key and pair.rules.parallel_token and pair.speculator.config:
+    if asked and not filler_key and pair.rules.has(Fact.PARALLEL_TOKEN) and pair.speculator.config:
         message = "drafting in one pass needs a mask token, which config.json does not name"
         remedy = "set it to false, or use a speculator that was trained for it"
         yield error(Code.PARALLEL_UNTRAINED, _PARALLEL, ("true", "no pard_token or ptd_token_id"), message, remedy)
@@ -89,7 +94,7 @@ def _one_pass(pair: Pair) -> Iterator[Finding]:
 
 def _inner_states(pair: Pair) -> Iterator[Finding]:
     named = reading.texts(pair.verifier.config, "architectures")
-    if pair.method not in INNER or not named or named[0] not in pair.rules.no_inner_states:
+    if pair.method not in INNER or not named or named[0] not in pair.rules.names(Fact.NO_INNER_STATES):
         return
     message = (
         f"{pair.rules.engine} {pair.rules.version} cannot read hidden states inside {named[0]}, which {pair.method} "
@@ -97,3 +102,24 @@ def _inner_states(pair: Pair) -> Iterator[Finding]:
     )
     remedy = "use eagle, draft_model or ngram, or an image of the engine that supports it"
     yield warning(Code.VERIFIER_UNSUPPORTED, "verifier config.json architectures", (named[0], None), message, remedy)
+
+
+def _stages(pair: Pair) -> Iterator[Finding]:
+    """vLLM 0.32.0 v1/worker/gpu/spec_decode/eagle/eagle3_utils.py: a start under pipeline parallelism ends with "does
+    not support ... with pipeline parallelism" where the verifier's class does not pass on what the speculator reads."""
+    verifier, named = pair.spec.verifier, reading.texts(pair.verifier.config, "architectures")
+    stages = verifier.pipeline_parallel_size
+    reads = pair.method in INNER and (pair.inside or speculator_files.uses_auxiliary(pair.speculator))
+    if stages == 1 or not reads or not pair.rules.has(Fact.RELAY):
+        return
+    field = "spec.verifier.pipelineParallelSize"
+    remedy = f"set it to 1, and tensorParallelSize: {verifier.tensor_parallel_size * stages}"
+    if named and named[0] in pair.rules.names(Fact.NO_RELAY):
+        message = (
+            f"{pair.method} reads hidden states from inside the verifier, which {named[0]} does not pass between its "
+            f"{stages} stages: {pair.rules.engine} {pair.rules.version} refuses to start"
+        )
+        yield error(Code.VERIFIER_UNSUPPORTED, field, (stages, None), message, remedy)
+    elif not named or named[0] not in pair.rules.names(Fact.RELAY):
+        message = f"the engine starts only with verifiers that pass hidden states between their {stages} stages"
+        yield warning(Code.VERIFIER_UNSUPPORTED, field, (stages, None), message, remedy)

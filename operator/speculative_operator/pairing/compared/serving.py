@@ -14,7 +14,7 @@ from speculative_operator.domain.reading import at
 from speculative_operator.domain.spec import DeploymentSpec, Method
 from speculative_operator.pairing import reading
 from speculative_operator.pairing.findings import Code, Finding, error, info, warning
-from speculative_operator.pairing.pair import BLOCKS, EngineRules, Pair
+from speculative_operator.pairing.pair import BLOCKS, EngineRules, Fact, Pair
 
 _STRETCHED = (Method.EAGLE, Method.EAGLE3)
 """Heads that draft by the verifier's positions."""
@@ -70,7 +70,7 @@ def positions_of(facts: ModelFacts) -> int | None:
 
 
 def _ranks(pair: Pair) -> Iterator[Finding]:
-    if pair.inside or not pair.rules.divisible_heads:
+    if pair.inside or not pair.rules.has(Fact.DIVISIBLE_HEADS):
         return
     asked = pair.requested.tensor_parallel_size
     size = asked or pair.spec.verifier.tensor_parallel_size
@@ -85,7 +85,7 @@ def _ranks(pair: Pair) -> Iterator[Finding]:
 
 def _ranks_of_verifier(verifier: ModelFacts, spec: DeploymentSpec, rules: EngineRules) -> Iterator[Finding]:
     size, count = spec.verifier.tensor_parallel_size, _heads(verifier)
-    if not rules.divisible_heads or count is None or count % size == 0:
+    if not rules.has(Fact.DIVISIBLE_HEADS) or count is None or count % size == 0:
         return
     message = f"{count} attention heads are not divisible by tensor parallel size {size}: the engine refuses to start"
     remedy = f"set it to a divisor of {count}"
@@ -106,7 +106,7 @@ def _positions(pair: Pair) -> Iterator[Finding]:
         message = f"requests have up to {longest} tokens, but drafts end at the speculator's {known} positions"
         remedy = f"set spec.verifier.maxModelLen: {known}, or use a speculator for longer texts"
         yield warning(Code.POSITIONS_SHORT, field, values, message, remedy)
-    elif pair.method in _STRETCHED and pair.rules.stretches_positions:
+    elif pair.method in _STRETCHED and pair.rules.has(Fact.STRETCHES_POSITIONS):
         message = f"the head is configured for {known} positions and may draft worse beyond them"
         yield info(Code.POSITIONS_SHORT, field, values, message)
     elif pair.method in _STRETCHED:
@@ -118,7 +118,7 @@ def _positions(pair: Pair) -> Iterator[Finding]:
 def _beyond(verifier: ModelFacts, spec: DeploymentSpec, rules: EngineRules) -> Iterator[Finding]:
     """Finding on a `maxModelLen` that the verifier's configuration does not allow; needs no speculator."""
     asked, allowed = spec.verifier.max_model_len, positions_of(verifier)
-    if asked is None or allowed is None or asked <= allowed or not rules.checks_lengths or _overridden(spec):
+    if asked is None or allowed is None or asked <= allowed or not rules.has(Fact.CHECKS_LENGTHS) or _overridden(spec):
         return
     field = "spec.verifier.maxModelLen"
     message = f"{asked} tokens, but config.json of the verifier allows {allowed}: {rules.engine} refuses to start"
@@ -156,7 +156,7 @@ def _formats(pair: Pair) -> Iterator[Finding]:
     if not pair.inside and ours and theirs and ours not in (theirs, "auto"):
         message = f"its weights are {theirs}, which the engine converts to {ours}, the verifier's format"
         yield info(Code.DTYPE_DIFFERS, "speculator config.json dtype", (ours, theirs), message)
-    if pair.rules.checks_quantization:
+    if pair.rules.has(Fact.CHECKS_QUANTIZATION):
         yield from _quantization("verifier", pair.spec.verifier.quantization, pair.verifier)
         if not pair.inside:
             yield from _quantization("speculator", pair.requested.quantization, pair.speculator)

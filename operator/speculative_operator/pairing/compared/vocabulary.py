@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from speculative_operator.domain.spec import Method
 from speculative_operator.pairing import reading, speculator_files
 from speculative_operator.pairing.findings import Code, Finding, error, info, warning
-from speculative_operator.pairing.pair import INNER, Pair
+from speculative_operator.pairing.pair import INNER, Fact, Pair
 
 PADDING = 0.02
 """Share by which two embeddings of one vocabulary may differ: rows are padded to multiples of 64, 128 or more. Qwen2.5
@@ -90,7 +90,7 @@ def _tokenizers(pair: Pair) -> Iterator[Finding]:
         )  # fmt: skip
         return
     remedy = "use a speculator with the verifier's tokenizer"
-    if pair.method is Method.DRAFT_MODEL and pair.rules.heterogeneous:
+    if pair.method is Method.DRAFT_MODEL and pair.rules.has(Fact.HETEROGENEOUS):
         remedy += ", or set spec.speculator.heterogeneousVocabulary: true"
     message = "token ids mean other text than the verifier's: drafts would be accepted only by chance"
     yield error(Code.VOCABULARY_DIFFERS, field, values, message, remedy)
@@ -103,9 +103,6 @@ def _mapping_findings(pair: Pair, different: bool | None, values: tuple[object, 
             "both models have the same vocabulary; mapping it costs time in every step and excludes faster runners"
         )
         yield warning(Code.MAPPING_UNNEEDED, field, values, message, "set it to false")
-    elif different and pair.rules.heterogeneous is False:
-        message = f"{pair.rules.engine} {pair.rules.version} cannot map one vocabulary to another"
-        yield error(Code.VOCABULARY_DIFFERS, field, values, message, "use a speculator with the verifier's tokenizer")
     elif different:
         message = "vLLM maps the vocabularies; tokens that only one of them has are never drafted"
         yield info(Code.VOCABULARY_MAPPED, field, values, message)
@@ -116,10 +113,10 @@ def _sizes_of_models(pair: Pair) -> Iterator[Finding]:
     if ours is None or theirs is None or ours == theirs or pair.requested.heterogeneous_vocabulary:
         return
     field, values = "speculator config.json vocab_size", (ours, theirs)
-    if pair.rules.same_vocabulary_size:
+    if pair.rules.has(Fact.SAME_VOCABULARY_SIZE):
         padding = " (the same tokenizer with other padding)" if differ(pair) is False else ""
         remedy = "use a speculator with the verifier's vocab_size"
-        if pair.rules.heterogeneous:
+        if pair.rules.has(Fact.HETEROGENEOUS):
             remedy += ", or set spec.speculator.heterogeneousVocabulary: true"
         message = f"{pair.rules.engine} refuses a draft model of another vocab_size{padding}"
         yield error(Code.VOCABULARY_SIZE_DIFFERS, field, values, message, remedy)
@@ -157,7 +154,7 @@ def _size_without_map(pair: Pair) -> int | None:
     """The head's `vocab_size` where it is another than its `draft_vocab_size`, and that is the verifier's."""
     ours, own = reading.vocabulary_size(pair.verifier), reading.vocabulary_size(pair.speculator)
     drafts = speculator_files.draft_vocabulary_size(pair.speculator)
-    whole = pair.method is Method.EAGLE3 and pair.rules.whole_heads and drafts is not None and drafts == ours
+    whole = pair.method is Method.EAGLE3 and pair.rules.has(Fact.WHOLE_HEADS) and drafts is not None and drafts == ours
     return own if whole and own != drafts else None
 
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.memo import Memo
-from speculative_operator.domain.reading import mapping, text
 from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DeploymentSpec, RolloutStrategy
@@ -22,11 +20,12 @@ from speculative_operator.reconcile.children.rendering import (
     with_size,
 )
 from speculative_operator.reconcile.observed import route, startup
-from speculative_operator.reconcile.observed.pods import configs_of, has_other_scaler
 from speculative_operator.reconcile.pair.pinning import PairedSpec
+from speculative_operator.reconcile.snapshot.pods import configs_of
+from speculative_operator.reconcile.snapshot.tables import Leaving
+from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.reconcile.table.active_table import ActiveTable
-from speculative_operator.reconcile.table.tables import Leaving, config_name
-from speculative_operator.reconcile.world import World
+from speculative_operator.reconcile.table.tables import config_name
 from speculative_operator.render import Capabilities, RenderInput, payload, resolved, table_config
 from speculative_operator.render.podspec import PAYLOAD_VOLUME
 
@@ -60,7 +59,7 @@ class Desired:
 
 
 def desired_children(
-    world: World,
+    world: Snapshot,
     choice: PairedSpec,
     engine: Engine,
     active: ActiveTable,
@@ -74,16 +73,11 @@ def desired_children(
     Deployment, `own` are the labels of its pods, `leaving` the tables of pods of former pairs. `makes_room`: an old pod
     may end first, for the new one that waits for a node now and for no other. Raises RenderError."""
     spec, knobs = choice.pinned.without_speculator() if active.removed else choice.pinned, engine.knobs(choice.by_name)
-    deployment = world.deployment
     config = config_name(world, spec, own)
-    given = replace(
-        _input(world, engine, active, spec, deployment), made_of=made_of, table_config=config, knobs=knobs
-    )  # fmt: skip
-    record = resolved.read(deployment, world.spec.uid)
-    inp = _keep_inputs(world, engine, given, record)
+    given = replace(_input(world, engine, active, spec), made_of=made_of, table_config=config, knobs=knobs)
+    inp = _keep_inputs(world, engine, given)
     manifests = rendering.render_again(inp, world.memo)
-    uid = world.spec.uid
-    if makes_room and resolved.template_of(find_deployment(manifests), uid) == resolved.template_of(deployment, uid):
+    if makes_room and template_in(manifests, world.spec.uid) == world.workload.made_as:
         manifests = rendering.render_again(replace(inp, strategy=OLD_FIRST), world.memo)
     wanted = (ReadBy(config, active.version, own | {""}),) if inp.live else ()
     others = tuple(ReadBy(one.config, one.version, frozenset({one.pair}), reason_of(one.reason)) for one in leaving)
@@ -94,23 +88,20 @@ def desired_children(
     )
 
 
-def _payload(world: World, manifests: tuple[Mapping[str, Any], ...]) -> Iterator[Mapping[str, Any]]:
+def _payload(world: Snapshot, manifests: tuple[Mapping[str, Any], ...]) -> Iterator[Mapping[str, Any]]:
     """The ConfigMap of the plug-in, where it is missing and pods mount it, or will."""
-    templates = (mapping(one, "spec", "template") for one in (find_deployment(manifests), world.deployment))
-    mounted = {configs_of(one).get(PAYLOAD_VOLUME) for one in templates}
+    wanted = configs_of(find_deployment(manifests)["spec"]["template"])
+    mounted = {one.get(PAYLOAD_VOLUME) for one in (wanted, world.workload.configs)}
     if payload.name() in mounted - set(world.payloads):
         yield payload.payload_config(world.spec.namespace)
 
 
-def _leaving_tables(world: World, leaving: tuple[Leaving, ...]) -> Iterator[Mapping[str, Any]]:
+def _leaving_tables(world: Snapshot, leaving: tuple[Leaving, ...]) -> Iterator[Mapping[str, Any]]:
     for one in leaving:
         yield table_config(world.spec, one.config, one.table, one.version)
 
 
-def _input(
-    world: World, engine: Engine, active: ActiveTable, spec: ResolvedSpec, deployment: Mapping[str, Any] | None
-) -> RenderInput:
-    owned = not has_other_scaler(deployment)
+def _input(world: Snapshot, engine: Engine, active: ActiveTable, spec: ResolvedSpec) -> RenderInput:
     return RenderInput(
         spec=spec,
         container=engine.container(spec, container_table(spec, active.table)),
@@ -118,40 +109,40 @@ def _input(
         table_version=active.version,
         capabilities=_capabilities(world),
         strategy=strategy_at_rest(world.spec),
-        owns_replicas=owned,
+        owns_replicas=not world.workload.scaler,
         waiting=active.table if active.removed else None,
         trials=active.trials,
         canary=route.canary(world),
     )
 
 
-def _capabilities(world: World) -> Capabilities:
+def _capabilities(world: Snapshot) -> Capabilities:
     """What the cluster offers, with the labels that the object's PodMonitor bears already: a Prometheus may choose it
     by them, though another one, which somebody installed since, asks for others."""
-    monitor = world.children.get(("PodMonitor", names.child(world.spec.name)), {})
-    borne = {key: value for key, value in mapping(monitor, "metadata", "labels").items() if "/" not in key}
+    monitor = world.children.get(("PodMonitor", names.child(world.spec.name)))
+    borne = {key: value for key, value in (monitor.labels if monitor is not None else {}).items() if "/" not in key}
     labels = borne | dict(world.capabilities.monitor_labels)
     return replace(world.capabilities, monitor_labels=tuple(sorted(labels.items())))
 
 
-def _keep_inputs(world: World, engine: Engine, given: RenderInput, record: resolved.Resolved | None) -> RenderInput:
+def _keep_inputs(world: Snapshot, engine: Engine, given: RenderInput) -> RenderInput:
     """`given` with the size of weights, the helping image and the startup budget that running pods were made of, as
     long as nothing else changes: what was learned since, and a new release of the operator, are no reason to replace
     them. Else with a budget by the measured starts."""
-    plain = given
+    plain, record = given, world.workload.resolved
     if record is not None:
         sized = with_size(given, engine, record.bytes)
         before = with_budget(with_helper(sized, record.job_image), engine, record.startup_seconds)
-        if _template_of(before, world.memo) == record.template:
+        if template_in(rendering.render_again(before, world.memo), world.spec.uid) == record.template:
             return before
-        same = text(world.deployment, "metadata", "annotations", names.ANNOTATION_MADE_OF) == given.made_of
+        same = world.workload.made_of == given.made_of
         plain = sized if same else given
-    return with_budget(plain, engine, startup.budget(startup.starts(world.status), plain.spec.weights.bytes))
+    return with_budget(plain, engine, startup.budget(world.status.starts, plain.spec.weights.bytes))
 
 
-def _template_of(inp: RenderInput, memo: Memo) -> str:
-    """Hash of the pod template that is rendered from `inp`."""
-    return resolved.template_of(find_deployment(rendering.render_again(inp, memo)), inp.spec.uid)
+def template_in(manifests: tuple[Mapping[str, Any], ...], uid: str) -> str:
+    """Hash of the pod template in manifests of the object `uid`."""
+    return resolved.template_of(find_deployment(manifests), uid)
 
 
 RECREATE: dict[str, Any] = {"type": "Recreate"}

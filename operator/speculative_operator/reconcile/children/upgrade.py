@@ -16,7 +16,6 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.reading import mapping, text, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import (
     DEFAULT_VERSIONS,
@@ -29,12 +28,11 @@ from speculative_operator.domain.spec import (
 from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.children.plan import Plan, replaces
-from speculative_operator.reconcile.observed import startup
 from speculative_operator.reconcile.observed.drift import first_difference, first_surplus
-from speculative_operator.reconcile.observed.pods import Rollout, configs_of
 from speculative_operator.reconcile.pair.pinning import PairedSpec
+from speculative_operator.reconcile.snapshot.take import Snapshot
+from speculative_operator.reconcile.snapshot.workload import Rollout
 from speculative_operator.reconcile.table.active_table import ActiveTable
-from speculative_operator.reconcile.world import World
 from speculative_operator.render import resolved
 from speculative_operator.render.metadata import digest, pair_hash
 from speculative_operator.render.podspec import PAYLOAD_VOLUME
@@ -68,7 +66,7 @@ def _said_of_k(spec: DeploymentSpec) -> list[Any]:
     return [speculation.mode is Mode.STATIC, speculation.num_speculative_tokens, ks, off]
 
 
-def waits(world: World, planned: Plan, rollout: Rollout, asked: str) -> bool:
+def waits(world: Snapshot, planned: Plan, rollout: Rollout, asked: str) -> bool:
     """True where pods would be replaced, though they were made of what is asked for (`made_of`), and not to undo what
     somebody else did to their template. A template that is rendered as it was has only come back otherwise from the
     API server: to apply it again replaces nothing."""
@@ -76,24 +74,24 @@ def waits(world: World, planned: Plan, rollout: Rollout, asked: str) -> bool:
     return not (asks_for_others(world, asked) or _hopeless(world, rollout)) and replaces(world, actions)
 
 
-def asks_for_others(world: World, asked: str) -> bool:
+def asks_for_others(world: Snapshot, asked: str) -> bool:
     """True where pods were made of something else than what is asked for (`made_of`). Where nothing says what they were
     made of, true once the spec is edited."""
-    borne = text(world.deployment, "metadata", "annotations", names.ANNOTATION_MADE_OF)
-    return borne != asked if borne else whole(world.status, "observedGeneration") != world.spec.generation
+    borne = world.workload.made_of
+    return borne != asked if borne else world.edited
 
 
-def notice(world: World, planned: Plan) -> Notice:
+def notice(world: Snapshot, planned: Plan) -> Notice:
     """The notice that running pods stay though this release would render them differently, and how to replace them."""
-    found = mapping(world.deployment, "spec", "template")
+    found = world.workload
     wanted = next(one.manifest["spec"]["template"] for one in _applies(planned) if one.manifest["kind"] == "Deployment")
-    where = first_difference(wanted, found) or first_surplus(wanted, found)
+    where = first_difference(wanted, found.template) or first_surplus(wanted, found.template)
     message = (
         f"this release of the operator would render the pods differently (spec.template.{where}); running pods stay. "
         f"A new value of the annotation {names.ANNOTATION_ADOPT} replaces them, and so does the next edit that changes "
         "pods"
     )
-    config = configs_of(found).get(PAYLOAD_VOLUME)
+    config = found.configs.get(PAYLOAD_VOLUME)
     if config is not None and config not in world.payloads:
         message += f". ConfigMap {config}, which they mount, no longer exists: a new one of these pods cannot start"
     return Notice(Reason.UPGRADE_WAITS, message)
@@ -109,7 +107,7 @@ def live_notice(spec: DeploymentSpec) -> Notice:
     return Notice(Reason.UPGRADE_WAITS, message)
 
 
-def _hopeless(world: World, rollout: Rollout) -> bool:
+def _hopeless(world: Snapshot, rollout: Rollout) -> bool:
     """True where no pod is there, or none was ever ready and the rollout is past its deadline.
 
     Pods that are merely not ready may be loading, or come back when their node, their network or their probes do: an
@@ -118,18 +116,13 @@ def _hopeless(world: World, rollout: Rollout) -> bool:
     if rollout.replicas == 0:
         return True
     # A Deployment whose rollout was complete once never says again that it stalled, whatever becomes of its pods.
-    served = {one.pod for one in startup.starts(world.status)}
-    return (
-        bool(rollout.stalled)
-        and rollout.ready == 0
-        and not any(text(pod, "metadata", "name") in served for pod in world.pods)
-    )
+    served = {one.pod for one in world.status.starts}
+    return bool(rollout.stalled) and rollout.ready == 0 and not any(pod.name in served for pod in world.pods)
 
 
-def _anew(world: World, action: ApplyChild) -> bool:
+def _anew(world: Snapshot, action: ApplyChild) -> bool:
     """True where the pod template is rendered otherwise than that of the Deployment was."""
-    uid = world.spec.uid
-    return resolved.template_of(action.manifest, uid) != resolved.template_of(world.deployment, uid)
+    return resolved.template_of(action.manifest, world.spec.uid) != world.workload.made_as
 
 
 def _applies(planned: Plan) -> list[ApplyChild]:

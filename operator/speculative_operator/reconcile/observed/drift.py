@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.reconcile.observed.formats import quantity
+from speculative_operator.domain.formats import quantity
 from speculative_operator.render.merge import is_keyed, key_of
 
 _IDENTITY = frozenset({"name", "namespace"})
@@ -26,7 +26,8 @@ def first_difference(desired: Mapping[str, Any], actual: Mapping[str, Any], appl
     `applied`: the object that the API server returned when this very manifest was last applied, if known. Where it
     differs from the manifest, the server has normalised it, and `actual` is compared with it instead.
     """
-    normalised = applied if _same_render(desired, applied) else _ABSENT
+    same = isinstance(applied, Mapping) and _hash(applied) == _hash(desired)
+    normalised = applied if same else _ABSENT
     return _maps(desired, actual, normalised, "", "") or ""
 
 
@@ -36,10 +37,6 @@ def first_surplus(desired: Mapping[str, Any], actual: Mapping[str, Any]) -> str:
     Finds an item that the manifest no longer has, which `first_difference` cannot see.
     """
     return _surplus(desired, actual, "", "") or ""
-
-
-def _same_render(desired: Mapping[str, Any], applied: Any) -> bool:
-    return isinstance(applied, Mapping) and _hash(applied) == _hash(desired)
 
 
 def _hash(manifest: Mapping[str, Any]) -> Any:

@@ -7,18 +7,16 @@ from collections.abc import Iterator
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Condition, Truth
-from speculative_operator.domain.reading import mappings, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile.world import World
+from speculative_operator.reconcile.snapshot.take import Snapshot
 
 KIND = "HTTPRoute"
-_ASKED = ("Accepted", "ResolvedRefs")
 _LONGEST = 400
 """Most characters of a Gateway's message."""
 
 
-def problems(world: World) -> tuple[Condition, ...]:
+def problems(world: Snapshot) -> tuple[Condition, ...]:
     """The condition that says why there is no route where the spec asks for one; else empty. All else goes on."""
     if world.spec.route is None or world.capabilities.http_route:
         return ()
@@ -29,14 +27,14 @@ def problems(world: World) -> tuple[Condition, ...]:
     return (Condition(ConditionType.READY, Truth.FALSE, Reason.ROUTE_UNSUPPORTED, message),)
 
 
-def canary(world: World) -> str:
+def canary(world: Snapshot) -> str:
     """Name of the Service that gets the share of `spec.route.canary` now; empty where none does: requests that are led
     to a Service without a ready pod fail."""
     asked = world.spec.route.canary if world.spec.route is not None else None
     return names.child(asked.name) if asked is not None and asked.weight and not _left_out(world) else ""
 
 
-def notices(world: World) -> Iterator[Notice]:
+def notices(world: Snapshot) -> Iterator[Notice]:
     """Notices that say why the canary gets no requests, and why the Gateway does not take the route as it is now."""
     asked = world.spec.route.canary if world.spec.route is not None else None
     why = _left_out(world)
@@ -44,20 +42,13 @@ def notices(world: World) -> Iterator[Notice]:
         message = f"spec.route.canary {asked.name} gets no requests, and this object all of them: {why}"
         yield Notice(Reason.CANARY_LEFT_OUT, message)
     found = world.children.get((KIND, names.child(world.spec.name)))
-    if world.spec.route is None or found is None or not world.owns(found):
-        return
-    generation = whole(found, "metadata", "generation")
-    for parent in mappings(found, "status", "parents"):
-        for one in mappings(parent, "conditions"):
-            refused = text(one, "type") in _ASKED and text(one, "status") == "False"
-            if refused and whole(one, "observedGeneration") in (0, generation):
-                said = f"{text(one, 'reason')}: {text(one, 'message')}"[:_LONGEST]
-                message = f"Gateway {world.spec.route.gateway} does not take HTTPRoute {world.spec.name}: {said}"
-                yield Notice(Reason.ROUTE_NOT_ACCEPTED, message)
-                return
+    if world.spec.route is not None and found is not None and found.owned and found.refusal:
+        said = found.refusal[:_LONGEST]
+        message = f"Gateway {world.spec.route.gateway} does not take HTTPRoute {world.spec.name}: {said}"
+        yield Notice(Reason.ROUTE_NOT_ACCEPTED, message)
 
 
-def _left_out(world: World) -> str:
+def _left_out(world: Snapshot) -> str:
     """Why the object that the canary names cannot answer for this one; empty where it can."""
     seen, model = world.canary, world.spec.verifier.served_name
     if seen is None:

@@ -10,18 +10,16 @@ plug-in have nothing more to report.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-from speculative_operator.domain import names
-from speculative_operator.domain.reading import at, mapping, mappings, parse_json, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.base import Engine, EngineContainer, Notice
-from speculative_operator.reconcile.observed.pods import configs_of
+from speculative_operator.reconcile.snapshot.status import EngineReport
+from speculative_operator.reconcile.snapshot.template import image_in
+from speculative_operator.reconcile.snapshot.workload import Workload
 from speculative_operator.render.podspec import TABLE_VOLUME
 
 AS_IN_SPEC = "engine-as-in-spec"
@@ -31,42 +29,31 @@ AS_IN_SPEC = "engine-as-in-spec"
 def engine_as_asked(spec: DeploymentSpec) -> str:
     """Type, version and image of the engine as the user set them, an override of the image by the pod template
     included."""
-    containers = mappings(spec.template, "spec", "containers")
-    overridden = next((text(one, "image") for one in containers if text(one, "name") == names.CONTAINER), "")
-    return f"{spec.engine.type} {spec.engine.version} {overridden or spec.engine.image}".strip()
+    return f"{spec.engine.type} {spec.engine.version} {image_in(spec.template) or spec.engine.image}".strip()
 
 
-def is_about(block: Mapping[str, Any], spec: DeploymentSpec) -> bool:
-    """True where `status.engine` tells of the engine that the spec asks for. To name the release that pods reported
-    asks for no other engine."""
-    kind, _, rest = text(block, "asked").partition(" ")
-    named = f"{kind} {text(block, 'version')} {rest.partition(' ')[2]}".strip()
-    return engine_as_asked(spec) in (text(block, "asked"), named)
+def is_about(report: EngineReport, spec: DeploymentSpec) -> bool:
+    """True where the report is of the engine that the spec asks for. To name the release that pods reported asks for no
+    other engine."""
+    kind, _, rest = report.asked.partition(" ")
+    named = f"{kind} {report.version} {rest.partition(' ')[2]}".strip()
+    return engine_as_asked(spec) in (report.asked, named)
 
 
-def engine_as_found(engine: Engine, spec: DeploymentSpec, status: Mapping[str, Any]) -> Engine:
+def engine_as_found(engine: Engine, spec: DeploymentSpec, report: EngineReport) -> Engine:
     """`engine`, or one that treats the spec as the engine that its pods were found to run."""
-    return without_live_tables(engine, text(status, "engine", "version")) if fell_back(spec, status) else engine
+    return without_live_tables(engine, report.version) if fell_back(spec, report) else engine
 
 
-def fell_back(spec: DeploymentSpec, status: Mapping[str, Any]) -> bool:
+def fell_back(spec: DeploymentSpec, report: EngineReport) -> bool:
     """True where a user has accepted that pods re-read no table, and has not taken it back."""
-    block = mapping(status, "engine")
-    return spec.adopt != AS_IN_SPEC and at(block, "fallback") is True and is_about(block, spec)
+    return spec.adopt != AS_IN_SPEC and report.fallback and is_about(report, spec)
 
 
-def engine_of_pods(engine: Engine, spec: DeploymentSpec, deployment: Mapping[str, Any] | None) -> Engine:
+def engine_of_pods(engine: Engine, spec: DeploymentSpec, workload: Workload) -> Engine:
     """`engine`; without tables that pods re-read where pods that draft mount none, though new ones would."""
-    table = parse_json(text(deployment, "metadata", "annotations", names.ANNOTATION_TABLE))
-    removed = at(table, "speculatorRemoved") is True
-    if removed or rereads_table(deployment) or engine.knobs(spec).actuator is not Actuator.LIVE:
-        return engine
-    return without_live_tables(engine, "")
-
-
-def rereads_table(deployment: Mapping[str, Any] | None) -> bool:
-    """True where the running pods mount a table."""
-    return TABLE_VOLUME in configs_of(mapping(deployment, "spec", "template"))
+    rereads = workload.table.removed or TABLE_VOLUME in workload.configs
+    return engine if rereads or engine.knobs(spec).actuator is not Actuator.LIVE else without_live_tables(engine, "")
 
 
 def without_live_tables(engine: Engine, version: str) -> Engine:

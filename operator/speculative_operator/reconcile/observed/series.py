@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from speculative_operator.domain.actions import Truth
 from speculative_operator.domain.decision import Estimate
+from speculative_operator.domain.formats import showable
 from speculative_operator.domain.observation import Histogram, Observation, PodWindow
-from speculative_operator.domain.reading import at, items, mapping, mappings, text, whole
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.reconcile.observed.formats import showable
+from speculative_operator.reconcile.snapshot.status import Speculation, Status
 from speculative_operator.tuner.tail import add, p99
 from speculative_operator.tuner.targets import FADE_SECONDS, active_targets
 
@@ -109,33 +108,35 @@ def _figures(window: PodWindow) -> PodFigures:
     )  # fmt: skip
 
 
-def steady(spec: DeploymentSpec | None, status: Mapping[str, Any]) -> Iterator[Sample]:
+def steady(spec: DeploymentSpec | None, status: Status) -> Iterator[Sample]:
     """Samples that hold until the next reconcile. `spec`: None where it cannot be read."""
-    for one in mappings(status, "conditions"):
-        if text(one, "status") in (Truth.TRUE, Truth.FALSE):
-            labels = (("type", text(one, "type")), ("reason", text(one, "reason")))
-            yield "object_condition", labels, float(text(one, "status") == Truth.TRUE)
+    for one in status.conditions.values():
+        if one.status in (Truth.TRUE, Truth.FALSE):
+            labels = (("type", one.type), ("reason", one.reason))
+            yield "object_condition", labels, float(one.status == Truth.TRUE)
     if spec is None:
         return
-    block, ready = mapping(status, "speculation"), whole(status, "readyReplicas")
+    told, ready = status.speculation, status.ready
     mode, engine = ("mode", spec.speculation.mode.value), ("engine", spec.engine.type.value)
-    yield "object_info", (mode, engine, ("method", text(block, "method"))), 1.0
-    if text(block, "state"):
-        yield "object_state", (("state", text(block, "state")),), 1.0
-    for state, count in (("wanted", spec.replicas), ("existing", whole(status, "replicas")), ("ready", ready)):
+    yield "object_info", (mode, engine, ("method", told.method)), 1.0
+    if told.state:
+        yield "object_state", (("state", told.state),), 1.0
+    for state, count in (("wanted", spec.replicas), ("existing", status.replicas), ("ready", ready)):
         yield "object_replicas", (("state", state),), float(count)
     yield "object_accelerators", (), float(ready * spec.accelerator.per_replica)
-    for requests, k in _ks(block):
-        yield "object_k", (("requests", str(requests)),), float(k)
+    most = told.table.max_batch if told.table is not None else 0
+    for requests in (2**power for power in range(MOST_LOADS)):
+        if requests <= most:
+            yield "object_k", (("requests", str(requests)),), _k_at(told, requests)
     for latency, seconds in zip(("tpot", "ttft"), active_targets(spec.speculation.objective), strict=True):
         if seconds is not None:
             yield "object_target_seconds", (("latency", latency),), seconds
 
 
-def measured(status: Mapping[str, Any], recent: Recent, now: float, limit: float) -> Iterator[Sample]:
+def measured(status: Status, recent: Recent, now: float, limit: float) -> Iterator[Sample]:
     """Samples of what pods did within the last `limit` seconds, `now` in unix seconds."""
     fresh = {pod: one for pod, one in recent.pods.items() if abs(now - one.end) <= limit}
-    if not fresh or not whole(status, "readyReplicas"):
+    if not fresh or not status.ready:
         return
     estimate = recent.estimate if abs(now - recent.estimated_at) <= limit else Estimate()
     if recent.expected <= fresh.keys():
@@ -148,7 +149,7 @@ def measured(status: Mapping[str, Any], recent: Recent, now: float, limit: float
         if bounds.low > 0:
             yield from _sample("object_p99_seconds", bounds.low, ("latency", latency), ("bound", "low"))
         yield from _sample("object_p99_seconds", bounds.high, ("latency", latency), ("bound", "high"))
-    yield from _of_estimate(estimate, mapping(status, "speculation"))
+    yield from _of_estimate(estimate, status.speculation)
 
 
 def _of_all(pods: Iterable[PodFigures], throughput_within_target: float | None) -> Iterator[Sample]:
@@ -165,11 +166,10 @@ def _of_all(pods: Iterable[PodFigures], throughput_within_target: float | None) 
         yield from _sample("object_kv_cache_usage_ratio", max(usage))
 
 
-def _of_estimate(estimate: Estimate, block: Mapping[str, Any]) -> Iterator[Sample]:
+def _of_estimate(estimate: Estimate, told: Speculation) -> Iterator[Sample]:
     load = showable(estimate.concurrency)
-    rows = dict(_ks(block, load))
-    if load is not None and rows:
-        yield "object_load_k", (), float(next(iter(rows.values())))
+    if load is not None and told.table is not None:
+        yield "object_load_k", (), _k_at(told, load)
     for name, value in (
         ("object_load_requests", load),
         ("object_load_within_target_requests", estimate.load_within_target),
@@ -184,18 +184,9 @@ def _of_estimate(estimate: Estimate, block: Mapping[str, Any]) -> Iterator[Sampl
         yield from _sample("object_gain_ratio", None if value is None else value / 100.0, ("bound", bound))
 
 
-def _ks(block: Mapping[str, Any], load: float | None = None) -> Iterator[tuple[int, int]]:
-    """(scheduled requests, K) of the table in `status.speculation`: at `load`, else at powers of two. Nothing where
-    pods have no table."""
-    rows = [row for row in items(block, "table") if isinstance(row, list | tuple) and len(row) == 3]
-    if not rows or not all(isinstance(cell, int) for row in rows for cell in row):
-        return
-    off = at(block, "speculatorRemoved") is True
-    loads = [2**power for power in range(MOST_LOADS)] if load is None else [max(load, 1.0)]
-    for requests in loads:
-        k = next((k for _, last, k in rows if requests < last + 1), None if load is None else rows[-1][2])
-        if k is not None:
-            yield int(requests), 0 if off else k
+def _k_at(told: Speculation, requests: float) -> float:
+    """K of the table at so many scheduled requests; 0 where pods run without a speculator."""
+    return float(told.table.k_at(requests)) if told.table is not None and not told.removed else 0.0
 
 
 def _sample(name: str, value: float | None, *labels: tuple[str, str]) -> Iterator[Sample]:

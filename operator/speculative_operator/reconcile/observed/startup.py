@@ -1,4 +1,4 @@
-"""How long pods take to start, and what budget the startup probe gets for it. Used by `desired`, `pods` and `tick`,
+"""How long pods take to start, and what budget the startup probe gets for it. Used by `desired` and `tick`,
 which also tells the tuner what is expected: that is what a rollout costs.
 
     measured   container start -> ready, from the status of ready pods: the last few starts, kept in `status.startup`
@@ -12,70 +12,33 @@ add, and it never rolls a pod: the template that runs keeps its budget until it 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
-from speculative_operator.domain import names
-from speculative_operator.domain.reading import at, mapping, mappings, seconds_of, text, whole
+from speculative_operator.domain import formats, names
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile.observed import formats
+from speculative_operator.reconcile.snapshot.pods import Pod
+from speculative_operator.reconcile.snapshot.status import MOST_START_SECONDS, STARTS_KEPT, Start
 from speculative_operator.render.podspec import STARTUP_PERIOD_SECONDS
 
 MARGIN = 3.0
-KEPT = 5
-"""Starts that are remembered."""
 STEP_SECONDS = 60
 """Budgets are whole minutes: the next measure then mostly asks for the same."""
-MOST_SECONDS = 12 * 3600
-"""Longest startup budget in seconds that measured starts can give."""
-_SLACK_SECONDS = 60.0
-"""Between the end of a probe's budget and the end of what it ended, and between what clocks tell."""
-_PERIOD, _FAILURES = 10, 3
-"""Seconds and number of attempts of a probe that names none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """One start of an engine."""
-
-    pod: str
-    started: str
-    """RFC 3339"""
-    seconds: int
-    bytes: int = 0
-    """Bytes of weights that were loaded; 0 where unknown."""
-
-    @property
-    def at(self) -> float:
-        return seconds_of(self.started) or 0.0
-
-
-def starts(status: Mapping[str, Any]) -> tuple[Start, ...]:
-    """The starts in `status.startup`; invalid entries are left out."""
-    found = []
-    for one in mappings(status, "startup", "starts"):
-        start = Start(text(one, "pod"), text(one, "started"), whole(one, "seconds"), max(whole(one, "bytes"), 0))
-        if start.pod and start.at > 0 and 0 < start.seconds <= MOST_SECONDS:
-            found.append(start)
-    return tuple(found[:KEPT])
-
-
-def collect_starts(
-    status: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], pair: str, size: int
-) -> tuple[Start, ...]:
+def collect_starts(known: Iterable[Start], pods: Iterable[Pod], pair: str, size: int) -> tuple[Start, ...]:
     """The last starts, those of ready pods of `pair` included, which has `size` bytes of weights. The latest first.
 
     A start is measured once: a pod that is unready for a while later on says nothing of its start.
     """
-    known = {(one.pod, one.started): one for one in starts(status)}
+    every = {(one.pod, one.started): one for one in known}
     for pod in pods:
-        found = _measure(pod, size) if text(pod, "metadata", "labels", names.LABEL_PAIR) == pair else None
-        if found is not None:
-            known.setdefault((found.pod, found.started), found)
-    return tuple(sorted(known.values(), key=lambda one: (-one.at, one.pod))[:KEPT])
+        if pod.started and pod.pair == pair and pod.start_seconds <= MOST_START_SECONDS:
+            found = Start(pod.name, pod.started, max(round(pod.start_seconds), 1), max(size, 0))
+            every.setdefault((found.pod, found.started), found)
+    return tuple(sorted(every.values(), key=lambda one: (-one.at, one.pod))[:STARTS_KEPT])
 
 
 def expected_seconds(known: Iterable[Start], size: int) -> float | None:
@@ -90,7 +53,7 @@ def expected_seconds(known: Iterable[Start], size: int) -> float | None:
 
 def budget(known: Iterable[Start], size: int) -> int:
     """Seconds that a start of `size` bytes may take, by what was measured; 0 where nothing was."""
-    minutes = math.ceil(min(MARGIN * (expected_seconds(known, size) or 0.0), MOST_SECONDS) / STEP_SECONDS)
+    minutes = math.ceil(min(MARGIN * (expected_seconds(known, size) or 0.0), MOST_START_SECONDS) / STEP_SECONDS)
     return minutes * STEP_SECONDS
 
 
@@ -124,61 +87,6 @@ def late_notice(pod: str, seconds: int) -> Notice:
         "download with spec.weights.cache"
     )
     return Notice(Reason.START_TIMED_OUT, message)
-
-
-def outlasted_budget(pod: Mapping[str, Any]) -> int:
-    """Budget of the startup probe that ended the pod's engine before it was ready; 0 where none did.
-
-    The status of a container says no more than that it ended: it is the probe's doing where that took the whole budget.
-    """
-    seconds, longest = _budget_of(pod)
-    for container in mappings(pod, "status", "containerStatuses"):
-        if text(container, "name") != names.CONTAINER or at(container, "started") is True:
-            continue
-        for state in ("state", "lastState"):
-            ended = mapping(container, state, "terminated")
-            begin, end = seconds_of(text(ended, "startedAt")), seconds_of(text(ended, "finishedAt"))
-            if begin is None or end is None or text(ended, "reason") == "OOMKilled":
-                continue
-            if seconds and seconds - _PERIOD <= end - begin <= longest:
-                return seconds
-    return 0
-
-
-def _measure(pod: Mapping[str, Any], size: int) -> Start | None:
-    """The start of a ready pod; None where its status tells none, or a longer one than its own probe allows."""
-    if text(pod, "metadata", "deletionTimestamp"):
-        return None
-    container = next((one for one in mappings(pod, "status", "containerStatuses") if _is_engine(one)), None)
-    ready = {text(one, "type"): one for one in mappings(pod, "status", "conditions") if text(one, "status") == "True"}
-    when = text(ready.get("ContainersReady", {}), "lastTransitionTime")
-    started = text(container, "state", "running", "startedAt")
-    begin, end = seconds_of(started), seconds_of(when)
-    if "Ready" not in ready or begin is None or end is None:
-        return None
-    seconds = end - begin
-    limit, _ = _budget_of(pod)
-    if not 0 <= seconds <= min(limit + _SLACK_SECONDS, MOST_SECONDS):
-        return None
-    return Start(text(pod, "metadata", "name"), started, max(round(seconds), 1), max(size, 0))
-
-
-def _is_engine(container: Mapping[str, Any]) -> bool:
-    return text(container, "name") == names.CONTAINER
-
-
-def _budget_of(pod: Mapping[str, Any]) -> tuple[int, float]:
-    """Startup budget by the pod's own probe, and the longest run of an engine that the probe ends, in seconds; zeros
-    without a probe."""
-    container = next((one for one in mappings(pod, "spec", "containers") if _is_engine(one)), None)
-    probe = mapping(container, "startupProbe")
-    if not probe:
-        return 0, 0.0
-    period, failures = whole(probe, "periodSeconds") or _PERIOD, whole(probe, "failureThreshold") or _FAILURES
-    slowest = max(period, whole(probe, "timeoutSeconds"))
-    grace = max(whole(pod, "spec", "terminationGracePeriodSeconds"), 0)
-    delay = max(whole(probe, "initialDelaySeconds"), 0)
-    return delay + period * failures, delay + slowest * failures + grace + _SLACK_SECONDS
 
 
 def _rate(measures: tuple[Start, ...]) -> float:

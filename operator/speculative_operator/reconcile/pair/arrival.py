@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
-from speculative_operator.domain import names
-from speculative_operator.domain.jobs import Progress, decode
+from speculative_operator.domain import formats, names
+from speculative_operator.domain.formats import quantity
+from speculative_operator.domain.jobs import Progress
 from speculative_operator.domain.models import ModelFacts
-from speculative_operator.domain.reading import mapping, mappings, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import EMPTY_DIR, MOUNTED, Cache, Medium
-from speculative_operator.reconcile.observed import formats
-from speculative_operator.reconcile.observed.formats import quantity
 from speculative_operator.reconcile.pair.jobs import explain_error
+from speculative_operator.reconcile.snapshot.pods import Container, Pod
+from speculative_operator.reconcile.snapshot.results import failure_in
+from speculative_operator.reconcile.snapshot.status import Told
 
 MARGIN_SHARE, LEAST_MARGIN = 100, 16 << 20
 """Free space that a cache needs beside the weights, as `weights.disk` demands: a hundredth of their size, and at least
@@ -50,47 +50,38 @@ class Arrival:
 
 def arrival(
     cache: Cache,
-    pods: Iterable[Mapping[str, Any]],
+    pods: Iterable[Pod],
     pairs: Collection[str],
     progress: Mapping[str, Progress],
-    before: Mapping[str, Any],
+    before: Told,
 ) -> Arrival:
     """The arrival of the weights in the pods that were made of one of `pairs` (hashes). `progress` by name of the pod.
     `before` is the condition WeightsReady as it was: the same failure of the same pod keeps its message, so that a
     retry does not change the status."""
-    ours = [pod for pod in pods if text(pod, "metadata", "labels", names.LABEL_PAIR) in pairs]
-    ours = [pod for pod in ours if not text(pod, "metadata", "deletionTimestamp") and _alive(pod)]
-    states = {text(pod, "metadata", "name"): _state(pod) for pod in ours}
-    there = sum(1 for state in states.values() if mapping(state, "state", "terminated").get("exitCode") == 0)
-    coming = next((progress[name] for name in sorted(states) if name in progress), None)
+    ours = [pod for pod in pods if _lives(pod, pairs)]
+    there = sum(1 for pod in ours if pod.helper.ended is not None and pod.helper.ended.exit_code == 0)
+    coming = next((progress[pod.name] for pod in ours if pod.name in progress), None)
     found = Arrival(cache.place, len(ours), there, coming)
-    for pod in sorted(ours, key=lambda pod: text(pod, "metadata", "name")):
-        name = text(pod, "metadata", "name")
-        failed = _failure(cache, states[name]) if name not in progress else None
+    for pod in ours:
+        failed = _failure(cache, pod.helper) if pod.name not in progress else None
         if failed is not None:
             reason, message = failed
-            whose = _whose(name, text(pod, "spec", "nodeName"))
-            same = text(before, "reason") == reason.value and text(before, "message").startswith(whose)
-            return Arrival(
-                found.place, found.pods, there, coming, reason, text(before, "message") if same else whose + message
-            )
+            whose = f"pod {pod.name} on {pod.node}: " if pod.node else f"pod {pod.name}: "
+            same = before.why is reason and before.message.startswith(whose)
+            return replace(found, reason=reason, message=before.message if same else whose + message)
     return found
 
 
-def stuck(pods: Iterable[Mapping[str, Any]], pairs: Collection[str]) -> str:
+def stuck(pods: Iterable[Pod], pairs: Collection[str]) -> str:
     """A sentence about the first pod made of one of `pairs` that does not start; empty where all start. It tells no
     cause: only a look into the cache shows whether weights are missing."""
-    for pod in sorted(pods, key=lambda one: text(one, "metadata", "name")):
-        name, ours = text(pod, "metadata", "name"), text(pod, "metadata", "labels", names.LABEL_PAIR) in pairs
-        if not ours or text(pod, "metadata", "deletionTimestamp") or not _alive(pod):
+    for pod in pods:
+        if not _lives(pod, pairs):
             continue
-        found = mappings(pod, "status", "containerStatuses")
-        engine = next((one for one in found if text(one, "name") == names.CONTAINER), {})
-        waiting, restarts = text(engine, "state", "waiting", "reason"), engine.get("restartCount")
-        if waiting in _CANNOT_START:
-            return f"pod {name} does not start ({waiting})"
-        if not engine.get("ready") and isinstance(restarts, int) and restarts >= RESTARTS:
-            return f"pod {name} does not start (its engine keeps ending)"
+        if pod.engine.waiting in _CANNOT_START:
+            return f"pod {pod.name} does not start ({pod.engine.waiting})"
+        if not pod.engine.ready and pod.engine.restarts >= RESTARTS:
+            return f"pod {pod.name} does not start (its engine keeps ending)"
     return ""
 
 
@@ -127,45 +118,35 @@ def place_text(place: str) -> str:
     return "the emptyDir of each pod" if place == EMPTY_DIR else f"claim {place}"
 
 
-def _alive(pod: Mapping[str, Any]) -> bool:
-    return text(pod, "status", "phase") not in ("Failed", "Succeeded")
+def _lives(pod: Pod, pairs: Collection[str]) -> bool:
+    """True for a pod that was made of one of `pairs`, and is not at its end."""
+    return pod.pair in pairs and not pod.terminating and not pod.over
 
 
-def _whose(name: str, node: str) -> str:
-    return f"pod {name} on {node}: " if node else f"pod {name}: "
-
-
-def _state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Status of the container that brings the weights."""
-    found = mappings(pod, "status", "initContainerStatuses")
-    return next((one for one in found if text(one, "name") == names.JOB_CONTAINER), {})
-
-
-def _failure(cache: Cache, state: Mapping[str, Any]) -> tuple[Reason, str] | None:
+def _failure(cache: Cache, helper: Container) -> tuple[Reason, str] | None:
     """Why the pod's last download failed, or why the pod has begun none; None without a failure."""
-    waiting = mapping(state, "state", "waiting")
-    if text(waiting, "reason") not in (*_ON_ITS_WAY, "CrashLoopBackOff"):
-        return Reason.PODS_NOT_READY, f"{text(waiting, 'reason')}: {text(waiting, 'message')}".removesuffix(": ")
-    end = mapping(state, "state", "terminated") or mapping(state, "lastState", "terminated")
-    if not end or end.get("exitCode") == 0:
+    if helper.waiting not in (*_ON_ITS_WAY, "CrashLoopBackOff"):
+        return Reason.PODS_NOT_READY, f"{helper.waiting}: {helper.message}".removesuffix(": ")
+    end = helper.ended or helper.last
+    if end is None or end.exit_code == 0:
         return None
-    error = mapping(decode(text(end, "message")), "error")
-    if error:
-        return explain_error({**error, **_remedy(cache, text(error, "reason"))})
-    why = text(end, "reason") or "Error"
+    error = failure_in(end.message)
+    if error is not None:
+        return explain_error(replace(error, remedy=_remedy(cache, error.reason) or error.remedy))
+    why = end.reason or "Error"
     more = "; give it more memory in spec.template.spec.initContainers" if why == "OOMKilled" else ""
-    return Reason.SOURCE_UNREACHABLE, f"container {names.JOB_CONTAINER} ended: {why}, {end.get('exitCode')}{more}"
+    return Reason.SOURCE_UNREACHABLE, f"container {names.JOB_CONTAINER} ended: {why}, {end.exit_code}{more}"
 
 
-def _remedy(cache: Cache, reason: str) -> dict[str, str]:
+def _remedy(cache: Cache, reason: Reason | None) -> str:
     """The remedy for an error in an emptyDir or a folder of the node, in place of the program's, which speaks of
     claims; empty for other errors."""
-    if reason == Reason.CACHE_FULL.value and cache.empty_dir is not None:
+    if reason is Reason.CACHE_FULL and cache.empty_dir is not None:
         more = ", or remove medium" if cache.empty_dir.medium is Medium.MEMORY else ", on nodes with that much disk"
-        return {"remedy": f"raise spec.weights.cache.emptyDir.sizeLimit{more}"}
-    if reason == Reason.CACHE_FULL.value:
-        return {"remedy": f"free space below {cache.node_path} on that node, or set nodePath to a larger disk"}
-    if reason == Reason.CACHE_UNWRITABLE.value and cache.node_path:
+        return f"raise spec.weights.cache.emptyDir.sizeLimit{more}"
+    if reason is Reason.CACHE_FULL:
+        return f"free space below {cache.node_path} on that node, or set nodePath to a larger disk"
+    if reason is Reason.CACHE_UNWRITABLE and cache.node_path:
         owned = f"make the node's root user the owner of {cache.node_path}, on a writable disk"
-        return {"remedy": f"{owned}; where SELinux is enforced, label it container_file_t"}
-    return {}
+        return f"{owned}; where SELinux is enforced, label it container_file_t"
+    return ""

@@ -1,5 +1,4 @@
-"""The specs that pods may be made of: as written, or at the versions that running pods have. Used by `pairing`, and by
-the shell's cache.
+"""The specs that pods may be made of: as written, or at the versions that running pods have. Used by `pairing`.
 
 Running pods keep their versions where no Job reads the models any more, and where the status has lost the versions. It
 holds them; where it does not, the record on the Deployment (`render.resolved`) names them, and the label of its
@@ -8,34 +7,29 @@ template proves them: versions that make the same hash are those.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, Condition
 from speculative_operator.domain.jobs import Purpose
-from speculative_operator.domain.memo import digest
 from speculative_operator.domain.models import PairFacts
-from speculative_operator.domain.reading import mapping, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import MOUNTED, Cache, Check, ModelSource, Scheme
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.pair import jobs
 from speculative_operator.reconcile.pair.pinning import (
-    VERSION_FOLDER,
     PairedSpec,
     in_pods,
     pin_models,
     unpinned,
     untagged,
 )
-from speculative_operator.reconcile.pair.records import Failure, Record, blank, read, wanted_of
 from speculative_operator.reconcile.pair.stages import Stages
-from speculative_operator.reconcile.world import World
-from speculative_operator.render import resolved
+from speculative_operator.reconcile.snapshot.records import Failure, Record, blank, to_status, wanted_of
+from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.render.metadata import pair_hash
 from speculative_operator.render.resolved import Model
 
@@ -64,18 +58,43 @@ class Pairing:
     facts: PairFacts | None = None
     """Facts from the models' files for the tuner; None where the pair was not compared."""
 
+    @property
+    def told(self) -> bool:
+        """True where the status tells of the pair: it is checked or recorded."""
+        return self.stages is not None or self.record is not None
 
-def compares(world: World) -> bool:
+    @property
+    def hold(self) -> Condition | None:
+        """Why pods are not made of the pair that the spec asks for; None when they are."""
+        return self.stages.hold if self.stages is not None else None
+
+    @property
+    def blocks(self) -> dict[str, dict[str, Any]]:
+        """Parts of the status; one that is empty is left out of it."""
+        return {
+            "pair": to_status(self.record) if self.record is not None else {},
+            "nextPair": to_status(self.coming) if self.coming is not None else {},
+            "weights": self.stages.download() if self.stages is not None else {},
+        }
+
+    def made_of(self, choice: PairedSpec) -> Pairing:
+        """The pairing once pods are made of `choice`: its record has their hash."""
+        if self.record is None or self.frozen:
+            return self
+        return replace(self, record=replace(self.record, hash=pair_hash(choice.pinned)))
+
+
+def compares(world: Snapshot) -> bool:
     """True where a Job reads both models and the operator compares them before it makes pods of them."""
     able = world.capabilities
     return able.check_pairs and bool(able.job_image) and world.spec.weights.check is Check.AUTO
 
 
-def unread_pairing(world: World, spec: ResolvedSpec) -> Pairing:
+def unread_pairing(world: Snapshot, spec: ResolvedSpec) -> Pairing:
     """The pairing where no Job reads models: pods are made of the spec as written. Running pods keep their versions
     until they are replaced for another reason."""
     actions = tuple(action for purpose in Purpose for action in jobs.leftover(world, purpose))
-    current, plain = trusted_record(world), unpinned(spec)
+    current, plain = world.status.pair.trusted, unpinned(spec)
     # Another value of `repin` asks for nothing here: no Job could look up a version.
     wanted = replace(wanted_of(spec), repin=current.repin)
     same = current.covers(wanted)
@@ -103,7 +122,7 @@ def is_of(choice: PairedSpec, pair: str) -> bool:
     return pair in (pair_hash(choice.pinned), pair_hash(choice.pinned.without_speculator()))
 
 
-def from_template(world: World, spec: ResolvedSpec, current: Record, place: str = "") -> PairedSpec | None:
+def from_template(world: Snapshot, spec: ResolvedSpec, current: Record, place: str = "") -> PairedSpec | None:
     """The spec at the versions that the pods run, as their template names them, where the status has lost or never had
     these versions. None where pods have other sources or revisions than the spec, or load from elsewhere than the cache
     at `place` (empty: no cache)."""
@@ -114,36 +133,13 @@ def from_template(world: World, spec: ResolvedSpec, current: Record, place: str 
     return found if not current.hash or current.hash in (running_pair(world), pair_hash(found.pinned)) else None
 
 
-def record(world: World, name: str) -> Record:
-    """The record in `status.pair` or `status.nextPair` (`name`), parsed once and kept in the memo."""
-    block = mapping(world.status, name)
-    return world.memo.get(("record", digest(block)), lambda: read(block))
-
-
-def trusted_record(world: World) -> Record:
-    """The record in `status.pair`; without its hash where it names a version but its facts can no longer be read: then
-    nobody knows what pods were made of."""
-    current = record(world, "pair")
-    unknown = current.known is None and text(world.status, "pair", "verifierPin", "resolved")
-    return replace(current, hash="") if unknown else current
-
-
-def running_pair(world: World) -> str:
+def running_pair(world: Snapshot) -> str:
     """Hash of the pair that the Deployment's template was made of; `?` where it bears none, empty without a
     Deployment."""
-    if world.deployment is None:
-        return ""
-    return text(world.deployment, "spec", "template", "metadata", "labels", names.LABEL_PAIR) or "?"
+    return (world.workload.pair or "?") if world.workload.exists else ""
 
 
-def folders(template: Mapping[str, Any]) -> frozenset[str]:
-    """Folders of caches that pods of `template`, or a pod itself, load models from: whatever status says, they need
-    them when their engine is started again."""
-    parts = [mapping(template, "metadata", "annotations"), mapping(template, "spec")]
-    return frozenset(found.rpartition("/")[2] for found in VERSION_FOLDER.findall(json.dumps(parts, default=str)))
-
-
-def running_spec(world: World, spec: ResolvedSpec, place: str = "") -> PairedSpec | None:
+def running_spec(world: Snapshot, spec: ResolvedSpec, place: str = "") -> PairedSpec | None:
     """`spec` at the versions that running pods were made of, from the cache at `place` (empty: none); None where
     they are of another pair, or nothing tells."""
     drawn = running_versions(world, spec, place)
@@ -155,14 +151,14 @@ def running_spec(world: World, spec: ResolvedSpec, place: str = "") -> PairedSpe
     return next((PairedSpec(spec, one) for one in alone if pair_hash(one.without_speculator()) == pair), None)
 
 
-def running_versions(world: World, spec: ResolvedSpec, place: str = "") -> ResolvedSpec | None:
+def running_versions(world: Snapshot, spec: ResolvedSpec, place: str = "") -> ResolvedSpec | None:
     """`spec` at the versions of verifier and speculator that running pods were made of; None
     where they are of another pair, or nothing tells."""
     pair = running_pair(world)
     return next((one for one in _versions(world, spec, place) if pair_hash(one) == pair), None) if pair else None
 
 
-def _versions(world: World, spec: ResolvedSpec, place: str) -> Iterator[ResolvedSpec]:
+def _versions(world: Snapshot, spec: ResolvedSpec, place: str) -> Iterator[ResolvedSpec]:
     speculator = spec.speculator if spec.speculates else None
     for verifier in _models(world, spec.verifier.source, place):
         if speculator is None or speculator.source is None:
@@ -182,9 +178,9 @@ def _with(spec: ResolvedSpec, verifier: Model, speculator: Model | None) -> Reso
     return replace(pinned, weights=replace(spec.weights, cache=replace(spec.weights.cache, brought=brought)))
 
 
-def _models(world: World, source: ModelSource, place: str) -> Iterator[Model]:
+def _models(world: Snapshot, source: ModelSource, place: str) -> Iterator[Model]:
     """The models that pods load and that may be a version of `source`, from the cache at `place` (empty: none)."""
-    found = resolved.read(world.deployment, world.spec.uid)
+    found = world.workload.resolved
     models = found.models if found is not None else ()
     return (one for one in models if _is_version(one.told, source, place))
 

@@ -7,7 +7,6 @@ succeeded is deleted once the status holds its result; one that failed stays for
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,11 +14,12 @@ from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, Condition, DeleteChild
 from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
 from speculative_operator.domain.models import ModelFacts
-from speculative_operator.domain.reading import mapping, seconds_of, text
-from speculative_operator.domain.reasons import Reason, reason_of
+from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import MOUNTED, Cache, DeploymentSpec, ModelSource, Scheme
-from speculative_operator.reconcile.pair.records import SIDES, Failure, Wanted
-from speculative_operator.reconcile.world import World
+from speculative_operator.reconcile.snapshot.children import Child
+from speculative_operator.reconcile.snapshot.records import SIDES, Failure, Wanted
+from speculative_operator.reconcile.snapshot.results import Failed, Result
+from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.render.jobs import CACHE, JobInput, cache_claim, job, job_name, of_engine, user
 from speculative_operator.render.metadata import canonical, digest
 
@@ -36,13 +36,13 @@ class Attempt:
     actions: tuple[Action, ...] = ()
     seen: JobSeen | None = None
     """The Job while it runs; None where there is none yet."""
-    result: Mapping[str, Any] | None = None
+    result: Result | None = None
     """The result of the Job, once it has succeeded."""
     failure: Failure | None = None
     """Why the last Job failed; None without a failure."""
 
 
-def inspection(world: World, wanted: Wanted, mark: str = "") -> JobInput:
+def inspection(world: Snapshot, wanted: Wanted, mark: str = "") -> JobInput:
     """The inputs of the Job that reads both models. Another `mark` makes it another Job."""
     args = ["inspect", *_side("verifier", wanted.verifier)]
     if wanted.speculator is not None:
@@ -50,7 +50,7 @@ def inspection(world: World, wanted: Wanted, mark: str = "") -> JobInput:
     return _input(world, Purpose.INSPECT, tuple(args), mark, claims=_claims(*wanted.sources))
 
 
-def fetching(world: World, models: tuple[ModelFacts, ...], keep: tuple[str, ...], now: float) -> JobInput | None:
+def fetching(world: Snapshot, models: tuple[ModelFacts, ...], keep: tuple[str, ...], now: float) -> JobInput | None:
     """The inputs of the Job that fetches `models` into the cache and, where the cache collects, removes others except
     the folders `keep`, as listed at `now`. None where nothing is to be fetched: the kubelet mounts models of claims and
     images."""
@@ -71,7 +71,7 @@ def fetching(world: World, models: tuple[ModelFacts, ...], keep: tuple[str, ...]
     return _input(world, Purpose.FETCH, tuple(args), canonical(wanted), cache=cache.claim)
 
 
-def attempt(world: World, wanted: JobInput, failure: Failure | None, pause: float, now: float) -> Attempt:
+def attempt(world: Snapshot, wanted: JobInput, failure: Failure | None, pause: float, now: float) -> Attempt:
     """The state of the Job `wanted`, which is made where it is missing. `failure` is the one of the last Job, `pause`
     the seconds until another is tried after it. Raises RenderError."""
     name = job_name(wanted.spec, wanted.purpose)
@@ -79,29 +79,28 @@ def attempt(world: World, wanted: JobInput, failure: Failure | None, pause: floa
     waits = failure is not None and 0 <= now - failure.at < pause
     if child is None:
         return _missing(world, wanted, failure, now, waits=waits)
-    uid = text(child, "metadata", "uid")
-    if not world.owns(child):
+    if not child.owned:
         message = f"{KIND} {name} exists and does not belong to this object; delete or rename it"
-        return Attempt(failure=_same(failure, Failure(Reason.NAME_CONFLICT, message, now, uid)))
-    if text(child, "metadata", "deletionTimestamp"):
+        return Attempt(failure=_same(failure, Failure(Reason.NAME_CONFLICT, message, now, child.uid)))
+    if child.deleting:
         return Attempt(failure=failure)
-    if text(child, "metadata", "annotations", names.ANNOTATION_WANTED) != wanted.wanted:
+    if child.wanted != wanted.wanted:
         return Attempt((_deletion(child, "was created for other inputs"),))
     seen = next((one for one in world.jobs if one.name == name), None)
     if seen is None or seen.phase is Phase.RUNNING:
         return Attempt(seen=seen, failure=failure or _overdue(child, wanted.purpose, seen, now))
-    return _end(child, seen, failure, now, waits=waits)
+    return _end(child, seen, world.results.get(name, Result()), failure, now, waits=waits)
 
 
-def leftover(world: World, purpose: Purpose) -> tuple[Action, ...]:
+def leftover(world: Snapshot, purpose: Purpose) -> tuple[Action, ...]:
     """The action that deletes the object's Job for `purpose`, which nobody waits for any more; empty without a Job."""
     child = world.children.get((KIND, job_name(world.spec, purpose)))
-    if child is None or not world.owns(child) or text(child, "metadata", "deletionTimestamp"):
+    if child is None or not child.owned or child.deleting or not child.uid:
         return ()
-    return (_deletion(child, "is done"),) if text(child, "metadata", "uid") else ()
+    return (_deletion(child, "is done"),)
 
 
-def claim(world: World, cache: Cache | None) -> tuple[Action, ...]:
+def claim(world: Snapshot, cache: Cache | None) -> tuple[Action, ...]:
     """The action that creates the claim of a cache, where the operator is to make it and it is missing. Raises
     RenderError."""
     if cache is None or not cache.size or cache.claim in world.claims | world.foreign_claims:
@@ -115,7 +114,7 @@ def of_jobs(problem: Condition) -> bool:
     return problem.about is not None and problem.about[0] == KIND
 
 
-def _missing(world: World, wanted: JobInput, failure: Failure | None, now: float, *, waits: bool) -> Attempt:
+def _missing(world: Snapshot, wanted: JobInput, failure: Failure | None, now: float, *, waits: bool) -> Attempt:
     name = job_name(wanted.spec, wanted.purpose)
     refused = next((one for one in world.problems if one.about == (KIND, name)), None)
     if refused is not None and failure is None:
@@ -130,42 +129,36 @@ def _missing(world: World, wanted: JobInput, failure: Failure | None, now: float
     return Attempt((action,), seen=seen, failure=failure)
 
 
-def _overdue(child: Mapping[str, Any], purpose: Purpose, seen: JobSeen | None, now: float) -> Failure | None:
+def _overdue(child: Child, purpose: Purpose, seen: JobSeen | None, now: float) -> Failure | None:
     """The failure of a Job that reads models and has not ended for too long; else None. A queue that suspends the Job
     stops the clock of its deadline."""
-    made = seconds_of(text(child, "metadata", "creationTimestamp"))
-    if purpose is not Purpose.INSPECT or made is None or now - made < OVERDUE_SECONDS:
+    if purpose is not Purpose.INSPECT or child.created is None or now - child.created < OVERDUE_SECONDS:
         return None
-    name = text(child, "metadata", "name")
     why = seen.trouble if seen is not None and seen.trouble else "it is not running"
-    message = f"{KIND} {name} has not ended for {OVERDUE_SECONDS / 60:.0f} minutes: {why}"
-    return Failure(Reason.PAIR_UNREAD, message, now, text(child, "metadata", "uid"))
+    message = f"{KIND} {child.name} has not ended for {OVERDUE_SECONDS / 60:.0f} minutes: {why}"
+    return Failure(Reason.PAIR_UNREAD, message, now, child.uid)
 
 
-def _end(child: Mapping[str, Any], seen: JobSeen, failure: Failure | None, now: float, *, waits: bool) -> Attempt:
+def _end(child: Child, seen: JobSeen, result: Result, failure: Failure | None, now: float, *, waits: bool) -> Attempt:
     """The attempt with a Job that has ended: its result or its failure, which stands while the Job is retried."""
-    if seen.phase is Phase.SUCCEEDED and seen.result is not None and "error" not in seen.result:
-        return Attempt(seen=seen, result=seen.result)
-    uid = text(child, "metadata", "uid")
-    if failure is None or failure.job != uid:
-        return Attempt(failure=_failure_of(seen, uid, now))
+    if seen.phase is Phase.SUCCEEDED and result.done:
+        return Attempt(seen=seen, result=result)
+    if failure is None or failure.job != child.uid:
+        return Attempt(failure=_failure_of(seen, result.failed, child.uid, now))
     return Attempt(failure=failure) if waits else Attempt((_deletion(child, "failed and is retried"),), failure=failure)
 
 
-def _failure_of(seen: JobSeen, uid: str, now: float) -> Failure:
-    error = mapping(seen.result, "error")
-    if not error:
+def _failure_of(seen: JobSeen, failed: Failed | None, uid: str, now: float) -> Failure:
+    if failed is None:
         return Failure(Reason.SOURCE_UNREACHABLE, seen.trouble or _NO_RESULT, now, uid)
-    side = text(error, "side")
-    return Failure(*explain_error(error), now, uid, side if side in SIDES else "")
+    return Failure(*explain_error(failed), now, uid, failed.side if failed.side in SIDES else "")
 
 
-def explain_error(error: Mapping[str, Any]) -> tuple[Reason, str]:
-    """Reason and words of the `error` that `speculative-weights` leaves."""
-    side, file, remedy = (text(error, name) for name in ("side", "file", "remedy"))
-    message = (f"{side}: " if side else "") + text(error, "message")
-    message += (f" ({file})" if file else "") + (f"; {remedy}" if remedy else "")
-    return reason_of(text(error, "reason")) or Reason.SOURCE_UNREACHABLE, message
+def explain_error(failed: Failed) -> tuple[Reason, str]:
+    """Reason and words of the error that `speculative-weights` leaves."""
+    message = (f"{failed.side}: " if failed.side else "") + failed.message
+    message += (f" ({failed.file})" if failed.file else "") + (f"; {failed.remedy}" if failed.remedy else "")
+    return failed.reason or Reason.SOURCE_UNREACHABLE, message
 
 
 def _same(before: Failure | None, after: Failure) -> Failure:
@@ -174,13 +167,18 @@ def _same(before: Failure | None, after: Failure) -> Failure:
     return before if before is not None and before.job == after.job and before.reason is after.reason else after
 
 
-def _deletion(child: Mapping[str, Any], why: str) -> DeleteChild:
-    name = text(child, "metadata", "name")
-    return DeleteChild(KIND, name, text(child, "metadata", "uid"), f"{KIND} {name} {why}")
+def _deletion(child: Child, why: str) -> DeleteChild:
+    return DeleteChild(KIND, child.name, child.uid, f"{KIND} {child.name} {why}")
 
 
 def _input(
-    world: World, purpose: Purpose, args: tuple[str, ...], mark: str, *, claims: tuple[str, ...] = (), cache: str = ""
+    world: Snapshot,
+    purpose: Purpose,
+    args: tuple[str, ...],
+    mark: str,
+    *,
+    claims: tuple[str, ...] = (),
+    cache: str = "",
 ) -> JobInput:
     spec = world.spec
     made_for = [purpose.value, mark, cache, _settings(spec), spec.uid, [] if cache else list(args)]

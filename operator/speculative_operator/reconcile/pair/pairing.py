@@ -11,21 +11,17 @@ versions that were asked for, or lost from the status, cannot be read, and where
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 from zlib import crc32
 
 from speculative_operator.domain.actions import Action
+from speculative_operator.domain.formats import timestamp
 from speculative_operator.domain.jobs import JobSeen, Purpose
 from speculative_operator.domain.models import ModelFacts
-from speculative_operator.domain.reading import conditions_of, mappings
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import MOUNTED, Cache, Scheme
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile.observed.formats import timestamp
-from speculative_operator.reconcile.observed.pods import read_rollout
 from speculative_operator.reconcile.pair import jobs, verdicts
 from speculative_operator.reconcile.pair.arrival import arrival, refusal_of_pods, stuck, too_small
 from speculative_operator.reconcile.pair.choices import (
@@ -38,13 +34,13 @@ from speculative_operator.reconcile.pair.choices import (
     moves,
     not_followed_notice,
     not_known_notice,
-    record,
     running_pair,
-    trusted_record,
     unread_pairing,
 )
 from speculative_operator.reconcile.pair.pinning import PairedSpec, former_pair, pin_models, unpinned
-from speculative_operator.reconcile.pair.records import (
+from speculative_operator.reconcile.pair.stages import Stage, Stages
+from speculative_operator.reconcile.pair.verdicts import Judged
+from speculative_operator.reconcile.snapshot.records import (
     Failure,
     Known,
     Record,
@@ -54,9 +50,9 @@ from speculative_operator.reconcile.pair.records import (
     pack,
     wanted_of,
 )
-from speculative_operator.reconcile.pair.stages import Stage, Stages
-from speculative_operator.reconcile.pair.verdicts import Judged
-from speculative_operator.reconcile.world import World
+from speculative_operator.reconcile.snapshot.results import Result
+from speculative_operator.reconcile.snapshot.take import Snapshot
+from speculative_operator.reconcile.snapshot.template import sets_environment
 from speculative_operator.render.metadata import pair_hash
 
 RECHECK_SECONDS = 6 * 3600.0
@@ -79,7 +75,7 @@ _OWN_WAYS = frozenset({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HOME", "HF_
 """Environment variables by which an engine finds models where no Job looks."""
 
 
-def pairing_of(world: World, spec: ResolvedSpec, now: float) -> Pairing:
+def pairing_of(world: Snapshot, spec: ResolvedSpec, now: float) -> Pairing:
     """The pairing of one object, whose speculator is picked in `spec`; `now` in unix seconds. Raises RenderError."""
     checks = compares(world)
     if not checks and not (world.capabilities.job_image and world.spec.weights.cache is not None):
@@ -90,7 +86,7 @@ def pairing_of(world: World, spec: ResolvedSpec, now: float) -> Pairing:
 class _Way:
     """The way of one pair through one reconcile, step by step."""
 
-    def __init__(self, world: World, spec: ResolvedSpec, now: float, *, checks: bool) -> None:
+    def __init__(self, world: Snapshot, spec: ResolvedSpec, now: float, *, checks: bool) -> None:
         self._world, self._spec, self._now, self._checks = world, spec, now, checks
         self._wanted = wanted_of(spec)
         fetches = any(source.scheme not in MOUNTED for source in self._wanted.sources)
@@ -98,9 +94,8 @@ class _Way:
         self._place = self._cache.place if self._cache is not None else ""
         self._home = home_of(self._cache)
         self._running = running_pair(world)
-        self._current = trusted_record(world)
-        coming = record(world, "nextPair")
-        held = (one for one in (self._current, coming) if one.covers(self._wanted))
+        self._current = world.status.pair.trusted
+        held = (one for one in (self._current, world.status.coming) if one.covers(self._wanted))
         self._record = next(held, None) or blank(self._wanted, spec)
         self._mine = self._record is self._current
         self._coming: Record | None = None
@@ -169,8 +164,7 @@ class _Way:
         weights."""
         if not failure.final or any(source.scheme is Scheme.OCI for source in self._wanted.sources):
             return False
-        containers = mappings(self._spec.template, "spec", "containers")
-        own = any(one.get("env") or one.get("envFrom") for one in containers)
+        own = sets_environment(self._spec.template)
         return not own and not any(one.get("name") in _OWN_WAYS for one in self._spec.engine.env)
 
     def _due(self, record: Record) -> bool:
@@ -266,10 +260,9 @@ class _Way:
         target = pin_models(self._spec, known, cache.home).pinned
         if target.weights.cache is None or not target.weights.cache.brought:
             return replace(ready, place="")
-        before = conditions_of(self._world.status).get(ConditionType.WEIGHTS_READY, {})
+        before = self._world.status.told(ConditionType.WEIGHTS_READY)
         found = arrival(cache, self._world.pods, self._pairs(known), self._world.arriving, before)
-        deployment = self._world.deployment
-        refusal = refusal_of_pods(cache, read_rollout(deployment, self._spec.replicas).refused)
+        refusal = refusal_of_pods(cache, self._world.rollout.refused)
         if refusal is not None and found.reason is None:
             found = replace(found, reason=refusal[0], message=refusal[1])
         return replace(ready, arrival=found)
@@ -359,14 +352,9 @@ class _Way:
         return is_of(choice, self._running)
 
 
-def _facts(result: Mapping[str, Any] | None, wanted: Wanted) -> tuple[ModelFacts, ModelFacts | None] | None:
+def _facts(result: Result | None, wanted: Wanted) -> tuple[ModelFacts, ModelFacts | None] | None:
     """The facts of both models in the result of a Job; None where a model that was asked for is missing or
     unreadable."""
-    if result is None:
+    if result is None or result.verifier is None or (wanted.speculator is not None and result.speculator is None):
         return None
-    try:
-        verifier = ModelFacts.from_json(result["verifier"])
-        speculator = ModelFacts.from_json(result["speculator"]) if wanted.speculator is not None else None
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
-    return verifier, speculator
+    return result.verifier, result.speculator if wanted.speculator is not None else None

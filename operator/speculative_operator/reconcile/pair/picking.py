@@ -15,8 +15,6 @@ from dataclasses import dataclass, replace
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Condition
 from speculative_operator.domain.jobs import Phase, Purpose
-from speculative_operator.domain.models import ModelFacts
-from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode
@@ -24,24 +22,22 @@ from speculative_operator.engines.base import Notice
 from speculative_operator.engines.pairs import Key, choose, hindrance, key_of, with_entry
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import REMEDY, Choice, Match
-from speculative_operator.reconcile.pair import jobs, records, verdicts
-from speculative_operator.reconcile.pair.choices import Pairing, compares, record, running_pair, running_versions
+from speculative_operator.reconcile.pair import jobs, verdicts
+from speculative_operator.reconcile.pair.choices import Pairing, compares, running_pair, running_versions
 from speculative_operator.reconcile.pair.pairing import pairing_of
-from speculative_operator.reconcile.pair.picked import (
+from speculative_operator.reconcile.pair.pinning import unpinned
+from speculative_operator.reconcile.pair.stages import Stage
+from speculative_operator.reconcile.snapshot import records
+from speculative_operator.reconcile.snapshot.picked import (
     LONGEST_WHY,
     MOST_PASSED_OVER,
     Basis,
     PassedOver,
     Pick,
-    PickView,
-    pick_in,
     pick_of,
-    to_status,
 )
-from speculative_operator.reconcile.pair.pinning import unpinned
-from speculative_operator.reconcile.pair.records import Known
-from speculative_operator.reconcile.pair.stages import Stage
-from speculative_operator.reconcile.world import World
+from speculative_operator.reconcile.snapshot.records import Known
+from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.render import RenderError
 from speculative_operator.render.metadata import pair_hash
 
@@ -50,7 +46,7 @@ from speculative_operator.render.metadata import pair_hash
 class Picking:
     """The speculator that the operator picked for one object, as far as one reconcile has come with it."""
 
-    asked: World
+    asked: Snapshot
     """The object as it is: the spec of its user has no speculator."""
     pick: Pick | None
     """`status.picked`; None while nothing can be said: nothing is known by name and the model card is to be read, or
@@ -69,15 +65,24 @@ class Picking:
         return self.pick.fill(self.asked.spec)
 
     @property
+    def alone(self) -> tuple[Reason, str] | None:
+        """Why the verifier is served alone, in place of NoSpeculator; None while nothing was picked."""
+        pick = self.pick
+        if pick is None or pick.method is None:
+            return (Reason.NOTHING_KNOWN, pick.reason) if pick is not None else None
+        message = f"the verifier is served alone until a Job has inspected the pick {pick.title}; see PairCompatible"
+        return Reason.PAIR_UNREAD, message
+
+    @property
     def free(self) -> bool:
         """True where pods of this generation of the spec were not made with the pick: nobody serves by it."""
         spec = self.asked.spec
         return self.pick is not None and not spec.paused and self.pick.generation != spec.generation
 
 
-def picking_of(world: World, now: float) -> Picking | None:
+def picking_of(world: Snapshot, now: float) -> Picking | None:
     """The pick of one object, `now` in unix seconds; None where the spec names its speculator itself."""
-    spec, held = world.spec, pick_in(world.status)
+    spec, held = world.spec, world.status.picked
     if not spec.auto_speculator:
         return None
     if held is not None and not spec.paused and not _still_holds(held, spec):
@@ -127,18 +132,6 @@ def settle(picking: Picking, pairing: Pairing, now: float) -> tuple[Picking, Pai
     return replace(picking, pick=pick), pairing
 
 
-def pick_view(picking: Picking) -> PickView:
-    """What the status says of the pick."""
-    pick = picking.pick
-    if pick is None:
-        return PickView({}, notices=picking.notices)
-    alone = Reason.NOTHING_KNOWN, pick.reason
-    if pick.method is not None:
-        message = f"the verifier is served alone until a Job has inspected the pick {pick.title}; see PairCompatible"
-        alone = Reason.PAIR_UNREAD, message
-    return PickView(to_status(pick), alone, picking.notices)
-
-
 # -- choosing
 
 
@@ -148,7 +141,7 @@ def _still_holds(held: Pick, spec: DeploymentSpec) -> bool:
     return held.verifier == spec.verifier.source.uri and spec.weights.repin in ("", held.repin)
 
 
-def _fresh(world: World, card: tuple[str, ...] | None, now: float) -> Pick | None:
+def _fresh(world: Snapshot, card: tuple[str, ...] | None, now: float) -> Pick | None:
     """The first pick; None while the model card is still to be read and nothing is known by name."""
     found = _pick_of_pods(world, card, now)
     if found is not None:
@@ -159,10 +152,10 @@ def _fresh(world: World, card: tuple[str, ...] | None, now: float) -> Pick | Non
     return pick_of(choice, world.spec, _basis(card), now)
 
 
-def _pick_of_pods(world: World, card: tuple[str, ...] | None, now: float) -> Pick | None:
+def _pick_of_pods(world: Snapshot, card: tuple[str, ...] | None, now: float) -> Pick | None:
     """The entry that pods run already, at whatever version, where status does not say so: it was lost, or not written
     yet when the operator was killed."""
-    if not running_pair(world) or mapping(world.status, "picked"):
+    if not running_pair(world) or world.status.names_pick:
         return None
     spec, cache = world.spec, world.spec.weights.cache
     for _, entry in world.catalogue.entries_for(spec.verifier.source.uri, card or ()):
@@ -176,7 +169,7 @@ def _basis(card: tuple[str, ...] | None) -> Basis:
     return Basis.NAME if card is None else Basis.CARD
 
 
-def _keep(world: World, held: Pick, card: tuple[str, ...] | None, now: float) -> Pick:
+def _keep(world: Snapshot, held: Pick, card: tuple[str, ...] | None, now: float) -> Pick:
     """The pick as it was; another one where no pods were made with it yet and the model card names a better one, or
     where the engine that the spec now names does not serve it."""
     spec = world.spec
@@ -195,7 +188,7 @@ def _keep(world: World, held: Pick, card: tuple[str, ...] | None, now: float) ->
     return replace(held, basis=Basis.CARD)
 
 
-def _next(world: World, card: tuple[str, ...] | None, over: tuple[PassedOver, ...], now: float) -> Pick:
+def _next(world: Snapshot, card: tuple[str, ...] | None, over: tuple[PassedOver, ...], now: float) -> Pick:
     """The pick after the entries `over` that were passed over; no speculator where none is left."""
     spec = world.spec
     why = "; ".join(f"passed over {one.title}: {one.why}" for one in over)
@@ -206,7 +199,7 @@ def _next(world: World, card: tuple[str, ...] | None, over: tuple[PassedOver, ..
     return pick_of(replace(choice, reason=f"{choice.reason}; {why}"), spec, _basis(card), now, over)
 
 
-def _better(world: World, pick: Pick, card: tuple[str, ...] | None) -> tuple[Notice, ...]:
+def _better(world: Snapshot, pick: Pick, card: tuple[str, ...] | None) -> tuple[Notice, ...]:
     """One notice where the catalogue would pick another speculator now, which the operator does not follow; else
     none."""
     spec = world.spec
@@ -224,7 +217,7 @@ def _again() -> str:
 
 
 def _choose(
-    world: World, card: tuple[str, ...] | None, over: tuple[PassedOver, ...] = (), only: Key | None = None
+    world: Snapshot, card: tuple[str, ...] | None, over: tuple[PassedOver, ...] = (), only: Key | None = None
 ) -> Choice:
     """The catalogue's choice for the object, without the entries that were passed over."""
     without = frozenset(one.key for one in over)
@@ -234,27 +227,24 @@ def _choose(
 # -- what is known
 
 
-def _card(world: World, held: Pick | None) -> tuple[str, ...] | None:
+def _card(world: Snapshot, held: Pick | None) -> tuple[str, ...] | None:
     """The models that the verifier is derived from by its model card; None while the card was not read."""
     source = world.spec.verifier.source
-    for name in ("pair", "nextPair"):
-        found = record(world, name)
+    for found in (world.status.pair, world.status.coming):
         if found.asked[:1] == ((source.uri, source.revision),) and found.known is not None:
             return found.known.verifier.base_models
     return _just_read(world, held) if world.jobs else None
 
 
-def _just_read(world: World, held: Pick | None) -> tuple[str, ...] | None:
+def _just_read(world: Snapshot, held: Pick | None) -> tuple[str, ...] | None:
     """The same from a Job that has just ended, before the pair check takes over its result: otherwise pods would first
     be made of the verifier alone."""
     specs = (world.spec, held.fill(world.spec) if held is not None else world.spec)
     ours = {jobs.inspection(world, records.wanted_of(spec)).wanted for spec in specs}
     for seen in world.jobs:
         if seen.purpose is Purpose.INSPECT and seen.phase is Phase.SUCCEEDED and seen.wanted in ours:
-            try:
-                return ModelFacts.from_json(mapping(seen.result, "verifier")).base_models
-            except (KeyError, TypeError, ValueError, AttributeError):
-                return None
+            verifier = world.results[seen.name].verifier
+            return verifier.base_models if verifier is not None else None
     return None
 
 
@@ -289,7 +279,7 @@ def _alone_while_unread(picking: Picking, pairing: Pairing) -> Pairing:
     conditions = tuple(_unread(one, picking.pick) for one in pairing.conditions)
     if pair in ("", pair_hash(alone.pinned)):
         return replace(pairing, choices=(alone,), conditions=conditions, facts=None)
-    current = record(world, "pair")
+    current = world.status.pair
     apart = bool(current.verifier) and current.asked != (pairing.record.asked if pairing.record is not None else ())
     return replace(
         pairing,

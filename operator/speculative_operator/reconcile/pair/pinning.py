@@ -15,7 +15,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.models import Pin
 from speculative_operator.domain.resolved import ResolvedCache, ResolvedSpec
 from speculative_operator.domain.spec import EMPTY_DIR, MOUNTED, SOURCES, EmptyDir, ModelSource, Scheme
-from speculative_operator.reconcile.pair.records import Known
+from speculative_operator.reconcile.snapshot.records import Known
 
 FOLDER = "models"
 """Folder in the home of a cache in which whole versions lie, each by its key."""

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from speculative_operator.domain import formats
 from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.jobs import JobSeen, Progress
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.reconcile.observed import formats
 from speculative_operator.reconcile.pair import verdicts
 from speculative_operator.reconcile.pair.arrival import Arrival, place_text
-from speculative_operator.reconcile.pair.records import Failure, Known
 from speculative_operator.reconcile.pair.verdicts import Judged
+from speculative_operator.reconcile.snapshot.records import Failure, Known
 
 STALLED_SECONDS = 60.0
 """Seconds without a new byte after which a download counts as stalled."""
@@ -76,7 +76,7 @@ class Stages:
     def conditions(self, spec: DeploymentSpec) -> tuple[Condition, ...]:
         """The conditions PairCompatible, MemoryFits and WeightsReady, each only where the check of the pair has an
         answer."""
-        found = (self._pair(spec), self._memory(), self._weights())
+        found = (self._pair(spec), verdicts.memory(self.judged) if self.judged is not None else None, self._weights())
         return tuple(one for one in found if one is not None)
 
     def download(self) -> dict[str, Any]:
@@ -106,9 +106,6 @@ class Stages:
             return Condition(kind, Truth.UNKNOWN, Reason.PAIR_UNREAD, message)
         message = "a Job reads configuration, tokenizer and tensor headers of both models"
         return Condition(kind, Truth.UNKNOWN, Reason.INSPECTING, message + _trouble(self.job))
-
-    def _memory(self) -> Condition | None:
-        return verdicts.memory(self.judged) if self.judged is not None else None
 
     def _weights(self) -> Condition | None:
         kind, failure = ConditionType.WEIGHTS_READY, self.failure

@@ -19,7 +19,7 @@ from speculative_operator.pairing.judge import judge
 from speculative_operator.pairing.memory import Fit, fit, pair_facts
 from speculative_operator.pairing.verdict import Expected, Verdict
 from speculative_operator.physics.catalog import find_accelerator
-from speculative_operator.reconcile.pair.records import Known
+from speculative_operator.reconcile.snapshot.records import Known
 
 _MOST_FINDINGS = 8
 

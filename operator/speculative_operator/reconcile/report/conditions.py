@@ -6,16 +6,16 @@ a write and an event.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from speculative_operator.domain.actions import Condition, Truth
-from speculative_operator.domain.reading import conditions_of, text
+from speculative_operator.domain.formats import LONGEST_MESSAGE, timestamp
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.reconcile.observed.formats import LONGEST_MESSAGE, timestamp
 from speculative_operator.reconcile.observed.pods import first_ended_by_probe, first_trouble
 from speculative_operator.reconcile.observed.surge import explain
 from speculative_operator.reconcile.report.view import View
+from speculative_operator.reconcile.snapshot.status import Status, Told
 
 _WEIGHTS = Condition(
     ConditionType.WEIGHTS_READY, Truth.UNKNOWN, Reason.ENGINE_LOADS, "the engine loads the weights when a pod starts"
@@ -37,14 +37,13 @@ def serving_conditions(view: View) -> tuple[Condition, ...]:
     )
 
 
-def stamp(conditions: Iterable[Condition], old: Mapping[str, Any], generation: int, now: float) -> list[dict[str, Any]]:
+def stamp(conditions: Iterable[Condition], old: Status, generation: int, now: float) -> list[dict[str, Any]]:
     """Conditions as `status.conditions`, the time of transition kept where the status is the same as in `old`."""
-    before = conditions_of(old)
-    return [_stamp(condition, before.get(condition.type, {}), generation, now) for condition in conditions]
+    return [_stamp(condition, old.told(condition.type), generation, now) for condition in conditions]
 
 
-def _stamp(condition: Condition, before: Mapping[str, Any], generation: int, now: float) -> dict[str, Any]:
-    since = text(before, "lastTransitionTime") if text(before, "status") == condition.status.value else ""
+def _stamp(condition: Condition, before: Told, generation: int, now: float) -> dict[str, Any]:
+    since = before.since if before.status == condition.status.value else ""
     return {
         "type": condition.type.value,
         "status": condition.status.value,

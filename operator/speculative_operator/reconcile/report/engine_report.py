@@ -1,54 +1,47 @@
 """What serving pods report of their engine, kept in `status.engine`, and which pods lack the active table.
 
-Called by `status` (the block, the warnings), `figures` and `tuning` (pods behind the table). What follows from the
-block is decided in `running_engine`.
+Called by `status` (the report, the warnings), `figures` and `tuning` (pods behind the table). What follows from the
+report is decided in `running_engine`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 from speculative_operator.domain import names
 from speculative_operator.domain.observation import Observation
-from speculative_operator.domain.reading import at, mapping, seconds_of, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice
 from speculative_operator.engines.matrix.cell import parse_version
-from speculative_operator.reconcile.observed.formats import timestamp
 from speculative_operator.reconcile.observed.running_engine import AS_IN_SPEC, engine_as_asked, is_about
 from speculative_operator.reconcile.report.view import View
+from speculative_operator.reconcile.snapshot.status import EngineReport, Status
 
 CERTAIN_SECONDS = 60.0
 """Seconds for which all pods must have reported the same before pods are replaced for it: a restarting engine reports
 much."""
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]*")
-_KEPT = ("asked", "version", "live", "inert", "since", "fallback", "tableVersionInPods")
 
 
-def engine_status(view: View, old: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """`status.engine`: the release and the table that pods report; empty until a pod has reported its engine."""
-    before = mapping(old, "engine")
-    if not is_about(before, view.spec):
-        before = {}
-    block = {key: before[key] for key in _KEPT if key in before}
-    lowest = _lowest(view.of_pair)
-    if lowest is not None:
-        block["tableVersionInPods"] = lowest
-    told = _agreed_engine(view)
-    if told is not None and told != (text(block, "version"), at(block, "live")):
-        block |= {"version": told[0], "live": told[1], "since": timestamp(now)}
+def engine_report(view: View, old: Status, now: float) -> EngineReport:
+    """The release and the table that pods report; empty until a pod has reported its engine."""
+    before = old.engine if is_about(old.engine, view.spec) else EngineReport()
+    lowest, told = _lowest(view.of_pair), _agreed_engine(view)
+    report = replace(before, table_in_pods=lowest) if lowest is not None else before
+    if told is not None and told != (report.version, report.live):
+        report = replace(report, version=told[0], live=told[1], since=now)
     if told is not None and view.observation is not None:
-        block["inert"] = min(filter(None, (one.inert for one in view.observation.windows.values())), default="")
-    if at(block, "fallback") is True and view.spec.adopt == AS_IN_SPEC:
-        del block["fallback"]
-    elif _is_certain(view, block, now) and view.spec.adopt == acceptance(text(block, "version")):
-        block["fallback"] = True
-    block = {key: value for key, value in block.items() if value != ""}
-    return block | {"asked": engine_as_asked(view.spec)} if block else {}
+        inert = min(filter(None, (one.inert for one in view.observation.windows.values())), default="")
+        report = replace(report, inert=inert)
+    if report.fallback and view.spec.adopt == AS_IN_SPEC:
+        report = replace(report, fallback=False)
+    elif _is_certain(view, report, now) and view.spec.adopt == acceptance(report.version):
+        report = replace(report, fallback=True)
+    known = replace(report, asked="") != EngineReport()
+    return replace(report, asked=engine_as_asked(view.spec)) if known else EngineReport()
 
 
 def acceptance(version: str) -> str:
@@ -57,12 +50,12 @@ def acceptance(version: str) -> str:
     return f"engine-{version}" if _VERSION.fullmatch(version) else "engine-unknown"
 
 
-def engine_notices(spec: DeploymentSpec, block: Mapping[str, Any]) -> tuple[Notice, ...]:
+def engine_notices(spec: DeploymentSpec, report: EngineReport) -> tuple[Notice, ...]:
     """Warnings about the engine that pods report, such as another release than the spec's."""
-    version, wanted = text(block, "version"), spec.engine.version
-    inert = at(block, "live") is False
-    lacks = f" (the plug-in says {text(block, 'inert')})" if text(block, "inert") else ""
-    how = f" and do not re-read their table{lacks}, so {_consequence(spec, block)}" if inert else ""
+    version, wanted = report.version, spec.engine.version
+    inert = report.live is False
+    lacks = f" (the plug-in says {report.inert})" if report.inert else ""
+    how = f" and do not re-read their table{lacks}, so {_consequence(spec, report)}" if inert else ""
     if version and not same_release(version, wanted):
         message = (
             f"pods report engine {version}, not spec.engine.version {wanted}{how}; set spec.engine.version: {version}, "
@@ -70,16 +63,16 @@ def engine_notices(spec: DeploymentSpec, block: Mapping[str, Any]) -> tuple[Noti
         )
         return (Notice(Reason.ENGINE_VERSION_DIFFERS, message),)
     if inert:
-        message = f"pods of engine {version or wanted} do not re-read their table{lacks}: {_consequence(spec, block)}"
+        message = f"pods of engine {version or wanted} do not re-read their table{lacks}: {_consequence(spec, report)}"
         return (Notice(Reason.PLUG_IN_INERT, message),)
     return ()
 
 
-def _consequence(spec: DeploymentSpec, block: Mapping[str, Any]) -> str:
-    if at(block, "fallback") is True:
+def _consequence(spec: DeploymentSpec, report: EngineReport) -> str:
+    if report.fallback:
         return "K changes by rollouts"
     annotate = f"kubectl annotate specdep {spec.name} -n {spec.namespace} --overwrite {names.ANNOTATION_ADOPT}"
-    value = acceptance(text(block, "version"))
+    value = acceptance(report.version)
     return (
         f"K stays as it was at their start; `{annotate}={value}` replaces them by pods whose K changes by rollouts, "
         f"and the value {AS_IN_SPEC} undoes that"
@@ -92,14 +85,13 @@ def same_release(one: str, other: str) -> bool:
     return one == other if None in releases else releases[0] == releases[1]
 
 
-def table_since(view: View, old: Mapping[str, Any], now: float) -> float:
+def table_since(view: View, old: Status, now: float) -> float:
     """Unix seconds at which the version of the active table became active; `now` where it is new."""
-    block = mapping(old, "speculation")
-    known = seconds_of(text(block, "tableSince"))
-    return known if known is not None and at(block, "tableVersion") == view.active.version else now
+    known = old.speculation.since
+    return known if known is not None and old.speculation.version == view.active.version else now
 
 
-def behind(view: View, old: Mapping[str, Any], now: float) -> str:
+def behind(view: View, old: Status, now: float) -> str:
     """A sentence about the first pod that serves without the active table; empty when no such pod is known.
 
     Only pods that made steps for a minute after the table became active count: an idle engine reads no table.
@@ -133,11 +125,10 @@ def _agreed_engine(view: View) -> tuple[str, bool] | None:
     return (version, live) if live is not None else None
 
 
-def _is_certain(view: View, block: Mapping[str, Any], now: float) -> bool:
+def _is_certain(view: View, report: EngineReport, now: float) -> bool:
     """True when pods were made for live tables, and all have reported for long enough that they do not re-read them."""
-    since = seconds_of(text(block, "since"))
-    inert = view.actuator is Actuator.LIVE and at(block, "live") is False
-    return inert and since is not None and now - since >= CERTAIN_SECONDS
+    inert = view.actuator is Actuator.LIVE and report.live is False
+    return inert and report.since is not None and now - report.since >= CERTAIN_SECONDS
 
 
 def _lowest(observation: Observation | None) -> int | None:

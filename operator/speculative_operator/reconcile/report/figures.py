@@ -12,30 +12,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from speculative_operator.domain import formats
 from speculative_operator.domain.decision import Estimate, Interval, State
+from speculative_operator.domain.formats import moment, timestamp
 from speculative_operator.domain.observation import Observation, PodWindow
-from speculative_operator.domain.reading import mapping, mappings, text
 from speculative_operator.domain.reasons import EXPLANATIONS, Reason
 from speculative_operator.domain.spec import DeploymentSpec, Mode
 from speculative_operator.domain.table import KTable, Trial
-from speculative_operator.reconcile.observed import formats
-from speculative_operator.reconcile.observed.formats import moment, timestamp
 from speculative_operator.reconcile.report.engine_report import table_since
 from speculative_operator.reconcile.report.view import View
+from speculative_operator.reconcile.snapshot.status import DECISIONS_KEPT, Change, Status
 from speculative_operator.reconcile.table.active_table import NO_TABLE
 
-FIGURES = (
-    "k", "acceptanceRate", "acceptanceLength", "concurrency", "tpot", "tpotOff", "tokensPerSecond", "gain",
-    "gainRange", "gainPercent", "removalGain", "removalGainRange", "removalGainPercent", "proposedTable",
-    "proposedGain", "proposedGainRange", "costPer1kTokens", "reason", "message", "observedAt", "state",
-)  # fmt: skip
-"""Fields that move with the load: rate-limited by `status.should_write`."""
 LONGEST_TRIES = 1000
 
 
-def speculation_status(view: View, old: Mapping[str, Any], now: float) -> dict[str, Any]:
+def speculation_status(view: View, old: Status, now: float) -> dict[str, Any]:
     """The block `status.speculation`, without unknown figures."""
-    before = mapping(old, "speculation")
     table, speculator = view.active.table, view.spec.speculator
     block: dict[str, Any] = {
         "method": speculator.method.value if speculator and view.spec.speculates else None,
@@ -49,7 +42,7 @@ def speculation_status(view: View, old: Mapping[str, Any], now: float) -> dict[s
         "rowsVersion": view.active.rows_version or None,
         "tries": _trials_text(view.active.trials),
     }
-    moving = _moving(view, before)
+    moving = _moving(view, old.speculation.figures)
     return {key: value for key, value in (block | moving).items() if value not in (None, "")}
 
 
@@ -67,8 +60,8 @@ def _trials_text(trials: tuple[Trial, ...]) -> str:
 
 def _moving(view: View, before: Mapping[str, Any]) -> dict[str, Any]:
     if view.observation is None:
-        kept = {key: before[key] for key in FIGURES if key in before} if any(pod.ready for pod in view.pods) else {}
-        return {"state": _resting(view), "k": _k(view, None)} | kept | _table_figures(view)
+        kept = before if any(pod.ready for pod in view.pods) else {}
+        return {"state": _resting(view), "k": _k(view, None)} | {**kept} | _table_figures(view)
     estimate = estimate_of(view, view.observation)
     return {
         "state": _state(view),
@@ -189,25 +182,17 @@ def _cost(spec: DeploymentSpec, estimate: Estimate, ready: int) -> float | None:
     return hourly * spec.accelerator.per_replica * ready / (rate * 3600.0) * 1000.0
 
 
-DECISIONS_KEPT = 10
-
-
-def decisions(view: View, old: Mapping[str, Any], now: float) -> list[dict[str, Any]]:
+def decisions(view: View, old: Status, now: float) -> list[dict[str, Any]]:
     """The history with the change of this reconcile, if there was one. Only the newest entry has figures: those of ten
     entries would make the status longer than anybody reads."""
-    before = [dict(entry) for entry in mappings(old, "decisions")]
-    entry = _entry(view, before, now)
+    entry = _entry(view, old.last, now)
     if entry is None:
-        return before[:DECISIONS_KEPT]
-    return [entry, *({key: one[key] for key in one if key != "numbers"} for one in before[: DECISIONS_KEPT - 1])]
+        return [dict(one) for one in old.decisions]
+    before = ({key: value for key, value in one.items() if key != "numbers"} for one in old.decisions)
+    return [entry, *before][:DECISIONS_KEPT]
 
 
-def newest(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The last recorded change, or an empty map."""
-    return next(mappings(status, "decisions"), {})
-
-
-def _entry(view: View, before: list[dict[str, Any]], now: float) -> dict[str, Any] | None:
+def _entry(view: View, last: Change, now: float) -> dict[str, Any] | None:
     active, decision = view.active, view.decision
     if view.changed and decision is not None:
         tables = (_table_text(active.before), active.text)
@@ -215,7 +200,7 @@ def _entry(view: View, before: list[dict[str, Any]], now: float) -> dict[str, An
     if active.why not in (None, Reason.TRIES_CHANGED) and not active.removed:
         tables = (_table_text(active.before), active.text)
         return _record(now, *tables, active.why, EXPLANATIONS[active.why]) | _version(view)
-    if _newly_proposed(view, before) and decision is not None:
+    if _newly_proposed(view, last) and decision is not None:
         return _record(now, str(active.table), str(view.proposed), decision.reason, decision.message) | _numbers(view)
     return None
 
@@ -224,11 +209,10 @@ def _table_text(table: KTable | None) -> str:
     return NO_TABLE if table is None else str(table)
 
 
-def _newly_proposed(view: View, before: list[dict[str, Any]]) -> bool:
+def _newly_proposed(view: View, last: Change) -> bool:
     if view.spec.speculation.mode is not Mode.RECOMMEND or view.proposed is None:
         return False
-    last = before[0] if before else {}
-    return text(last, "reason") != Reason.RECOMMENDED.value or text(last, "to") != str(view.proposed)
+    return (last.reason, last.after) != (Reason.RECOMMENDED.value, str(view.proposed))
 
 
 def _record(now: float, before: str, after: str, reason: Reason, message: str) -> dict[str, Any]:

@@ -5,17 +5,14 @@ They change with transitions, not with every window: short lack of evidence leav
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from speculative_operator.domain.actions import Condition, Truth
+from speculative_operator.domain.formats import LONGEST_MESSAGE
 from speculative_operator.domain.observation import Gap, Observation
-from speculative_operator.domain.reading import conditions_of, text, whole
-from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason, reason_of
+from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason
 from speculative_operator.domain.spec import Mode
-from speculative_operator.reconcile.observed.formats import LONGEST_MESSAGE
 from speculative_operator.reconcile.report.engine_report import behind
 from speculative_operator.reconcile.report.view import View
+from speculative_operator.reconcile.snapshot.status import Status, Told
 from speculative_operator.tuner.quorum import Sight, sight
 
 _HARMLESS = frozenset({Reason.IDLE, Reason.STARTING, Reason.COLLECTING, Reason.COUNTER_RESET})
@@ -40,34 +37,33 @@ MOST_NAMED = 3
 """Pods without figures that a message names."""
 
 
-def tuning_conditions(view: View, old: Mapping[str, Any], now: float) -> tuple[Condition, ...]:
+def tuning_conditions(view: View, old: Status, now: float) -> tuple[Condition, ...]:
     """The three conditions about speculation; those in `old`, the status before, stay until something contradicts
     them."""
-    before = conditions_of(old)
     if view.kept:
-        return _standing(view, before)
-    active, converged = (before.get(kind, {}) for kind in _OF_TABLES)
+        return _standing(view, old)
+    active, converged = (old.told(kind) for kind in _OF_TABLES)
     late = _late(view, old, now, active)
     return (
-        _metrics(view, before.get(ConditionType.METRICS_AVAILABLE, {})),
+        _metrics(view, old.told(ConditionType.METRICS_AVAILABLE)),
         Condition(_OF_TABLES[0], Truth.UNKNOWN, _BEHIND, late) if late else _active(view, _unless_late(active)),
         Condition(_OF_TABLES[1], Truth.FALSE, _BEHIND, late) if late else _convergence(view, _unless_late(converged)),
     )
 
 
-def _late(view: View, old: Mapping[str, Any], now: float, before: Mapping[str, Any]) -> str:
+def _late(view: View, old: Status, now: float, before: Told) -> str:
     """A sentence about a pod that serves without the active table, or empty; without a new observation the sentence of
     before stays, if it is about this table."""
     if view.observation is not None:
         return behind(view, old, now)
-    same = whole(old, "speculation", "tableVersion") == view.active.version and view.active.table is not None
-    return text(before, "message") if same and reason_of(text(before, "reason")) is _BEHIND else ""
+    same = old.speculation.version == view.active.version and view.active.table is not None
+    return before.message if same and before.why is _BEHIND else ""
 
 
-def _unless_late(before: Mapping[str, Any]) -> Mapping[str, Any]:
+def _unless_late(before: Told) -> Told:
     """The condition of before; empty where it was about a pod that was behind: that is over, and says nothing of the
     table."""
-    return {} if reason_of(text(before, "reason")) is _BEHIND else before
+    return Told() if before.why is _BEHIND else before
 
 
 def metrics_gap(observation: Observation, seen: Sight) -> Gap | None:
@@ -93,14 +89,14 @@ def _without(seen: Sight) -> str:
     return f"{EXPLANATIONS[Reason.METRICS_FOUND]} Left out: {', '.join(named[:MOST_NAMED])}{rest}"
 
 
-def _standing(view: View, before: Mapping[str, Mapping[str, Any]]) -> tuple[Condition, ...]:
+def _standing(view: View, old: Status) -> tuple[Condition, ...]:
     """The conditions while nothing is decided: metrics as observed, the others as they were."""
     reason = view.problems[0].reason if view.problems else Reason.PAUSED
-    kept = (_keep(kind, before.get(kind, {}), reason, EXPLANATIONS[reason]) for kind in _OF_TABLES)
-    return (_metrics(view, before.get(ConditionType.METRICS_AVAILABLE, {})), *kept)
+    kept = (_keep(kind, old.told(kind), reason, EXPLANATIONS[reason]) for kind in _OF_TABLES)
+    return (_metrics(view, old.told(ConditionType.METRICS_AVAILABLE)), *kept)
 
 
-def _metrics(view: View, before: Mapping[str, Any]) -> Condition:
+def _metrics(view: View, before: Told) -> Condition:
     kind, observation = ConditionType.METRICS_AVAILABLE, view.observation
     if observation is None:
         if any(pod.ready for pod in view.pods):
@@ -118,7 +114,7 @@ def _metrics(view: View, before: Mapping[str, Any]) -> Condition:
     return Condition(kind, Truth.FALSE, gap.reason, f"{gap.message}. The tuner waits until there are metrics")
 
 
-def _active(view: View, before: Mapping[str, Any]) -> Condition:
+def _active(view: View, before: Told) -> Condition:
     kind, table = ConditionType.SPECULATION_ACTIVE, view.active.table
     if view.spec.speculator is None:
         return Condition(kind, Truth.FALSE, Reason.NO_SPECULATOR, EXPLANATIONS[Reason.NO_SPECULATOR])
@@ -138,27 +134,26 @@ def _off(view: View) -> str:
     return "; at K 0 it is off: nothing of the speculator runs" if view.skips else ""
 
 
-def _why_active(view: View, active: Truth, before: Mapping[str, Any]) -> Reason:
+def _why_active(view: View, active: Truth, before: Told) -> Reason:
     """Why the active table drafts or does not: the reason of the last change, as long as nothing else is known."""
     if view.spec.speculation.mode is Mode.STATIC:
         return Reason.FIXED
     if view.changed and view.decision is not None:
         return view.decision.reason
-    known = reason_of(text(before, "reason"))
-    if text(before, "status") == active.value and known is not None and known in _CHANGES | {Reason.TUNED}:
+    known = before.why
+    if before.status == active.value and known is not None and known in _CHANGES | {Reason.TUNED}:
         return known
     return Reason.TUNED if active is Truth.TRUE else Reason.LOW_ACCEPTANCE
 
 
-def _dead_weight(view: View, before: Mapping[str, Any]) -> str:
+def _dead_weight(view: View, before: Told) -> str:
     """Why the speculator was removed, in the tuner's words and with the figures it had then: later ones are no news."""
     if view.changed and view.decision is not None:
         return view.decision.message
-    same = text(before, "reason") == Reason.DEAD_WEIGHT.value
-    return text(before, "message") if same else EXPLANATIONS[Reason.DEAD_WEIGHT]
+    return before.message if before.why is Reason.DEAD_WEIGHT else EXPLANATIONS[Reason.DEAD_WEIGHT]
 
 
-def _convergence(view: View, before: Mapping[str, Any]) -> Condition:
+def _convergence(view: View, before: Told) -> Condition:
     kind, decision = ConditionType.TUNING_CONVERGED, view.decision
     fixed = _nothing_to_tune(view)
     if fixed is not None:
@@ -166,12 +161,12 @@ def _convergence(view: View, before: Mapping[str, Any]) -> Condition:
     if view.changed and decision is not None:
         return Condition(kind, Truth.FALSE, decision.reason, EXPLANATIONS[decision.reason])
     if decision is None:
-        before = {} if reason_of(text(before, "reason")) in _NOTHING_TO_TUNE else before
+        before = Told() if before.why in _NOTHING_TO_TUNE else before
         return _repeat(kind, before, Reason.STARTING, EXPLANATIONS[Reason.STARTING])
     return _verdict(kind, view, decision.reason, before)
 
 
-def _verdict(kind: ConditionType, view: View, said: Reason, before: Mapping[str, Any]) -> Condition:
+def _verdict(kind: ConditionType, view: View, said: Reason, before: Told) -> Condition:
     """The condition TuningConverged where the tuner's decision, with the reason `said`, changed nothing."""
     if said in _CONVERGED:
         plain = Reason.TARGET_OUT_OF_REACH if said is Reason.TARGET_OUT_OF_REACH else Reason.TUNED
@@ -202,18 +197,18 @@ def _lack(reason: Reason) -> Reason:
     return reason if reason in (Reason.STARTING, Reason.COLLECTING) else Reason.HOLDING
 
 
-def _keep(kind: ConditionType, before: Mapping[str, Any], reason: Reason, message: str) -> Condition:
+def _keep(kind: ConditionType, before: Told, reason: Reason, message: str) -> Condition:
     """Keeps the condition of before until something contradicts it; Unknown with `reason` where there was none."""
-    truth, known = text(before, "status"), reason_of(text(before, "reason"))
-    if truth in (Truth.TRUE, Truth.FALSE) and known is not None:
-        return Condition(kind, Truth(truth), known, text(before, "message"))
+    known = before.as_condition(kind)
+    if known is not None and known.status is not Truth.UNKNOWN:
+        return known
     return Condition(kind, Truth.UNKNOWN, reason, message)
 
 
-def _repeat(kind: ConditionType, before: Mapping[str, Any], reason: Reason, message: str) -> Condition:
+def _repeat(kind: ConditionType, before: Told, reason: Reason, message: str) -> Condition:
     """The condition of before, Unknown included, where there is no new observation: most reconciles bring none, and a
     condition that changed with each of them would be written with each of them."""
-    known = reason_of(text(before, "reason"))
-    if text(before, "status") == Truth.UNKNOWN.value and known not in (None, Reason.NO_PODS):
-        return Condition(kind, Truth.UNKNOWN, known or reason, text(before, "message"))
+    known = before.as_condition(kind)
+    if known is not None and known.status is Truth.UNKNOWN and known.reason is not Reason.NO_PODS:
+        return known
     return _keep(kind, before, reason, message)

@@ -12,23 +12,13 @@ from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile.observed.pods import Pod, Rollout
-from speculative_operator.reconcile.pair.picked import PickView
+from speculative_operator.reconcile.pair.choices import Pairing
+from speculative_operator.reconcile.pair.picking import Picking
+from speculative_operator.reconcile.snapshot.pods import Pod
+from speculative_operator.reconcile.snapshot.tables import Leaving
+from speculative_operator.reconcile.snapshot.workload import Rollout
 from speculative_operator.reconcile.table.active_table import ActiveTable
-from speculative_operator.reconcile.table.tables import Leaving
 from speculative_operator.tuner.quorum import Sight
-
-
-@dataclass(frozen=True, slots=True)
-class PairView:
-    """What the status says of the pair, where it is checked or recorded."""
-
-    conditions: tuple[Condition, ...]
-    """Conditions in place of those that say that nothing was checked."""
-    hold: Condition | None
-    """Why pods are not made of the pair that the spec asks for; None when they are."""
-    blocks: Mapping[str, Any] = field(default_factory=dict)
-    """Parts of the status: `pair`, `nextPair`, `weights`; one that is empty is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +53,10 @@ class View:
     """True when pods still run an earlier spec: what the status says of pair and speculation stays as it is."""
     startup: Mapping[str, Any] = field(default_factory=dict)
     """`status.startup`: what was measured of starts."""
-    pairing: PairView | None = None
-    """What the status says of the pair; None where it is not checked, or not in this reconcile."""
-
-    pick: PickView | None = None
-    """What the status says of the pick; None where the spec names its speculator itself."""
+    pairing: Pairing | None = None
+    """The pairing where the status tells of the pair; else None."""
+    picking: Picking | None = None
+    """The pick; None where the spec names its speculator itself."""
 
     @property
     def hold(self) -> Condition | None:

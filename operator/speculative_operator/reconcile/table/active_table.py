@@ -10,16 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from speculative_operator.domain import names
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.reading import at, items, mapping, parse_json, text, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import Actuator, KTable, Trial
-from speculative_operator.reconcile.observed.pods import read_pods
+from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.reconcile.table import tables
-from speculative_operator.reconcile.world import World
 from speculative_operator.render.metadata import pair_hash
 from speculative_operator.render.values import table_digest
 from speculative_operator.tuner import initial_table, initial_trials
@@ -71,18 +68,7 @@ class ActiveTable:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """The last change that reached the cluster."""
-
-    table: KTable | None
-    version: int
-    removed: bool = False
-    trials: tuple[Trial, ...] = ()
-    rows_version: int = 0
-
-
-def active_table(world: World, spec: ResolvedSpec, policy: Policy, same: Collection[str] = ()) -> ActiveTable:
+def active_table(world: Snapshot, spec: ResolvedSpec, policy: Policy, same: Collection[str] = ()) -> ActiveTable:
     """The table of the last reconcile, made to fit the spec as it is now.
 
     A new pair, and a table that the engine can no longer express, start from the prior again; in mode Static the spec
@@ -96,7 +82,7 @@ def active_table(world: World, spec: ResolvedSpec, policy: Policy, same: Collect
     table, version = last.table, last.version
     if spec.paused:
         return ActiveTable(table, version, removed=last.removed)
-    old_pair = text(world.status, "pair", "hash")
+    old_pair = world.status.pair.hash
     fresh = bool(old_pair) and old_pair != pair_hash(spec) and old_pair not in same
     before = None if last.removed else table
     if not spec.speculates or policy.knobs.actuator is Actuator.NONE:
@@ -104,15 +90,14 @@ def active_table(world: World, spec: ResolvedSpec, policy: Policy, same: Collect
             None, version, before=before, why=Reason.DISABLED if table is not None else None, fresh=fresh
         )
     removed = last.removed and not fresh and may_remove(policy)
-    left = tables.last_of(world, own) if not removed and policy.knobs.actuator is Actuator.LIVE else None
+    leaving = world.status.leaving if not removed and policy.knobs.actuator is Actuator.LIVE else ()
+    left = next((one for one in leaving if one.pair in own), None)
     if left is not None:
         # Pods of this pair were leaving until now, and read a table of their own: they go on with that one.
         table, version = left.table, max(version, left.version)
     wanted = _wanted_table(table, policy, fresh and left is None)
     if left is None and (wanted, removed) == (table, last.removed):
-        found = ActiveTable(
-            table, version, fresh=fresh, removed=removed, trials=last.trials, rows_version=last.rows_version
-        )  # fmt: skip
+        found = replace(last, fresh=fresh)
         trials = fit_trials(initial_trials(policy) if fresh else last.trials, wanted, policy)
         return found if trials == last.trials else found.with_trials(trials)
     why = None if table is None and version == 0 else Reason.SPEC_CHANGED
@@ -135,27 +120,22 @@ def _wanted_table(table: KTable | None, policy: Policy, fresh: bool) -> KTable:
     return fitted
 
 
-def _last(world: World, spec: ResolvedSpec, policy: Policy, own: Collection[str]) -> _Change:
-    """The last change that reached the cluster. Its table is None where none was active."""
-    table = tables.table_of(items(world.status, "speculation", "table"))
-    version = max(0, whole(world.status, "speculation", "tableVersion"))
-    version = version if version < tables.LARGEST_VERSION else 0
-    removed = table is not None and at(world.status, "speculation", "speculatorRemoved") is True
-    rows_version = whole(world.status, "speculation", "rowsVersion")
-    last = _Change(table, version, removed, rows_version=rows_version if 0 < rows_version < version else 0)
+def _last(world: Snapshot, spec: ResolvedSpec, policy: Policy, own: Collection[str]) -> ActiveTable:
+    """The table that the last change has brought to the cluster."""
+    told = world.status.speculation
+    removed = told.removed and told.table is not None
+    last = ActiveTable(told.table, told.version, removed=removed, rows_version=told.rows_version)
     last = _from_config(world, spec, last, own)
     return _from_deployment(world, last.version, policy) or last
 
 
-def _from_config(world: World, spec: ResolvedSpec, last: _Change, own: Collection[str]) -> _Change:
+def _from_config(world: Snapshot, spec: ResolvedSpec, last: ActiveTable, own: Collection[str]) -> ActiveTable:
     """`last`, or the table in the ConfigMap that pods of this pair read, if it is newer and exactly as it was rendered;
     with its trials. Where pods are of another pair, their ConfigMap says nothing of the table of this one."""
-    template = mapping(world.deployment, "spec", "template")
-    label = text(template, "metadata", "labels", names.LABEL_PAIR)
-    if world.deployment is not None and label not in own:
+    if world.workload.exists and world.workload.pair not in own:
         # Without a drafter, and without a pod left that has one: then it can only be there for their return.
-        off = label == tables.label_of(spec.without_speculator())
-        if not off or any(pod.pair in own and not pod.terminating for pod in read_pods(world.pods)):
+        off = world.workload.pair == tables.label_of(spec.without_speculator())
+        if not off or any(pod.pair in own and not pod.terminating for pod in world.pods):
             return last
     config = tables.config_name(world, spec, own)
     claim = tables.claim_in(world, config, last.version)
@@ -164,18 +144,15 @@ def _from_config(world: World, spec: ResolvedSpec, last: _Change, own: Collectio
         return replace(last, trials=trials)
     same = claim.table == last.table and not last.removed
     rows_version = (last.rows_version or last.version) if same else 0
-    return _Change(claim.table, claim.version, trials=claim.trials, rows_version=rows_version)
+    return ActiveTable(claim.table, claim.version, trials=claim.trials, rows_version=rows_version)
 
 
-def _from_deployment(world: World, known: int, policy: Policy) -> _Change | None:
+def _from_deployment(world: Snapshot, known: int, policy: Policy) -> ActiveTable | None:
     """The change that the Deployment says its pod template was rendered for, if it is newer than version `known`, bears
     the digest that we gave it, and is one that a template holds: a table that pods re-read stands elsewhere."""
-    data = parse_json(text(world.deployment, "metadata", "annotations", names.ANNOTATION_TABLE))
-    claim = tables.claim_of(data, known)
-    removed = at(data, "speculatorRemoved") is True
-    if claim is None or (policy.knobs.actuator is Actuator.LIVE and not removed):
+    written = world.workload.table
+    claim = tables.claim_of(written, known)
+    if claim is None or (policy.knobs.actuator is Actuator.LIVE and not written.removed):
         return None
-    ours = table_digest(world.spec.uid, claim.table, claim.version, removed=removed)
-    if text(data, "digest") != ours:
-        return None
-    return _Change(claim.table, claim.version, removed)
+    ours = table_digest(world.spec.uid, claim.table, claim.version, removed=written.removed)
+    return ActiveTable(claim.table, claim.version, removed=written.removed) if written.digest == ours else None

@@ -12,13 +12,13 @@ from typing import Any
 
 from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.observation import Observation
-from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
 from speculative_operator.domain.table import Actuator, KTable
-from speculative_operator.reconcile.observed.pods import Rollout
+from speculative_operator.reconcile.snapshot.rollouts import OwnRollouts
+from speculative_operator.reconcile.snapshot.take import Snapshot
+from speculative_operator.reconcile.snapshot.workload import Rollout
 from speculative_operator.reconcile.table.active_table import ActiveTable, may_remove
 from speculative_operator.reconcile.table.own_rollouts import (
-    OwnRollouts,
     Permission,
     find_order,
     hold_back,
@@ -26,7 +26,6 @@ from speculative_operator.reconcile.table.own_rollouts import (
     propose,
     takes_rollout,
 )
-from speculative_operator.reconcile.world import World
 from speculative_operator.tuner import Memory, decide, first_trials
 from speculative_operator.tuner.allowed import fit_trials, lawful
 from speculative_operator.tuner.pace import ROLLOUT_DWELL
@@ -34,8 +33,7 @@ from speculative_operator.tuner.persistence import from_status
 from speculative_operator.tuner.request_time import Speed
 
 _SEEN = (
-    "costs", "acceptance", "traffic", "last", "windows", "updated_at", "seen", "cells", "drafted_at", "speed",
-    "blind_since",
+    "costs", "acceptance", "traffic", "last", "windows", "updated_at", "seen", "cells", "speed", "blind_since",
 )  # fmt: skip
 """Fields of a memory that say what was seen, not what was done."""
 
@@ -78,7 +76,7 @@ def policy_of(spec: DeploymentSpec, **known: Any) -> Policy:
 
 
 def restore_memory(
-    world: World, memory: Memory | None, policy: Policy, active: ActiveTable, now: float
+    world: Snapshot, memory: Memory | None, policy: Policy, active: ActiveTable, now: float
 ) -> Memory | None:
     """The tuner's memory, consistent with the active table: kept, restored from the status after a restart, or fresh.
     None where pods have no table."""
@@ -88,7 +86,7 @@ def restore_memory(
     if active.fresh:
         return Memory.fresh(table, now)
     if memory is None:
-        stored = mapping(world.status, "memory")
+        stored = world.status.memory
         memory = from_status(stored, policy) if stored else Memory.fresh(table, now)
     return _at_one(memory, active)
 

@@ -8,25 +8,20 @@ out slower, and none is made again for a day. Else it is a proposal, kept in `st
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.decision import Decision, Policy, State
-from speculative_operator.domain.reading import at, items, mapping, seconds_of, text, whole
-from speculative_operator.domain.reasons import Reason, reason_of
+from speculative_operator.domain.formats import timestamp
+from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Mode, RolloutStrategy, Tuning
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.base import Notice
-from speculative_operator.reconcile.observed import formats, surge
-from speculative_operator.reconcile.observed.formats import timestamp
-from speculative_operator.reconcile.observed.pods import Rollout
+from speculative_operator.reconcile.observed import surge
+from speculative_operator.reconcile.snapshot.rollouts import Last, OwnRollouts, Proposal
+from speculative_operator.reconcile.snapshot.take import Snapshot
+from speculative_operator.reconcile.snapshot.workload import Rollout
 from speculative_operator.reconcile.table.active_table import ActiveTable, may_remove
-from speculative_operator.reconcile.table.tables import table_of
-from speculative_operator.reconcile.world import World
-from speculative_operator.render.metadata import digest
 from speculative_operator.tuner import Memory
 from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.request_time import ENOUGH, Speed
@@ -38,50 +33,6 @@ STEADY_SECONDS = 3600.0
 it."""
 STALE_SECONDS = 12 * 3600.0
 """Seconds after which a proposal is made again, or withdrawn."""
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A rollout that waits for a user's approval."""
-
-    table: KTable
-    removed: bool
-    version: int
-    """Version of the active table for which it was proposed. With another version the proposal of a table is void; that
-    of the speculator's removal or return is not: it takes the table that is active then."""
-    reason: Reason
-    message: str
-    time: float
-
-    @property
-    def accept(self) -> str:
-        """Value of the annotation `accept` that approves this rollout and no other."""
-        return digest([self.table.rows(), self.removed, self.version], 8)
-
-
-@dataclass(frozen=True, slots=True)
-class Last:
-    """The last such rollout, or the way back from it, while its table is active, with the table to go back to."""
-
-    version: int
-    generation: int
-    time: float
-    table: KTable
-    removed: bool
-    speed: Speed = field(default_factory=Speed)
-    """Speed of the pods before the rollout."""
-    keeps_capacity: bool = False
-    """True where no user accepted it: then no old pod ends before a new one serves, except where the spec allows that
-    at the time."""
-
-
-@dataclass(frozen=True, slots=True)
-class OwnRollouts:
-    """`status.rollout`."""
-
-    proposal: Proposal | None = None
-    last: Last | None = None
-    held_until: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +53,10 @@ class Permission:
         return self.known.proposal is not None and self.accept == self.known.proposal.accept
 
 
-def permission_of(world: World, rollout: Rollout, policy: Policy, active: ActiveTable, now: float) -> Permission:
+def permission_of(world: Snapshot, rollout: Rollout, policy: Policy, active: ActiveTable, now: float) -> Permission:
     """The permission for an object now, by its spec, its status and its pods."""
     spec = world.spec
-    known = _standing(read(world.status), rollout, policy, active, spec.generation, now)
+    known = _standing(world.status.rollouts, rollout, policy, active, spec.generation, now)
     window = spec.rollout_window
     interrupts = spec.rollout_tuning is Tuning.INTERRUPT and (window is None or window.holds(now))
     hindrance = _hindrance(known, now) or ("" if interrupts or rollout.wanted == 0 else _cost(world))
@@ -118,17 +69,15 @@ def _hindrance(known: OwnRollouts, now: float) -> str:
     return ""
 
 
-def _cost(world: World) -> str:
+def _cost(world: Snapshot) -> str:
     """What a rollout would take from pods that serve, of this object or of others; empty where it takes nothing."""
     if world.spec.rollout_strategy is RolloutStrategy.RECREATE:
         return "rollout.strategy Recreate stops pods before others serve"
-    for pod in world.pods:
-        if whole(pod, "spec", "priority") > 0 and text(pod, "spec", "preemptionPolicy") != "Never":
-            return "by their priority, new pods may displace pods of others"
-    return ""
+    displaces = any(pod.displaces for pod in world.pods)
+    return "by their priority, new pods may displace pods of others" if displaces else ""
 
 
-def judge_wait(world: World, rollout: Rollout, memory: Memory | None, permission: Permission) -> Rollout:
+def judge_wait(world: Snapshot, rollout: Rollout, memory: Memory | None, permission: Permission) -> Rollout:
     """`rollout`, where a new pod finds no node, with the judgement whether an old one may end for it."""
     if rollout.stuck is None:
         return rollout
@@ -139,10 +88,10 @@ def judge_wait(world: World, rollout: Rollout, memory: Memory | None, permission
     )
 
 
-def _is_unasked(world: World, memory: Memory | None) -> bool:
+def _is_unasked(world: Snapshot, memory: Memory | None) -> bool:
     """True where the rollout under way is one that no user asked for. Once pods were measured after that, what replaces
     them is something else."""
-    last = read(world.status).last
+    last = world.status.rollouts.last
     over = memory is not None and memory.speed.windows >= ENOUGH
     return last is not None and last.generation == world.spec.generation and last.keeps_capacity and not over
 
@@ -254,65 +203,3 @@ def _back(last: Last, why: str) -> Decision:
 def _decision(table: KTable, removed: bool, reason: Reason, message: str) -> Decision:
     state = State.REMOVED if removed else State.ON if table.max_k > 0 else State.OFF
     return Decision(state, table, reason, message, valid=True, changed=True, removed=removed)
-
-
-def read(status: Mapping[str, Any]) -> OwnRollouts:
-    """The own rollouts that `status.rollout` names; garbled parts count as absent."""
-    block = mapping(status, "rollout")
-    return OwnRollouts(_proposal(block), _last(block), seconds_of(text(block, "heldUntil")))
-
-
-def to_status(known: OwnRollouts) -> dict[str, Any]:
-    """`status.rollout`; empty where there is nothing to say."""
-    block: dict[str, Any] = {}
-    if known.proposal is not None:
-        one = known.proposal
-        block["proposal"] = {
-            "accept": one.accept, "table": one.table.rows(), "speculatorRemoved": one.removed,
-            "tableVersion": one.version, "reason": one.reason.value, "message": one.message,
-            "time": timestamp(one.time),
-        }  # fmt: skip
-    if known.last is not None:
-        last, speed = known.last, known.last.speed
-        block["last"] = {
-            "tableVersion": last.version, "generation": last.generation, "time": timestamp(last.time),
-            "table": last.table.rows(), "speculatorRemoved": last.removed, "keepsCapacity": last.keeps_capacity,
-        }  # fmt: skip
-        if speed.windows >= ENOUGH:
-            figures = {"rate": formats.number(speed.rate, 3), "requests": formats.number(speed.requests, 3)}
-            block["last"] |= figures
-    if known.held_until is not None:
-        block["heldUntil"] = timestamp(known.held_until)
-    return block
-
-
-def _proposal(block: Mapping[str, Any]) -> Proposal | None:
-    one = mapping(block, "proposal")
-    table, time = table_of(items(one, "table")), seconds_of(text(one, "time"))
-    reason = reason_of(text(one, "reason"))
-    if table is None or time is None or reason is None:
-        return None
-    found = Proposal(
-        table, at(one, "speculatorRemoved") is True, whole(one, "tableVersion"), reason, text(one, "message"), time
-    )
-    return found if found.accept == text(one, "accept") else None
-
-
-def _last(block: Mapping[str, Any]) -> Last | None:
-    one = mapping(block, "last")
-    table, time = table_of(items(one, "table")), seconds_of(text(one, "time"))
-    if table is None or time is None:
-        return None
-    rate, requests = (_figure(text(one, name)) for name in ("rate", "requests"))
-    speed = Speed(ENOUGH, rate, requests) if rate > 0 and requests > 0 else Speed()
-    return Last(
-        whole(one, "tableVersion"), whole(one, "generation"), time, table, at(one, "speculatorRemoved") is True, speed,
-        at(one, "keepsCapacity") is True,
-    )  # fmt: skip
-
-
-def _figure(figure: str) -> float:
-    try:
-        return float(figure) if math.isfinite(float(figure)) else 0.0
-    except ValueError:
-        return 0.0

@@ -6,26 +6,24 @@ read their own table, which is watched by their own figures. Used by `active_tab
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.observation import Observation
-from speculative_operator.domain.reading import items, mapping, mappings, parse_json, text, whole
-from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
-from speculative_operator.domain.table import Actuator, KnobSpace, KTable, TableError, Trial
-from speculative_operator.reconcile.observed.pods import Pod, configs_of
-from speculative_operator.reconcile.world import World
+from speculative_operator.domain.spec import DeploymentSpec, OffPolicy
+from speculative_operator.domain.table import Actuator, KnobSpace, KTable, Trial
+from speculative_operator.reconcile.snapshot.pods import Pod
+from speculative_operator.reconcile.snapshot.tables import LARGEST_VERSION, Leaving, Written
+from speculative_operator.reconcile.snapshot.take import Snapshot
+from speculative_operator.reconcile.snapshot.template import pair_in
+from speculative_operator.reconcile.snapshot.workload import Workload
 from speculative_operator.render import table_config
 from speculative_operator.render.metadata import pair_hash
 from speculative_operator.render.podspec import TABLE_VOLUME, table_name
 
-MAX_BATCH = 65_536
-"""Most requests that a table may cover; larger tables are not read: no engine schedules as many requests."""
-LARGEST_VERSION = 2**31
 LONGEST_JUMP = 64
 """Versions by which the cluster may be ahead of status: an operator that is killed loses one or two."""
 MOST_LEAVING = 4
@@ -41,130 +39,62 @@ class Claim:
     trials: tuple[Trial, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Leaving:
-    """The table of pods of a former pair."""
-
-    pair: str
-    """Label of its pods."""
-    config: str
-    """Name of the ConfigMap that they read."""
-    table: KTable
-    version: int
-    ks: tuple[int, ...]
-    """K that are known to have been prepared at their start."""
-    reason: str = ""
-    """Why it was changed last, since its pods leave; empty where it was not."""
-
-    def to_status(self) -> dict[str, Any]:
-        """An entry of `status.leaving`."""
-        block: dict[str, Any] = {
-            "pair": self.pair,
-            "configMap": self.config,
-            "table": self.table.rows(),
-            "tableVersion": self.version,
-            "preparedK": list(self.ks),
-            "reason": self.reason,
-        }
-        return {key: value for key, value in block.items() if value not in (None, "")}
-
-
 def label_of(spec: DeploymentSpec) -> str:
     """Label of the pair that pods made of `spec` bear; a template of the user's may set another."""
-    return text(spec.template, "metadata", "labels", names.LABEL_PAIR) or pair_hash(spec)
+    return pair_in(spec.template) or pair_hash(spec)
 
 
-def config_name(world: World, spec: DeploymentSpec, own: Collection[str]) -> str:
+def config_name(world: Snapshot, spec: DeploymentSpec, own: Collection[str]) -> str:
     """Name of the ConfigMap with the table of `spec`, for pods whose label is one of `own`: the one that the running
     template mounts, where it is of this pair, for its versions may have been pinned since."""
     return _config_of(world, own) or table_name(spec)
 
 
-def _config_of(world: World, own: Collection[str]) -> str:
+def _config_of(world: Snapshot, own: Collection[str]) -> str:
     """Name of the ConfigMap that the running template mounts, where it is of the pairs `own`; else the one that pods of
     these pairs mount which serve on after an edit was taken back. Empty where none mounts a table."""
-    template = mapping(world.deployment, "spec", "template")
-    if _label(template) in own:
-        return configs_of(template).get(TABLE_VOLUME, "")
-    serving = (one for one in world.pods if _label(one) in own and not text(one, "metadata", "deletionTimestamp"))
-    return next((name for one in serving if (name := configs_of(one).get(TABLE_VOLUME))), "")
+    if world.workload.pair in own:
+        return world.workload.configs.get(TABLE_VOLUME, "")
+    serving = (one for one in world.pods if one.pair in own and not one.terminating)
+    return next((name for one in serving if (name := one.configs.get(TABLE_VOLUME))), "")
 
 
-def claim_in(world: World, config: str, known: int) -> Claim | None:
+def claim_in(world: Snapshot, config: str, known: int) -> Claim | None:
     """The table in a ConfigMap of ours, if it is newer than version `known` and exactly as it was rendered."""
     found = world.children.get(("ConfigMap", config))
-    if not isinstance(found, Mapping):
-        return None
-    data = parse_json(text(found, "data", names.TABLE_KEY))
-    claim = claim_of(data, known)
-    if claim is None:
+    claim = claim_of(found.table, known) if found is not None else None
+    if found is None or claim is None:
         return None
     rendered = table_config(world.spec, config, claim.table, claim.version, trials=claim.trials)
-    annotation = text(found, "metadata", "annotations", names.ANNOTATION_HASH)
-    same = annotation == rendered["metadata"]["annotations"][names.ANNOTATION_HASH]
-    return claim if same and mapping(found, "data") == rendered["data"] else None
+    same = found.hash == rendered["metadata"]["annotations"][names.ANNOTATION_HASH]
+    return claim if same and found.data == rendered["data"] else None
 
 
-def claim_of(data: Any, known: int) -> Claim | None:
-    """The table that `data` names, if its version can follow on version `known` (0: none is known)."""
-    version, table = whole(data, "version"), table_of(items(data, "rows"))
+def claim_of(written: Written, known: int) -> Claim | None:
+    """The table that was written, if its version can follow on version `known` (0: none is known)."""
     most = min(known + LONGEST_JUMP, LARGEST_VERSION) if known else LARGEST_VERSION
-    if table is None or not known < version <= most:
+    if written.table is None or not known < written.version <= most:
         return None
-    return Claim(table, version, _trials_of(items(data, "try", "rows")))
+    return Claim(written.table, written.version, written.trials)
 
 
-def trials_in(world: World, config: str, version: int, table: KTable) -> tuple[Trial, ...]:
+def trials_in(world: Snapshot, config: str, version: int, table: KTable) -> tuple[Trial, ...]:
     """The trials that the ConfigMap names for this very table; none where it is not as we have rendered it."""
     claim = claim_in(world, config, version - 1) if version > 0 else None
     return claim.trials if claim is not None and (claim.version, claim.table) == (version, table) else ()
 
 
-def _trials_of(rows: Any) -> tuple[Trial, ...]:
-    """The trials in rows that others may have written; invalid rows are left out."""
-    found = (one for one in rows if isinstance(one, list) and len(one) == 4 and isinstance(one[2], list))
-    return tuple(
-        Trial(first, last, tuple(ks), float(share))
-        for first, last, ks, share in found
-        if all(type(one) is int for one in (first, last, *ks)) and type(share) in (int, float)
-    )
-
-
-def table_of(rows: Any) -> KTable | None:
-    """The table of rows that others may have written; None where they are invalid."""
-    try:
-        table = KTable.from_rows(rows)
-    except (TableError, TypeError):
-        return None
-    return table if table.max_batch <= MAX_BATCH else None
-
-
-def read_leaving(world: World, pods: Iterable[Pod], own: Collection[str]) -> tuple[Leaving, ...]:
+def read_leaving(world: Snapshot, own: Collection[str]) -> tuple[Leaving, ...]:
     """The tables of pods that serve, or are about to, and belong to none of the pairs `own`. Pods that read
     the table of `own` under another label have none to themselves: two tuners would take turns at it."""
     shared = _config_of(world, own)
-    labels = sorted({pod.pair for pod in pods if not pod.terminating} - {"", *own})
-    known = {one.pair: one for one in _known_leaving(world)}
+    labels = sorted({pod.pair for pod in world.pods if not pod.terminating} - {"", *own})
+    known = {one.pair: one for one in world.status.leaving}
     found = (_leaving(world, label, known.get(label)) for label in labels)
     return tuple(one for one in found if one is not None and (not shared or one.config != shared))[:MOST_LEAVING]
 
 
-def last_of(world: World, own: Collection[str]) -> Leaving | None:
-    """The table of a pair that was leaving and is wanted again; None without one."""
-    return next((one for one in _known_leaving(world) if one.pair in own), None)
-
-
-def _known_leaving(world: World) -> Iterable[Leaving]:
-    for entry in mappings(world.status, "leaving"):
-        table, version = table_of(items(entry, "table")), whole(entry, "tableVersion")
-        if table is None or not 0 < version <= LARGEST_VERSION:
-            continue
-        ks = tuple(sorted({k for k in items(entry, "preparedK") if type(k) is int and k >= 0} | table.ks | {0}))
-        config, why = text(entry, "configMap"), text(entry, "reason")
-        yield Leaving(text(entry, "pair"), config, table, version, ks, why)
-
-
-def _leaving(world: World, label: str, known: Leaving | None) -> Leaving | None:
+def _leaving(world: Snapshot, label: str, known: Leaving | None) -> Leaving | None:
     config = known.config if known is not None else _config_read_by(world, label)
     claim = claim_in(world, config, known.version if known is not None else 0)
     if claim is None:
@@ -176,16 +106,12 @@ def _leaving(world: World, label: str, known: Leaving | None) -> Leaving | None:
     return Leaving(label, config, claim.table, claim.version, ks, why)
 
 
-def _config_read_by(world: World, label: str) -> str:
+def _config_read_by(world: Snapshot, label: str) -> str:
     """Name of the ConfigMap that pods of a pair read: the one that they or the running template mount, else the name
     that we give it."""
-    bearers = (*world.pods, mapping(world.deployment, "spec", "template"))
-    told = (configs_of(one).get(TABLE_VOLUME) for one in bearers if _label(one) == label)
+    bearers: tuple[Pod | Workload, ...] = (*world.pods, world.workload)
+    told = (one.configs.get(TABLE_VOLUME) for one in bearers if one.pair == label)
     return next((one for one in told if one), names.child(world.spec.name, f"table-{label}"))
-
-
-def _label(pod: Mapping[str, Any]) -> str:
-    return text(pod, "metadata", "labels", names.LABEL_PAIR)
 
 
 def of_pods(observation: Observation | None, pods: Iterable[Pod], pairs: Collection[str]) -> Observation | None:
@@ -204,11 +130,6 @@ def policy_for(leaving: Leaving, policy: Policy) -> Policy:
     knobs = KnobSpace(Actuator.LIVE, leaving.ks, leaving.table.max_batch)
     free = replace(policy, schedule=None, start_k=None, off_policy=OffPolicy.KEEP_RUNNING, trials=False)
     return replace(free, knobs=knobs, facts=PairFacts())
-
-
-def tunes_tables(policy: Policy) -> bool:
-    """True where the spec leaves tables to the tuner."""
-    return policy.mode is Mode.AUTO
 
 
 def with_decision(leaving: Leaving, table: KTable, version: int, decision: Decision | None) -> Leaving:

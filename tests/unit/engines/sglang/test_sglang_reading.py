@@ -13,7 +13,7 @@ from tests.unit.engines.serving import START, Request, Truth, crowds_of, scrape,
 
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.engines.sglang.reading import METRIC_NAMES, read
+from speculative_operator.engines.sglang.reading import read
 
 PASSES, TOKENS = "sglang:cuda_graph_passes_total", "sglang:realtime_tokens_total"
 FLAT = {
@@ -228,5 +228,5 @@ def test_schedulers_of_data_parallel_ranks_add_up() -> None:
 
 
 def test_names_are_plain_and_unique() -> None:
-    assert len(set(METRIC_NAMES)) == len(METRIC_NAMES)
-    assert all(name.startswith("sglang:") for name in METRIC_NAMES)
+    assert len(set(read.names)) == len(read.names)
+    assert all(name.startswith("sglang:") for name in read.names)

@@ -12,7 +12,7 @@ from tests.unit.engines.serving import START, Request, Truth, crowds_of, scrape,
 
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.engines.tensorrt_llm.reading import ACCEPTED, DRAFTED, METRIC_NAMES, read
+from speculative_operator.engines.tensorrt_llm.reading import ACCEPTED, DRAFTED, read
 
 ENDED = "trtllm_request_success_total{finished_reason=stop}"
 GAUGES = {
@@ -189,5 +189,5 @@ def test_latencies_are_counted_by_bucket() -> None:
 
 
 def test_names_are_plain_and_unique() -> None:
-    assert len(set(METRIC_NAMES)) == len(METRIC_NAMES)
-    assert all(name.startswith("trtllm_") for name in METRIC_NAMES)
+    assert len(set(read.names)) == len(read.names)
+    assert all(name.startswith("trtllm_") for name in read.names)

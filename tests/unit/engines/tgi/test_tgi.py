@@ -80,16 +80,11 @@ def test_the_verifiers_fields_are_flags() -> None:
     assert {flag: valued(args, flag) for flag in wanted} == wanted
 
 
-OTHERS = [method for method in Method if method not in (Method.NGRAM, Method.MEDUSA)]
 HEADS = ModelSource(Scheme.HF, "a/heads")
 
 
-@pytest.mark.parametrize("method", OTHERS)
-def test_other_methods_are_refused(method: Method) -> None:
-    refused(tgi(method, source=None if method.draft_free else HEADS), method, "ngram and medusa only")
-
-
 REFUSED: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
+    ({"method": Method.EAGLE3, "source": HEADS}, ("eagle3", "use one of ngram, medusa")),
     ({"method": Method.MEDUSA, "source": HEADS}, ("a/heads", "remove speculator.model")),
     ({"version": "2.4.0"}, ("2.4.0", "use 3.0.0 or newer")),
     ({"version": "latest"}, ("latest", "such as 3.3.6")),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.worlds import SPEC, Cluster, served
+from tests.unit.reconcile.worlds import SPEC, Cluster
 
 from speculative_operator.domain.platform import EVERY, Privilege
 from speculative_operator.domain.spec import Cache, Weights
@@ -76,7 +76,7 @@ WITHIN: list[dict[str, Any]] = [
 
 def world(pod: Any, allowed: tuple[str, ...] = (), **more: Any) -> Any:
     spec = replace(SPEC, template={"spec": pod}, **more)
-    return Cluster(spec=spec, capabilities=Capabilities(template_privileges=allowed)).world()
+    return Cluster(spec=spec, capabilities=Capabilities(template_privileges=allowed)).snapshot()
 
 
 @pytest.mark.parametrize(("privilege", "pod"), BEYOND, ids=lambda value: str(value)[:60])
@@ -104,7 +104,7 @@ def test_what_the_level_baseline_admits_is_not_refused(pod: dict[str, Any]) -> N
 def test_an_annotation_that_takes_the_profile_away() -> None:
     key = "container.apparmor.security.beta.kubernetes.io/engine"
     spec = replace(SPEC, template={"metadata": {"annotations": {key: "unconfined"}}})
-    (condition,) = privileges.refusals(Cluster(spec=spec).world())
+    (condition,) = privileges.refusals(Cluster(spec=spec).snapshot())
     assert key in condition.message
 
 
@@ -122,7 +122,7 @@ def test_a_folder_of_the_node_is_one_of_those_allowed_or_below() -> None:
 
     def told(*folders: str) -> tuple[str, ...]:
         able = Capabilities(node_folders=folders)
-        return tuple(one.message for one in privileges.refusals(Cluster(spec=spec, capabilities=able).world()))
+        return tuple(one.message for one in privileges.refusals(Cluster(spec=spec, capabilities=able).snapshot()))
 
     assert told("/mnt") == told("/mnt/models") == told("/data", "/mnt/models") == ()
     (message,) = told("/mnt/model", "/mnt/models/deeper")
@@ -172,11 +172,13 @@ def test_nor_reached_by_its_processes_where_it_writes_to_the_node() -> None:
     assert privileges.refusals(world(shared)) == ()
     spec = replace(SPEC, template={"spec": shared}, weights=Weights(cache=Cache(node_path="/mnt/models")))
     able = Capabilities(node_folders=("/mnt",))
-    (found,) = privileges.refusals(Cluster(spec=spec, capabilities=able).world())
+    (found,) = privileges.refusals(Cluster(spec=spec, capabilities=able).snapshot())
     assert "spec.shareProcessNamespace is true" in found.message
 
 
 def test_what_the_operator_renders_by_itself_is_no_privilege() -> None:
     cluster = Cluster(spec=SPEC)
     cluster.settle()
-    assert privileges.privileges_of(served(cluster.children["Deployment", "demo"])["spec"]["template"]) == ()
+    assert [
+        one for one in cluster.snapshot().workload.privileges if one.privilege is not Privilege.OPERATOR_VOLUMES
+    ] == []

@@ -16,7 +16,7 @@ from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.reconcile.children.desired import desired_children
 from speculative_operator.reconcile.pair.pinning import PairedSpec
-from speculative_operator.reconcile.world import World
+from speculative_operator.reconcile.snapshot.take import Snapshot
 
 
 def leaves(value: Any, path: str = "") -> set[str]:
@@ -47,7 +47,7 @@ def test_what_holds_until_something_is_found_is_the_same_for_both() -> None:
 def test_children_are_made_of_a_resolved_spec_beside_the_spec_as_it_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[DeploymentSpec, ResolvedSpec]] = []
 
-    def watched(world: World, choice: PairedSpec, *rest: Any, **more: Any) -> Any:
+    def watched(world: Snapshot, choice: PairedSpec, *rest: Any, **more: Any) -> Any:
         seen.append((world.spec, choice.pinned))
         return desired_children(world, choice, *rest, **more)
 

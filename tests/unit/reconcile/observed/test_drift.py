@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speculative_operator.domain import names
+from speculative_operator.domain.formats import quantity
 from speculative_operator.reconcile.observed.drift import first_difference, first_surplus
-from speculative_operator.reconcile.observed.formats import quantity
 
 CONTAINER = {
     "name": "engine",

@@ -19,7 +19,8 @@ from speculative_operator.engines.registry import ENGINES
 from speculative_operator.engines.vllm.adapter import ENGINE
 from speculative_operator.reconcile.report.engine_report import CERTAIN_SECONDS, acceptance, same_release
 from speculative_operator.reconcile.report.events import events
-from speculative_operator.reconcile.report.status import should_write
+from speculative_operator.reconcile.snapshot import status
+from speculative_operator.reconcile.snapshot.writing import should_write
 
 
 def engine(cluster: Cluster) -> dict[str, Any]:
@@ -349,11 +350,11 @@ def test_builds_of_one_release(one: str, other: str, same: bool) -> None:
     ],
 )
 def test_each_new_warning_is_one_event(reason: Reason, kind: str) -> None:
-    old = {"warnings": [{"reason": reason.value, "message": "known"}]}
-    new = {"warnings": [*old["warnings"], {"reason": reason.value, "message": "new"}]}
+    old = status.Status(warnings=((reason.value, "known"),))
+    new = status.Status(warnings=(*old.warnings, (reason.value, "new")))
     assert [(one.type, one.reason, one.message) for one in events(old, new, ())] == [(kind, reason, "new")]
     assert events(new, new, ()) == ()
-    assert events(new, {}, ()) == ()
+    assert events(new, status.Status(), ()) == ()
 
 
 def test_what_the_adapter_has_to_say_is_in_the_status(monkeypatch: pytest.MonkeyPatch) -> None:

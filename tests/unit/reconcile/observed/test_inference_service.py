@@ -16,7 +16,6 @@ from speculative_operator.domain.actions import ApplyChild, DeleteChild
 from speculative_operator.domain.platform import InferenceServiceSettings
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineSettings, Target
-from speculative_operator.reconcile.observed.targets import with_workload
 from speculative_operator.reconcile.pair.arrival import stuck
 from speculative_operator.reconcile.tick import Outcome
 from speculative_operator.render import Capabilities
@@ -178,9 +177,8 @@ def test_a_pod_that_does_not_start_is_seen_by_what_kserve_calls_its_engine() -> 
     waiting = {"waiting": {"reason": "CreateContainerConfigError"}}
     engine = {"name": "kserve-container", "ready": False, "restartCount": 0, "state": waiting}
     one["status"]["containerStatuses"] = [engine]
-    world = with_workload(platform.world(), platform.now)
-    pair = world.pods[0]["metadata"]["labels"][names.LABEL_PAIR]
-    assert "does not start (CreateContainerConfigError)" in stuck(world.pods, {pair})
+    pods = platform.snapshot().pods
+    assert "does not start (CreateContainerConfigError)" in stuck(pods, {pods[0].pair})
 
 
 def test_how_long_pods_take_to_start_is_measured_and_replaces_none() -> None:
@@ -328,8 +326,7 @@ def test_arguments_that_look_like_a_go_template_reach_the_engine_as_written() ->
 
 def test_what_is_read_back_is_what_was_rendered() -> None:
     platform = serve()
-    workload = with_workload(platform.world(), platform.now).deployment
-    assert workload is not None
+    workload = platform.snapshot().children["Deployment", "demo"].body
     assert workload["spec"]["progressDeadlineSeconds"] > 600
     assert workload["metadata"]["annotations"][names.ANNOTATION_MADE_OF]
     assert "kserve" not in str(workload["spec"]["template"]["spec"]["containers"][0]["name"])

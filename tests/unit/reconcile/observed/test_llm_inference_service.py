@@ -17,7 +17,6 @@ from speculative_operator.domain.actions import ApplyChild, DeleteChild
 from speculative_operator.domain.platform import InferenceServiceSettings
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineSettings, RolloutStrategy, Target
-from speculative_operator.reconcile.observed.targets import with_workload
 from speculative_operator.reconcile.pair.arrival import stuck
 from speculative_operator.render import Capabilities
 from speculative_operator.shell.bodies import engine_address
@@ -246,9 +245,8 @@ def test_a_pod_that_does_not_start_is_seen_by_what_kserve_calls_its_engine() -> 
     waiting = {"waiting": {"reason": "CreateContainerConfigError"}}
     engine = {"name": "main", "ready": False, "restartCount": 0, "state": waiting}
     one["status"]["containerStatuses"] = [engine]
-    world = with_workload(platform.world(), platform.now)
-    pair = world.pods[0]["metadata"]["labels"][names.LABEL_PAIR]
-    assert "does not start (CreateContainerConfigError)" in stuck(world.pods, {pair})
+    pods = platform.snapshot().pods
+    assert "does not start (CreateContainerConfigError)" in stuck(pods, {pods[0].pair})
 
 
 def test_how_long_pods_take_to_start_is_measured_and_replaces_none() -> None:
@@ -369,14 +367,12 @@ def test_arguments_that_look_like_a_go_template_reach_the_engine_as_written() ->
 
 def test_what_is_read_back_is_what_was_rendered() -> None:
     platform = serve()
-    world = with_workload(platform.world(), platform.now)
-    workload = world.deployment
-    assert workload is not None
+    workload = platform.snapshot().children["Deployment", "demo"].body
     assert workload["spec"]["progressDeadlineSeconds"] > 600
     assert workload["metadata"]["annotations"][names.ANNOTATION_MADE_OF]
     template = workload["spec"]["template"]
     assert template["spec"]["containers"][0]["lifecycle"] == {"preStop": {"sleep": {"seconds": 10}}}
-    pairs = {one["metadata"]["labels"][names.LABEL_PAIR] for one in world.pods}
+    pairs = {one.pair for one in platform.snapshot().pods}
     assert pairs == {template["metadata"]["labels"][names.LABEL_PAIR]}
 
 

@@ -56,4 +56,4 @@ def test_a_method_that_it_does_not_know_is_served_without_and_the_remedy_is_name
     assert platform.condition("Ready")["status"] == "True"
     active = platform.condition("SpeculationActive")
     assert (active["status"], active["reason"]) == ("False", "UnsupportedByEngine")
-    assert "needs engine.version 0.14.0 or newer, not 0.11.0; set engine.version and engine.image" in active["message"]
+    assert "needs engine.version 0.15.0 or newer, not 0.11.0; set engine.version and engine.image" in active["message"]

@@ -163,7 +163,7 @@ def test_a_canary_that_dies_gets_nothing_while_pods_must_stay_as_they_are() -> N
     cluster.canary = None
     actions = cluster.look().actions
     assert [one.manifest["kind"] for one in actions if isinstance(one, ApplyChild)] == ["HTTPRoute"]
-    assert keep_pods(cluster.world(), Plan(actions), repairs=False).actions == actions
+    assert keep_pods(cluster.snapshot(), Plan(actions), repairs=False).actions == actions
 
 
 @pytest.mark.parametrize("mode", [Mode.STATIC, Mode.AUTO])

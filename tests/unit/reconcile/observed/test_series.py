@@ -15,6 +15,7 @@ from speculative_operator.domain.observation import Gap, Histogram, Observation,
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.reconcile.observed.series import FAMILIES, MOST_LOADS, Recent, measured, steady
+from speculative_operator.reconcile.snapshot.status import read_status
 
 NOW = 1000.0
 LIMIT = 60.0
@@ -70,14 +71,14 @@ def told(samples: Any) -> dict[str, float]:
 
 
 def seen(observation: Observation, estimate: Estimate | None = ESTIMATE, *, now: float = NOW) -> dict[str, float]:
-    return told(measured(STATUS, Recent().after(observation, estimate), now, LIMIT))
+    return told(measured(read_status(STATUS), Recent().after(observation, estimate), now, LIMIT))
 
 
 BOTH = look({"a": window(), "b": window(running=1.0, kv_usage=0.9)})
 
 
 def test_what_holds_between_looks() -> None:
-    found = told(steady(spec(speculation={"objective": {"tpotP99": "25ms"}}), STATUS))
+    found = told(steady(spec(speculation={"objective": {"tpotP99": "25ms"}}), read_status(STATUS)))
     assert found == {
         "object_condition Ready AllReady": 1.0,
         "object_condition MetricsAvailable MetricsMissing": 0.0,
@@ -98,24 +99,24 @@ def test_what_holds_between_looks() -> None:
 
 
 def test_an_object_that_cannot_be_read_has_its_conditions_only() -> None:
-    assert {key.split()[0] for key in told(steady(None, STATUS))} == {"object_condition"}
+    assert {key.split()[0] for key in told(steady(None, read_status(STATUS)))} == {"object_condition"}
 
 
 def test_pods_without_a_speculator_have_k_0_and_a_garbled_table_has_none() -> None:
     block = STATUS["speculation"]
     off = {**STATUS, "speculation": {**block, "speculatorRemoved": True}}
-    ks = {key: value for key, value in told(steady(spec(), off)).items() if key.startswith("object_k ")}
+    ks = {key: value for key, value in told(steady(spec(), read_status(off))).items() if key.startswith("object_k ")}
     assert set(ks.values()) == {0.0}
     assert len(ks) == 6
     for table in ([[1, 10]], [["1", 10, 4]], "x", None):
         status = {**STATUS, "speculation": {**block, "table": table}}
-        assert not [key for key in told(steady(spec(), status)) if key.startswith("object_k ")]
+        assert not [key for key in told(steady(spec(), read_status(status))) if key.startswith("object_k ")]
 
 
 def test_a_table_of_any_size_has_a_bounded_number_of_series() -> None:
     table = [[load, load, load % 8] for load in range(1, 20_000)]
     status = {**STATUS, "speculation": {**STATUS["speculation"], "table": table}}
-    found = told(steady(spec(), status))
+    found = told(steady(spec(), read_status(status)))
     assert len([key for key in found if key.startswith("object_k ")]) == MOST_LOADS
 
 
@@ -157,20 +158,20 @@ def test_a_pod_without_figures_takes_the_sums_with_it() -> None:
 def test_a_pod_between_two_scrapes_keeps_its_figures_until_they_are_old() -> None:
     gap = Gap(Reason.COLLECTING, "no newer scrape")
     later = Recent().after(BOTH, ESTIMATE).after(look({"a": gap, "b": gap}, NOW + 10.0), Estimate())
-    assert told(measured(STATUS, later, NOW + 10.0, LIMIT)) == seen(BOTH)
-    assert told(measured(STATUS, later, NOW + LIMIT + 1.0, LIMIT)) == {}
+    assert told(measured(read_status(STATUS), later, NOW + 10.0, LIMIT)) == seen(BOTH)
+    assert told(measured(read_status(STATUS), later, NOW + LIMIT + 1.0, LIMIT)) == {}
 
 
 def test_a_look_that_failed_leaves_figures_until_they_are_old() -> None:
     outage = look({}, NOW + 10.0, gap=Gap(Reason.PROMETHEUS_TIMEOUT, "no answer"))
     later = Recent().after(BOTH, ESTIMATE).after(outage, Estimate())
-    assert told(measured(STATUS, later, NOW + 50.0, LIMIT)) == seen(BOTH)
-    assert told(measured(STATUS, later, NOW + 61.0, LIMIT)) == {}
+    assert told(measured(read_status(STATUS), later, NOW + 50.0, LIMIT)) == seen(BOTH)
+    assert told(measured(read_status(STATUS), later, NOW + 61.0, LIMIT)) == {}
 
 
 def test_a_pod_that_is_gone_no_longer_counts() -> None:
     later = Recent().after(BOTH, ESTIMATE).after(look({"a": window(NOW + 10.0)}, NOW + 10.0), ESTIMATE)
-    assert told(measured(STATUS, later, NOW + 10.0, LIMIT))["object_running_requests"] == 5.0
+    assert told(measured(read_status(STATUS), later, NOW + 10.0, LIMIT))["object_running_requests"] == 5.0
 
 
 def test_idle_pods_say_0_so_that_an_autoscaler_may_remove_them() -> None:
@@ -188,7 +189,7 @@ def test_idle_pods_say_0_so_that_an_autoscaler_may_remove_them() -> None:
 
 def test_without_a_ready_pod_nothing_is_told_of_pods() -> None:
     recent = Recent().after(BOTH, ESTIMATE)
-    assert told(measured({**STATUS, "readyReplicas": 0}, recent, NOW, LIMIT)) == {}
+    assert told(measured(read_status({**STATUS, "readyReplicas": 0}), recent, NOW, LIMIT)) == {}
 
 
 def test_figures_that_are_none_are_no_samples() -> None:
@@ -206,7 +207,9 @@ def test_a_tick_hands_on_its_figures_and_without_a_price_there_is_no_cost(price:
     for _ in range(3):
         observation = observed(cluster)
         outcome = cluster.tick(observation)
-    found = told(measured(outcome.status, Recent().after(observation, outcome.estimate), observation.time, LIMIT))
+    found = told(
+        measured(read_status(outcome.status), Recent().after(observation, outcome.estimate), observation.time, LIMIT)
+    )
     assert found["object_load_requests"] == pytest.approx(8.0, rel=0.01)
     assert {"object_gain_ratio low", "object_tpot_seconds", "object_load_k"} <= found.keys()
     assert ("object_cost_per_thousand_tokens" in found) is (price is not None)

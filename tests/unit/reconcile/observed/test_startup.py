@@ -12,9 +12,11 @@ from tests.unit.reconcile.scripted import Tuner
 from tests.unit.reconcile.worlds import Cluster, observed, pod, settled, template
 
 from speculative_operator.domain import names
+from speculative_operator.domain.formats import timestamp
 from speculative_operator.reconcile.observed import startup
-from speculative_operator.reconcile.observed.formats import timestamp
-from speculative_operator.reconcile.observed.startup import Start, budget, collect_starts, outlasted_budget, starts
+from speculative_operator.reconcile.observed.startup import budget, collect_starts
+from speculative_operator.reconcile.snapshot.pods import read_pods
+from speculative_operator.reconcile.snapshot.status import MOST_START_SECONDS, Start, read_status
 
 LABELS = {names.LABEL_PAIR: "p"}
 BEGIN = 1_799_990_000.0
@@ -61,7 +63,9 @@ def probe_seconds(cluster: Cluster) -> int:
 
 
 def test_a_ready_pod_tells_how_long_its_engine_took() -> None:
-    assert collect_starts({}, [started("a", 214)], "p", 16 * 10**9) == (Start("a", timestamp(BEGIN), 214, 16 * 10**9),)
+    assert collect_starts((), read_pods([started("a", 214)]), "p", 16 * 10**9) == (
+        Start("a", timestamp(BEGIN), 214, 16 * 10**9),
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,33 +80,28 @@ def test_a_ready_pod_tells_how_long_its_engine_took() -> None:
     ],
 )
 def test_what_tells_nothing_is_no_measure(change: dict[str, Any]) -> None:
-    assert collect_starts({}, [started("a", 100) | change], "p", 1) == ()
+    assert collect_starts((), read_pods([started("a", 100) | change]), "p", 1) == ()
 
 
 @pytest.mark.parametrize("seconds", [-5, 961, 10_000])
 def test_no_start_lasts_longer_than_its_own_probe_lets_it(seconds: float) -> None:
-    assert collect_starts({}, [started("a", seconds)], "p", 1) == ()
+    assert collect_starts((), read_pods([started("a", seconds)]), "p", 1) == ()
 
 
 def test_a_start_is_measured_once() -> None:
-    first = collect_starts({}, [started("a", 100)], "p", 1)
+    first = collect_starts((), read_pods([started("a", 100)]), "p", 1)
     told = {"startup": startup.to_status(first, 900)}
-    assert starts(told) == first
-    assert collect_starts(told, [started("a", 700)], "p", 1) == first, "it was unready for a while, later on"
-    again = collect_starts(told, [started("a", 120, at=BEGIN + 3600)], "p", 1)
+    assert read_status(told).starts == first
+    assert collect_starts(first, read_pods([started("a", 700)]), "p", 1) == first, (
+        "it was unready for a while, later on"
+    )
+    again = collect_starts(first, read_pods([started("a", 120, at=BEGIN + 3600)]), "p", 1)
     assert [one.seconds for one in again] == [120, 100], "a container that was started again"
 
 
 def test_the_last_few_are_kept() -> None:
     pods = [started(f"p{number}", 100 + number, at=BEGIN + number) for number in range(9)]
-    assert [one.pod for one in collect_starts({}, pods, "p", 1)] == ["p8", "p7", "p6", "p5", "p4"]
-
-
-@pytest.mark.parametrize(
-    "one", [None, "x", {}, {"pod": "a", "started": "x", "seconds": 5}, {"pod": "a", "seconds": -1}]
-)
-def test_garbled_status_reads_as_nothing(one: Any) -> None:
-    assert starts({"startup": {"starts": [one]}}) == ()
+    assert [one.pod for one in collect_starts((), read_pods(pods), "p", 1)] == ["p8", "p7", "p6", "p5", "p4"]
 
 
 # -- what follows
@@ -122,11 +121,11 @@ def test_three_times_what_is_expected() -> None:
 )
 def test_no_budget_is_absurd(known: list[Start], size: int) -> None:
     found = budget(known, size)
-    assert 0 <= found <= startup.MOST_SECONDS
+    assert 0 <= found <= MOST_START_SECONDS
     assert found % startup.STEP_SECONDS == 0
     if known:
         middle = sorted(one.seconds for one in known)[(len(known) - 1) // 2]
-        assert found >= min(startup.MARGIN * middle, startup.MOST_SECONDS)
+        assert found >= min(startup.MARGIN * middle, MOST_START_SECONDS)
 
 
 # -- what it does to pods
@@ -224,12 +223,12 @@ def test_an_api_server_that_normalises_the_template_replaces_no_pod() -> None:
 def test_a_start_that_lasted_its_budget_was_ended_by_its_probe(seconds: float, told: int) -> None:
     late = ended(seconds)
     late["spec"]["containers"][0]["startupProbe"] = PROBE | {"timeoutSeconds": 1}
-    assert outlasted_budget(late) == told
+    assert read_pods([late])[0].outlasted == told
 
 
 def test_memory_that_ran_out_is_no_matter_of_time() -> None:
-    assert outlasted_budget(ended(901, reason="OOMKilled")) == 0
-    assert outlasted_budget(ended(901, reason="Error")) == 900
+    assert read_pods([ended(901, reason="OOMKilled")])[0].outlasted == 0
+    assert read_pods([ended(901, reason="Error")])[0].outlasted == 900
 
 
 def test_it_is_told_with_budget_and_remedy() -> None:

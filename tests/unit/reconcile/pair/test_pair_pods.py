@@ -44,7 +44,7 @@ from speculative_operator.domain.spec import (
     Weights,
 )
 from speculative_operator.reconcile.pair import arrival
-from speculative_operator.reconcile.pair.records import keys
+from speculative_operator.reconcile.snapshot.records import keys
 from speculative_operator.weights import disk
 
 NODE = Cache(node_path="/var/lib/models")
@@ -431,7 +431,7 @@ def test_a_pair_on_its_way_leaves_pods_as_they_are_and_rolls_once() -> None:
 def test_removal_brings_the_verifier_alone_and_mode_off_then_replaces_none() -> None:
     from speculative_operator.domain.resolved import resolve
     from speculative_operator.reconcile.pair.pinning import pin_models
-    from speculative_operator.reconcile.pair.records import Known
+    from speculative_operator.reconcile.snapshot.records import Known
     from speculative_operator.render.bringing import bringing
     from speculative_operator.render.inputs import RenderInput
 

@@ -31,8 +31,8 @@ from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import Cache, Method, ModelSource, Scheme, Speculator, Weights
 from speculative_operator.reconcile.pair import jobs
 from speculative_operator.reconcile.pair.pairing import BLOCKED_SECONDS
-from speculative_operator.reconcile.pair.records import keys
-from speculative_operator.reconcile.report.status import should_write
+from speculative_operator.reconcile.snapshot.records import keys
+from speculative_operator.reconcile.snapshot.writing import should_write
 
 GB = 1_000_000_000
 
@@ -114,7 +114,7 @@ def test_beside_a_model_in_a_claim_the_other_is_fetched_under_its_own_name(side:
     facts = {"verifier": cluster.facts(VERIFIER), "speculator": cluster.facts(EAGLE)}
     lying = Pin(Scheme.PVC, "theirs/model", "", "sha256:" + "0" * 64)
     facts[side] = replace(facts[side], pin=lying)
-    job = jobs.fetching(replace(cluster.world(), spec=with_cache()), tuple(facts.values()), (), 0.0)
+    job = jobs.fetching(replace(cluster.snapshot(), spec=with_cache()), tuple(facts.values()), (), 0.0)
     assert job is not None
     other = {"verifier": "speculator", "speculator": "verifier"}[side]
     assert job.args[3:7] == (f"--{other}", f"hf://{name}", f"--{other}-revision", COMMITS[name])

@@ -38,7 +38,7 @@ from speculative_operator.domain.spec import (
     Weights,
 )
 from speculative_operator.reconcile.pair.pairing import RECHECK_SECONDS
-from speculative_operator.reconcile.report import notes
+from speculative_operator.reconcile.snapshot import notes
 from speculative_operator.reconcile.tick import tick
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings

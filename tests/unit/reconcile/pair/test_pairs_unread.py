@@ -18,6 +18,7 @@ from tests.unit.reconcile.worlds import settled
 
 from speculative_operator.api.status import Status
 from speculative_operator.domain.actions import Condition, Truth
+from speculative_operator.domain.formats import timestamp
 from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import (
@@ -25,7 +26,6 @@ from speculative_operator.domain.spec import (
     Scheme,
     Weights,
 )
-from speculative_operator.reconcile.observed.formats import timestamp
 from speculative_operator.reconcile.pair.jobs import OVERDUE_SECONDS
 from speculative_operator.reconcile.pair.pairing import BLOCKED_SECONDS, UNREAD_SECONDS
 

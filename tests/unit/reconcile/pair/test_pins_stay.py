@@ -41,7 +41,7 @@ from speculative_operator.domain.spec import (
     Weights,
 )
 from speculative_operator.reconcile.pair.pairing import BLOCKED_SECONDS
-from speculative_operator.reconcile.report import notes
+from speculative_operator.reconcile.snapshot import notes
 
 NODE, EMPTY = Weights(cache=Cache(node_path="/var/lib/models")), Weights(cache=Cache(empty_dir=EmptyDir("100Gi")))
 PLACES = pytest.mark.parametrize("weights", [Weights(), CACHED, NODE, EMPTY], ids=["plain", "claim", "node", "empty"])

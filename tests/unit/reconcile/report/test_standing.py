@@ -7,7 +7,7 @@ from tests.unit.reconcile.worlds import NOW, Cluster, observed
 
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.reconcile.report.status import should_write
+from speculative_operator.reconcile.snapshot.writing import should_write
 
 GAPS = (
     Reason.PROMETHEUS_ERROR,

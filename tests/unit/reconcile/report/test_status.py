@@ -8,17 +8,18 @@ import pytest
 from tests.unit.reconcile.scripted import FIGURES, Tuner
 from tests.unit.reconcile.worlds import KEPT, SPEC, Cluster, observed, settled
 
+from speculative_operator.domain import formats
 from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.decision import Interval
+from speculative_operator.domain.formats import timestamp
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import Mode, Speculation
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile.observed import formats
-from speculative_operator.reconcile.observed.formats import timestamp
 from speculative_operator.reconcile.report.conditions import stamp
 from speculative_operator.reconcile.report.events import events
-from speculative_operator.reconcile.report.status import cannot_wait, should_write
+from speculative_operator.reconcile.snapshot.status import Status, read_status
+from speculative_operator.reconcile.snapshot.writing import cannot_wait, should_write
 
 STATUS: dict[str, Any] = {
     "conditions": [{"type": "Ready", "status": "True", "reason": "AllReady", "message": "2 of 2 pods are ready"}],
@@ -117,12 +118,12 @@ def condition(status: Truth, message: str = "m") -> Condition:
 
 
 def test_transition_time_moves_with_the_status_only() -> None:
-    (first,) = stamp([condition(Truth.FALSE)], {}, 1, 1_800_000_000.0)
+    (first,) = stamp([condition(Truth.FALSE)], Status(), 1, 1_800_000_000.0)
     assert first["lastTransitionTime"] == "2027-01-15T08:00:00Z"
-    (second,) = stamp([condition(Truth.FALSE, "other")], {"conditions": [first]}, 2, 1_800_000_060.0)
+    (second,) = stamp([condition(Truth.FALSE, "other")], read_status({"conditions": [first]}), 2, 1_800_000_060.0)
     assert second["lastTransitionTime"] == first["lastTransitionTime"]
     assert (second["message"], second["observedGeneration"]) == ("other", 2)
-    (third,) = stamp([condition(Truth.TRUE)], {"conditions": [second]}, 2, 1_800_000_060.0)
+    (third,) = stamp([condition(Truth.TRUE)], read_status({"conditions": [second]}), 2, 1_800_000_060.0)
     assert third["lastTransitionTime"] == "2027-01-15T08:01:00Z"
 
 
@@ -223,12 +224,12 @@ def test_a_table_of_zeros_is_not_active() -> None:
 # -- events
 
 
-def conditions(**states: tuple[str, str]) -> dict[str, Any]:
+def conditions(**states: tuple[str, str]) -> Status:
     entries = [
         {"type": kind, "status": status, "reason": reason, "message": f"{kind} {reason}"}
         for kind, (status, reason) in states.items()
     ]
-    return {"conditions": entries}
+    return read_status({"conditions": entries})
 
 
 @pytest.mark.parametrize(
@@ -254,7 +255,7 @@ def test_the_first_samples_are_no_news() -> None:
 
 def test_a_guard_is_a_warning() -> None:
     entry = {"time": "t", "from": "1-8:3", "to": "1-8:0", "reason": Reason.GUARD.value, "message": "slower"}
-    (event,) = events({}, {"decisions": [entry], "speculation": {"tableVersion": 7}}, ())
+    (event,) = events(Status(), read_status({"decisions": [entry], "speculation": {"tableVersion": 7}}), ())
     assert (event.type, event.reason) == ("Warning", Reason.GUARD)
     assert event.message == "table 7: 1-8:3 -> 1-8:0: slower"
 

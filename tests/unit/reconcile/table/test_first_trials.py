@@ -36,7 +36,7 @@ def test_pods_that_do_not_skip_begin_with_drafts_and_try_none() -> None:
 
 def test_what_is_tried_beside_version_1_is_read_back() -> None:
     cluster, first = begun()
-    found = tables.trials_in(cluster.world(), cluster.config("table")[1], 1, KTable.from_rows(first["rows"]))
+    found = tables.trials_in(cluster.snapshot(), cluster.config("table")[1], 1, KTable.from_rows(first["rows"]))
     assert [[one.first, one.last, list(one.ks), one.share] for one in found] == first["try"]["rows"]
 
 

@@ -31,7 +31,7 @@ from speculative_operator.domain.spec import (
 )
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile.children.desired import NEW_FIRST
-from speculative_operator.reconcile.report.status import should_write
+from speculative_operator.reconcile.snapshot.writing import should_write
 
 
 def test_pods_roll_to_what_mode_off_makes_of_them(tuner: Tuner) -> None:

@@ -19,7 +19,7 @@ from tests.unit.reconcile.worlds import (
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile.report.status import should_write
+from speculative_operator.reconcile.snapshot.writing import should_write
 
 
 def test_it_survives_a_restart_of_the_operator(tuner: Tuner) -> None:

@@ -13,6 +13,7 @@ from tests.unit.reconcile.worlds import SPEC, Cluster, observed, remade, restart
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import ApplyChild
+from speculative_operator.domain.formats import timestamp
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import (
     DEFAULT_VERSIONS,
@@ -25,7 +26,6 @@ from speculative_operator.domain.spec import (
     Speculator,
 )
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile.observed.formats import timestamp
 from speculative_operator.tuner.pace import ROLLOUT_DWELL
 
 HEAD = Speculator(Method.EAGLE3, ModelSource(Scheme.HF, "RedHatAI/Qwen3-8B-speculator.eagle3"))

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from speculative_operator.domain import names
 from speculative_operator.domain.reading import at, items, mapping, mappings, text, whole
-from speculative_operator.reconcile.observed.pods import first_trouble, has_other_scaler, read_pods, read_rollout
+from speculative_operator.reconcile.observed.pods import first_trouble
+from speculative_operator.reconcile.snapshot.pods import read_pods
+from speculative_operator.reconcile.snapshot.workload import read_rollout, read_workload
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -126,7 +128,7 @@ def test_a_stalled_rollout_says_so() -> None:
 )
 def test_an_autoscaler_is_told_from_a_hand(manager: str, subresource: str, field: str, expected: bool) -> None:
     entry = {"manager": manager, "subresource": subresource, "fieldsV1": {"f:spec": {field: {}}}}
-    assert has_other_scaler({"metadata": {"managedFields": [entry]}}) is expected
+    assert bool(read_workload({"metadata": {"managedFields": [entry]}}, "uid").scaler) is expected
 
 
 @given(value=ANYTHING, path=st.lists(st.text(max_size=4), max_size=3))
@@ -136,10 +138,3 @@ def test_reading_never_fails(value: Any, path: list[str]) -> None:
     assert isinstance(whole(value, *path), int)
     assert hasattr(mapping(value, *path), "items")
     assert len(items(value, *path)) >= len(list(mappings(value, *path)))
-
-
-@given(value=st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), ANYTHING))
-def test_pods_and_deployments_of_any_shape_are_read(value: dict[str, Any]) -> None:
-    read_pods([value])
-    read_rollout(value, 2)
-    has_other_scaler(value)

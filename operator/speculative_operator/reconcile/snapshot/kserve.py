@@ -1,5 +1,5 @@
 """The workload as the objects of KServe have it: an InferenceService with its ServingRuntime, or an
-LLMInferenceService; and KServe's Deployment. Used by `targets`.
+LLMInferenceService; and KServe's Deployment. Used by `by_target`.
 
 What others have written stands beside what the operator applied, and is compared with nothing: the platform's webhooks
 add node selectors, tolerations, resources and storage. KServe's Deployment is only read.
@@ -34,7 +34,6 @@ from speculative_operator.render.inference_service import (
 )
 from speculative_operator.render.llm_inference_service import (
     ALL_AT_ONCE,
-    EXPOSED,
     KIND,
     OF_OBJECT,
     OF_PODS,
@@ -44,7 +43,7 @@ from speculative_operator.render.llm_inference_service import (
 from speculative_operator.render.llm_inference_service import (
     CONTAINER as LLM_CONTAINER,
 )
-from speculative_operator.render.target import unescape
+from speculative_operator.render.target import EXPOSED, unescape
 
 Body = Mapping[str, Any]
 Objects = Mapping[tuple[str, str], Body]
@@ -220,14 +219,6 @@ def _wrong_scheme(spec: DeploymentSpec, service: Body) -> str:
     other = next((url for url in urls if own in url and not url.startswith(f"{told.scheme}:")), "")
     asked = str(not told.tls).lower()
     return other and f"it calls them at {other}, and they answer by {told.scheme}; set inferenceService.tls: {asked}"
-
-
-def with_labels(pod: Body) -> Body:
-    """A pod with the labels of the workload that KServe gave it as annotations."""
-    annotations = mapping(pod, "metadata", "annotations")
-    more = {key: annotations[key] for key in OF_PODS if key in annotations}
-    metadata = mapping(pod, "metadata")
-    return {**pod, "metadata": {**metadata, "labels": {**mapping(metadata, "labels"), **more}}}
 
 
 def _of_pods(service: Body) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from speculative_operator.reconcile.observed.surge import request_of
+from speculative_operator.reconcile.snapshot.requests import request_of
 
 Json = dict[str, Any]
 

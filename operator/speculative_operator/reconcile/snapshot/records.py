@@ -2,7 +2,7 @@
 
 `status.pair` is the pair that pods run or are made of first, `status.nextPair` the one that the spec asks for while
 they run another. Written by `pairing`; anything else in these fields counts as nothing known. The facts stand in the
-status only within a reconcile (`notes`).
+notes.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import base64
 import json
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from itertools import takewhile
 from typing import Any
 
+from speculative_operator.domain.formats import LONGEST_MESSAGE, timestamp
 from speculative_operator.domain.models import ModelFacts, Pin
 from speculative_operator.domain.reading import items, mapping, seconds_of, text
 from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.spec import DeploymentSpec, Method, ModelSource, Scheme, Speculator
-from speculative_operator.reconcile.observed.formats import LONGEST_MESSAGE, timestamp
 
 SIDES = ("verifier", "speculator")
 PAIRS = ("pair", "nextPair")
@@ -92,9 +92,9 @@ class Known:
 class Record:
     """One pair as status has it. Times in unix seconds."""
 
-    verifier: str
+    verifier: str = ""
     """URI and version of the verifier, for people."""
-    speculator: str
+    speculator: str = ""
     hash: str = ""
     """Hash of the pair that pods were last made of; empty while none were."""
     verdict: str = ""
@@ -112,6 +112,14 @@ class Record:
     newest: tuple[str, ...] = ()
     """Versions to which these have moved since, empty where one has not; as long as `asked`."""
     failure: Failure | None = None
+    resolved: bool = field(default=False, compare=False)
+    """True where the status names the version of the verifier."""
+
+    @property
+    def trusted(self) -> Record:
+        """The record; without its hash where it names a version but its facts can no longer be read: then nobody knows
+        what pods were made of."""
+        return replace(self, hash="") if self.known is None and self.resolved else self
 
     @property
     def known(self) -> Known | None:
@@ -121,8 +129,7 @@ class Record:
     @property
     def keys(self) -> tuple[str, ...]:
         """Folders of the models in a cache."""
-        known = self.known
-        return tuple(facts.pin.key for facts in known.models) if known is not None else ()
+        return _keys_of(self.facts)
 
     def covers(self, wanted: Wanted) -> bool:
         """True where the record speaks of all models that are wanted, read or not. Taking the annotation `repin` away
@@ -190,10 +197,11 @@ def unpack(facts: str) -> Known | None:
         return None
 
 
-def read(block: Mapping[str, Any]) -> Record:
-    """The record in the block `status.pair` or `status.nextPair`."""
+def read(block: Mapping[str, Any], notes: Iterable[str] = ()) -> Record:
+    """The record in the block `status.pair` or `status.nextPair`, with the packed facts in the `notes` that are of the
+    versions it pins."""
     pins = list(takewhile(lambda pin: text(pin, "uri"), (mapping(block, f"{side}Pin") for side in SIDES)))
-    facts = text(block, "facts")
+    keys = _pin_keys(block)
     return Record(
         verifier=text(block, "verifier"),
         speculator=text(block, "speculator"),
@@ -203,11 +211,12 @@ def read(block: Mapping[str, Any]) -> Record:
         repin=text(block, "repin"),
         cache=text(block, "cache"),
         cached_at=seconds_of(text(block, "cachedAt")),
-        previous=tuple(key for key in items(block, "previous") if isinstance(key, str)),
-        facts=facts if facts and unpack(facts) is not None else "",
+        previous=_previous(block),
+        facts=next((one for one in notes if keys and _keys_of(one) == keys), ""),
         asked=tuple((text(pin, "uri"), text(pin, "asked")) for pin in pins),
         newest=tuple(text(pin, "newest") for pin in pins),
         failure=_failure(mapping(block, "failure")),
+        resolved=bool(text(block, "verifierPin", "resolved")),
     )
 
 
@@ -229,7 +238,6 @@ def to_status(record: Record) -> dict[str, Any]:
         "cache": record.cache,
         "cachedAt": timestamp(record.cached_at) if record.cached_at is not None else "",
         "previous": list(record.previous),
-        "facts": record.facts,
     }
     for name, asked, pin, newest in zip(SIDES, record.asked, pins, (*record.newest, "", ""), strict=False):
         block[f"{name}Pin"] = _pin(asked, pin, newest)
@@ -241,16 +249,21 @@ def to_status(record: Record) -> dict[str, Any]:
 def keys(status: Mapping[str, Any]) -> frozenset[str]:
     """Folders of caches that the object with this status uses, or may want back soon."""
     blocks = [mapping(status, name) for name in PAIRS]
-    records = [read(block) for block in blocks]
-    return frozenset(
-        (*(key for block in blocks for key in pin_keys(block)),
-         *(key for record in records for key in (*record.keys, *record.previous)))
-    )  # fmt: skip
+    return frozenset(key for block in blocks for key in (*_pin_keys(block), *_previous(block)))
 
 
-def pin_keys(block: Mapping[str, Any]) -> tuple[str, ...]:
+def _pin_keys(block: Mapping[str, Any]) -> tuple[str, ...]:
     """Folders in a cache of the models that `status.pair` or `status.nextPair` pins."""
     return tuple(key for side in SIDES if (key := text(block, f"{side}Pin", "key")))
+
+
+def _previous(block: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(key for key in items(block, "previous") if isinstance(key, str))
+
+
+def _keys_of(facts: str) -> tuple[str, ...]:
+    known = unpack(facts)
+    return tuple(model.pin.key for model in known.models) if known is not None else ()
 
 
 def following(record: Record, before: Record | None) -> Record:

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from speculative_operator.domain.reading import at, mapping, mappings, seconds_of, text, whole
-from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.formats import LONGEST_MESSAGE, timestamp
+from speculative_operator.domain.reading import at, mappings, seconds_of, text, whole
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import SOURCES, DeploymentSpec, Method, Speculator
-from speculative_operator.engines.base import Notice
 from speculative_operator.engines.pairs import speculator, with_speculator
 from speculative_operator.pairing.catalogue import Choice
-from speculative_operator.reconcile.observed.formats import LONGEST_MESSAGE, timestamp
 
 MOST_PASSED_OVER = 16
 LONGEST_WHY = 400
@@ -89,17 +87,6 @@ class Pick:
         return resolve(with_speculator(spec, self.drafter, self.k))
 
 
-@dataclass(frozen=True, slots=True)
-class PickView:
-    """What the status says of the speculator that the operator picked for `speculator: {auto: true}`."""
-
-    block: Mapping[str, Any]
-    """`status.picked`; empty while nothing was picked."""
-    alone: tuple[Reason, str] | None = None
-    """Why the verifier is served alone, in place of NoSpeculator; None while nothing was picked."""
-    notices: tuple[Notice, ...] = ()
-
-
 def pick_of(
     choice: Choice, spec: DeploymentSpec, basis: Basis, now: float, passed_over: tuple[PassedOver, ...] = ()
 ) -> Pick:
@@ -135,11 +122,6 @@ def read(block: Mapping[str, Any]) -> Pick | None:
         generation=whole(block, "generation"),
         passed_over=tuple(over)[:MOST_PASSED_OVER],
     )
-
-
-def pick_in(status: Mapping[str, Any]) -> Pick | None:
-    """The pick in a status; None without a valid one."""
-    return read(mapping(status, "picked"))
 
 
 def to_status(pick: Pick) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from tests.unit.reconcile.paired import EAGLE, FOREIGN, PAIRED, VERIFIER, Paired
 from tests.unit.reconcile.worlds import NOW, OFF
 
 from speculative_operator.api.status import Pair
+from speculative_operator.domain.formats import duration, size
 from speculative_operator.domain.models import ModelFacts, Pin, WeightFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import Method, Mode, ModelSource, Scheme, Speculator, Weights
-from speculative_operator.reconcile.observed.formats import duration, size
 from speculative_operator.reconcile.pair.pinning import former_pair, pin_models
-from speculative_operator.reconcile.pair.records import (
+from speculative_operator.reconcile.snapshot.records import (
     Failure,
     Known,
     Record,
@@ -47,9 +47,10 @@ def whole() -> Record:
 
 def test_a_record_comes_back_whole() -> None:
     block = to_status(whole())
-    assert read(block) == whole()
-    Pair.model_validate({key: value for key, value in block.items() if key != "facts"})
-    known = read(block).known
+    found = read(block, [whole().facts])
+    assert found == whole()
+    Pair.model_validate(block)
+    known = found.known
     assert known is not None
     assert (known.verifier.pin, known.drafter, known.adopted) == (FACTS[0].pin, PAIRED.speculator, True)
 
@@ -86,13 +87,13 @@ FIELDS = st.sampled_from([*to_status(whole()), "verifierPin", "speculatorPin", "
 @settings(max_examples=150, deadline=None)
 @given(changes=st.dictionaries(FIELDS, JSON, max_size=4))
 def test_garbled_blocks_read_as_nothing_known(changes: dict[str, Any]) -> None:
-    record = read({**to_status(whole()), **changes})
+    record = read({**to_status(whole()), **changes}, [whole().facts])
     block = to_status(record)
     if not record.verifier:
         assert block == {}
         return
-    Pair.model_validate({key: value for key, value in block.items() if key != "facts"})
-    assert read(block) == record, "what was written is read as it was meant"
+    Pair.model_validate(block)
+    assert read(block, [record.facts]) == record, "what was written is read as it was meant"
 
 
 @given(st.text(max_size=60))
