@@ -39,6 +39,7 @@ def watched(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str, news: list[dict[str, Any]]
 ) -> list[str]:
     body = stored("tuned")
+    body["status"]["decisions"] = [decision(25, reason="LowAcceptance"), decision(23, reason="HighConcurrency")]
     clock = Clock(body, news)
     monkeypatch.setattr(watch, "time", clock)
     monkeypatch.setattr(watch, "Cluster", FakeCluster(body))
