@@ -1,6 +1,6 @@
 """Draws the charts of docs/images, of physics and of the tuner: `PYTHONPATH=dev .venv/bin/python -m figures.charts`.
 
-Plain SVG, written here so that the charts need no plotting library and differ only where numbers do (ADR 40).
+Plain SVG, written here so that the charts need no plotting library and differ only where numbers do (ADR 0010).
 """
 
 from __future__ import annotations

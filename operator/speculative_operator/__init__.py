@@ -1,3 +1,3 @@
-"""Kubernetes operator for speculative decoding: pairs, tunes and guards it. Package order: docs/architecture.md."""
+"""Kubernetes operator for speculative decoding: pairs, tunes and guards it. Package order: docs/development.md."""
 
 __version__ = "0.1.0"

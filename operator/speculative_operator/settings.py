@@ -153,7 +153,7 @@ class Settings(PrometheusSettings):
     catalogue: str = Field(
         default="",
         description="path of a CSV file with your own rows of the catalogue, which precede the built-in rows "
-        "(docs/catalogue.md); read again when it changes. Chart and manifests mount a ConfigMap there. Empty, or no "
+        "(docs/pairs.md); read again when it changes. Chart and manifests mount a ConfigMap there. Empty, or no "
         "such file: only the built-in rows.",
     )
     template_privileges: str = Field(

@@ -2,7 +2,7 @@
 
 FILE has the columns case_id, source, evidence, engine, model, moe, gpu, n_gpu, method, dataset, ctx_or_io, load_kind,
 load, K, metric, baseline, value, speedup, accept_len, sign, tol_rel, note; any of them may be missing or empty. What a
-row does not say is assumed and told; no row is left out. docs/physics.md explains the model and its errors.
+row does not say is assumed and told; no row is left out. docs/tuning-mathematics.md explains the model and its errors.
 """
 
 from __future__ import annotations

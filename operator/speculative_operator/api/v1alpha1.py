@@ -122,7 +122,7 @@ class Speculator(Wire):
 
     auto: Flag | None = None
     """True: the operator picks a speculator for the verifier from its catalogue of publicly known pairs
-    (docs/catalogue.md); no other field of speculator may then be set. status.picked and an event show the pick and its
+    (docs/pairs.md); no other field of speculator may then be set. status.picked and an event show the pick and its
     reason. The pick stays until the verifier or the annotation serving.speculative.dev/repin changes. If the catalogue
     knows none, the engine serves the verifier alone. Default: false."""
     method: Method | None = None

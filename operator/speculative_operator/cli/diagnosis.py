@@ -26,7 +26,7 @@ _WAIT = f"wait: {_STATUS}"
 
 NEXT: dict[Reason, str] = {
     Reason.PODS_NOT_READY: _PODS,
-    Reason.START_TIMED_OUT: "kubectl logs -p POD -n {namespace} shows what the engine did; docs/startup.md has budgets",
+    Reason.START_TIMED_OUT: "kubectl logs -p POD -n {namespace} shows what the engine did; docs/operations.md: budgets",
     Reason.NO_PODS: _DOCTOR,
     Reason.ROLLING_OUT: _WAIT,
     Reason.ROLLOUT_STALLED: _PODS,

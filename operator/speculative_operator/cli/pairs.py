@@ -94,7 +94,7 @@ EPILOG = """examples:
   speculative pairs RedHatAI/Qwen3-32B-FP8-dynamic --method eagle3 --json
   speculative pairs my-org/my-model --base Qwen/Qwen3-14B --catalogue our-pairs.csv
 
-docs/catalogue.md explains the columns of --catalogue and the order of rows.
+docs/pairs.md explains the columns of --catalogue and the order of rows.
 
 exit status: 0 listed, 1 no speculator is known for VERIFIER, 2 wrong use of the command line or of --catalogue"""
 

@@ -135,7 +135,7 @@ def _match(entry: Entry, verifier: str, base_models: Sequence[str]) -> Match | N
 
 
 def _rank(entry: Entry) -> tuple[bool | float | str, ...]:
-    """Sort key of an entry: the smallest is the best; docs/catalogue.md tells the order."""
+    """Sort key of an entry: the smallest is the best; docs/pairs.md tells the order."""
     if entry.added:
         return (False,)
     newest = "".join(chr(0x7F - ord(letter)) for letter in entry.date.ljust(10, "0"))

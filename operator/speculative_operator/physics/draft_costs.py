@@ -32,7 +32,7 @@ PASS_LAUNCH = 0.25e-3
 LAYER_LAUNCH = 36e-6
 """Seconds for one draft pass, and for each of its layers, beyond reading weights: small kernels are bound by launches.
 The 28 layers of Qwen3-0.6B launched in 0.9 ms on one host (the calibrated pair) and in 4.9 ms on another
-(docs/decisions/0049): this is 1.26 ms, nearer to the first, which more published rows share. One layer lies near the
+(docs/decisions/0015): this is 1.26 ms, nearer to the first, which more published rows share. One layer lies near the
 0.71 ms a pass of the SpecDecode-Bench fit (2.135 ms for K = 3): EAGLE .83, EAGLE-3 .55."""
 LOOKUP_SHARE = 0.006
 """Looking drafts up in the text costs this share of verification (SpecDecode-Bench fit, n-gram: 0.5875 %)."""

@@ -40,7 +40,7 @@ gemma-4-31B (4-bit) on four RTX 3090 (club-3090#814)."""
 class Efficiencies:
     """Global constants of the cost model; none depends on a single published row.
 
-    Each has the evidence for it beside it; docs/physics.md shows what was fitted from what.
+    Each has the evidence for it beside it; docs/tuning-mathematics.md shows what was fitted from what.
     """
 
     host: float = 1.2e-3

@@ -24,12 +24,12 @@ GRAPH_TAX_PER_LAYER = 8e-6
 
 Published: 59.6 -> 50.0 tok/s in one stream of a 122B mixture of experts (vllm#49548), and "on par or marginal" for
 Llama-3.1-8B on H100 (vllm#21477). Assumed here: launches hide behind dense layers, a small part shows (0.3 ms for 36
-layers). On one H200 in a virtual machine they did not: 66 us a layer at 8 requests (docs/decisions/0049)."""
+layers). On one H200 in a virtual machine they did not: 66 us a layer at 8 requests (docs/decisions/0015)."""
 GRAPH_TAX_PER_EXPERT_LAYER = 100e-6
 """Seconds a step loses per layer with experts when a live K forces piecewise graphs: 3.2 ms a token in one stream over
 48 layers is 67 us at one token a step and 170 us at 2.5 (vllm#49548)."""
 REQUEST_TAX = 46e-6
-"""Seconds that each decoding request adds to a step of such a pod, whatever it drafts: 28 us (docs/decisions/0049, one
+"""Seconds that each decoding request adds to a step of such a pod, whatever it drafts: 28 us (docs/decisions/0015, one
 H200, 8 to 128 requests, less what 8 have) and 75 us (vllm#49548, H100-NVL, 2 to 189 requests, less the speculator's
 pass); here their geometric mean. Lookups were not measured, and pay none of it."""
 EAGER_PER_LAYER = 0.12e-3
@@ -93,7 +93,7 @@ KV, .25 speculator KV, .5 speculator pass and overhead, .7 speculator token), ac
 captured graphs."""
 _CALIBRATED = {("Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", "H100-SXM"): _QWEN3_8B}
 """(verifier, speculator, accelerator) -> costs. One set per pair serves every data set; only acceptance length and
-lengths of prompts and outputs differ between them. docs/physics.md lists the residuals."""
+lengths of prompts and outputs differ between them. docs/tuning-mathematics.md lists the residuals."""
 
 
 def calibrated_costs(verifier: str, speculator: str, accelerator: str) -> StepCosts | None:

@@ -2,7 +2,7 @@
 `reconcile`, and by `shell`, which collects what no pod mounts any more.
 
 The name holds the digest of the content and the ConfigMap is immutable, so that no pod runs code that its template was
-not made with. It is nobody's child: docs/decisions/0055-one-payload-a-namespace.md.
+not made with. It is nobody's child: docs/decisions/0006-files-of-pods.md.
 """
 
 from __future__ import annotations

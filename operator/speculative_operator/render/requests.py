@@ -1,4 +1,4 @@
-"""Resource requests of the engine's container beside accelerators. Called by `values`; docs/pod-template.md has it.
+"""Resource requests of the engine's container beside accelerators. Called by `values`; docs/operations.md has it.
 
 A container that asks for nothing is the first that a node under pressure ends, and the last that gets processor time.
 One that asks for more than nodes have for each of their accelerators is never scheduled. So each figure lies between:

@@ -1,7 +1,7 @@
 """kopf as the informer: watches of our kind, its children and pods, feeding the cache and marking owners due.
 
 kopf opens the watches and opens them again; `watches` reads them. Nothing else of kopf is used: no handlers, timers,
-daemons or indexes (docs/decisions/0003-kopf-as-informer.md). Made and run by `operator`.
+daemons or indexes (docs/decisions/0001-one-pure-reconcile.md). Made and run by `operator`.
 """
 
 from __future__ import annotations

@@ -270,7 +270,7 @@ def _across(survival: Array, seen_k: float) -> Array:
     """Factors on the plain acceptance length for K = 0..max: survival at `seen_k` differs from survival at another K.
 
     After a full acceptance the next step starts inside a good run; a two-geometric run length says how much that is
-    worth (docs/physics.md). It changes slowly, so survival is rounded to a hundredth and the answer kept.
+    worth (docs/tuning-mathematics.md). It changes slowly, so survival is rounded to a hundredth and the answer kept.
     """
     known = survival[: max(1, min(len(survival), math.ceil(seen_k)))]
     return _factors(tuple(np.rint(100.0 * known).astype(int).tolist()), round(4.0 * seen_k) / 4.0, len(survival))

@@ -21,7 +21,7 @@ from speculative_operator.tuner.prior import TERMS, method_of
 IN_GRAPHS_SD, LAUNCHED_SD = 0.5, 1.2
 """Log standard deviation of the host's part: where graphs hold whole draft passes, and where Python launches layer by
 layer, as in speculators that are models of their own and in pods with piecewise graphs alone. Beyond its weights a pass
-of the same 28 layers took 0.9 ms on one host (arXiv 2601.11580, fitted) and 4.9 ms on another (docs/decisions/0049):
+of the same 28 layers took 0.9 ms on one host (arXiv 2601.11580, fitted) and 4.9 ms on another (docs/decisions/0015):
 1.2 is their standard deviation."""
 _DRAFTING = TERMS.index("drafting")
 

@@ -1,7 +1,7 @@
 """What every source of models offers: the files of a version, which of them a server needs, and the error of what goes
 wrong. Implemented by `hub`, `oci`, `s3` and `local`; used by inspector and fetcher.
 
-Every source calls `select_needed` on its listing. The rule, in order; docs/sources.md repeats it for users. Left out
+Every source calls `select_needed` on its listing. The rule, in order; docs/weights.md repeats it for users. Left out
 are:
 
 1. what begins with a dot, at any depth (`.gitattributes`, `.cache/`, `.speculative.json`);
