@@ -14,13 +14,14 @@ from typing import Any
 
 from bench.tuner.variants import BY_NAME, WHOLE
 from speculative_lab.plant.law import COUNTERS, PLUG_IN
-from speculative_lab.plant.rivals import ADAPTIVE, SMART
+from speculative_lab.plant.rivals import ADAPTIVE, SMART, TIMED
 
 KEPT = Path(__file__).resolve().parents[1] / "data" / "bench"
 LAWS = {
     PLUG_IN: "this operator",
     COUNTERS: "this operator without the plug-in",
     SMART: "SmartSpec",
+    TIMED: "a table of timed steps",
     ADAPTIVE: "vLLM's adaptive verification",
     "constant": "best constant K in hindsight",
     "off": "K = 0",

@@ -275,16 +275,16 @@ def test_hot_retune_reaches_the_counters(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool, emulator(*flags, *HOT, **variables) as running:
         flying = [pool.submit(running.complete, max_tokens=4000, ignore_eos=True, timeout=60) for _ in range(4)]
         assert _eventually(lambda: running.metric("num_requests_running") == 4)
-        assert _k(running) == 4
+        assert _settles(running, 4)
         for version, k in enumerate((0, 1, 3), start=1):
             _table(tmp_path, version, k)
             assert _settles(running, k)
         (tmp_path / "table.json").write_text("{broken")
         time.sleep(0.5)
-        assert _k(running) == 3
+        assert _settles(running, 3)
         _table(tmp_path, 9, 2)
         time.sleep(0.5)
-        assert _k(running) == 3, "2 was not prepared at start"
+        assert _settles(running, 3), "2 was not prepared at start"
         assert not any(answer.done() for answer in flying)
         assert re.search(r"speculative: table version 3 in force.*: 1-256:3\n", running.log.read_text())
 

@@ -30,8 +30,8 @@ EPILOG = """examples:
   speculative simulate --trace mine.jsonl --verifier Qwen/Qwen3-8B --speculator Qwen/Qwen3-0.6B \\
       --method draft_model --accelerator A100-80GB --max-k 5 --policy ours --policy smartspec --json
 
-policies: ours; counters, the tuner without the plug-in; smartspec; adaptive, vLLM's adaptive verification. Default: all
-of them. The best table in hindsight (oracle) and every constant (static_K; off is K = 0) always run.
+policies: ours; counters, the tuner without the plug-in; smartspec; timed; adaptive, vLLM's adaptive verification.
+Default: all of them. The best table in hindsight (oracle) and every constant (static_K; off is K = 0) always run.
 Needs numba: pip install . './lab[sim]'.
 exit status: 0 simulated, 1 failed, 2 wrong use of the command line"""
 

@@ -62,7 +62,8 @@ def test_requests_go_to_replicas_in_turn(world: World, trace: Path) -> None:
 
 def test_every_policy_gets_the_same_load_and_references_run_unasked(rows: list[dict[str, Any]], world: World) -> None:
     statics = {f"static_{k}" for k in world.policy.knobs.ks if k}
-    assert {row["policy"] for row in rows} == {"oracle", "off", *statics, "ours", "counters", "smartspec", "adaptive"}
+    laws = {"ours", "counters", "smartspec", "timed", "adaptive"}
+    assert {row["policy"] for row in rows} == {"oracle", "off", *statics, *laws}
     asked = simulate.standings(world, ["smartspec"])
     assert {row["policy"] for row in asked} == {"oracle", "off", *statics, "smartspec"}
     served = [row["requests"] for row in rows]

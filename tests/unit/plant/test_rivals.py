@@ -9,7 +9,7 @@ from speculative_lab.plant import layout as at
 from speculative_lab.plant import steptime as st
 from speculative_lab.plant.draw import world
 from speculative_lab.plant.replica import find_work
-from speculative_lab.plant.rivals import RIVALS, Adaptive, SmartSpec, features, linear_fit, run, work_of
+from speculative_lab.plant.rivals import RIVALS, Adaptive, SmartSpec, Timed, features, linear_fit, run, work_of
 from speculative_lab.plant.serving import constant, fresh, until, with_table
 from speculative_lab.plant.types import State
 from speculative_lab.plant.world import World
@@ -67,3 +67,28 @@ def test_adaptive_verification_takes_drafts_back_and_always_makes_all() -> None:
     assert law.next_k(state) == drawn.top_k
     assert before > 0
     assert state.req[rows, at.DRAFTED].sum() == 0
+
+
+def test_a_table_of_timed_steps_follows_the_acceptance_of_each_position() -> None:
+    drawn, state = served(2)
+    law = Timed(drawn.replicas[0].machine, drawn.policy.knobs.ks)
+    state.positions[:] = 0.0
+    chosen = []
+    for good in (drawn.top_k, 1, 0):
+        for _ in range(3_000):
+            state.positions[0] += 1.0
+            state.positions[1, :good] += 1.0
+            k = law.next_k(state)
+        chosen.append(k)
+    assert drawn.top_k == chosen[0] > chosen[1] > chosen[2] == 0
+
+
+def test_a_law_that_rests_tries_drafts_now_and_then() -> None:
+    drawn, state = served(2)
+    law = Timed(drawn.replicas[0].machine, drawn.policy.knobs.ks)
+    state.positions[:] = 0.0
+    tried = 0
+    for _ in range(3_000):
+        state.positions[0] += 1.0
+        tried += law.next_k(state) > 0
+    assert 40 < tried < 160
