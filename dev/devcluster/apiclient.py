@@ -56,7 +56,7 @@ class ApiClient:
         )
 
     @classmethod
-    def of(cls, kubeconfig: Path) -> Self:
+    def from_kubeconfig(cls, kubeconfig: Path) -> Self:
         """As the user of a kubeconfig, whoever wrote it."""
         from kubernetes import client, config
 

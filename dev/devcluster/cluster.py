@@ -126,7 +126,7 @@ class Cluster:
     def client(self) -> ApiClient:
         """The administrator's connections."""
         if self.enclosure is None:
-            return ApiClient.of(self.kubeconfig)
+            return ApiClient.from_kubeconfig(self.kubeconfig)
         return ApiClient.administrator(self.server, Files(self.state_dir))
 
     @cached_property

@@ -30,7 +30,7 @@ def placed(page: str, begin: str, content: str, end: str) -> str:
     return f"{before}{content}{after}"
 
 
-def _told(field: FieldInfo) -> str:
+def _sentence_of(field: FieldInfo) -> str:
     return docs.shortened(
         field.description or "", "Empty", "Off", "If ", "Set ", "Turn ", "Raise ", "`none`", "`*`", "With names"
     )
@@ -47,5 +47,5 @@ def settings() -> str:
     for name, field in Settings.model_fields.items():
         default = field.default
         shown = str(default).lower() if isinstance(default, bool) else str("" if default is None else default)
-        lines.append(f"- `{PREFIX}{name.upper()}` ({f'`{shown}`' if shown else 'empty'}): {_told(field)}")
+        lines.append(f"- `{PREFIX}{name.upper()}` ({f'`{shown}`' if shown else 'empty'}): {_sentence_of(field)}")
     return "\n".join([*lines, ""])

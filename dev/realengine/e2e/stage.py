@@ -30,7 +30,7 @@ class Stage:
     """Connections to one cluster. Everything is asynchronous; requests to the API server run in threads."""
 
     def __init__(self, kubeconfig: str, http: aiohttp.ClientSession) -> None:
-        self._api = ApiClient.of(Path(kubeconfig))
+        self._api = ApiClient.from_kubeconfig(Path(kubeconfig))
         self._objects = Objects(self._api)
         self._http = http
 

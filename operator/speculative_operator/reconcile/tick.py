@@ -276,7 +276,7 @@ def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
     view = replace(
         decided, rollout=_rollout_with(world, turn.rollout, planned), notices=notices, startup=starts,
         problems=(*planned.problems, *route.problems(world), *world.problems), leaving=leaving, of_pair=observation,
-        pairing=pairing if pairing.told else None, picking=turn.picking,
+        pairing=pairing if pairing.is_known else None, picking=turn.picking,
     )  # fmt: skip
     return conclude(
         turn, view, verdict.memory, actions, leaving=memories,

@@ -74,7 +74,7 @@ def stay(turn: Turn, problems: Sequence[Condition], actions: tuple[Action, ...] 
         problems=tuple(problems),
         observation=turn.observation,
         kept=True,
-        pairing=turn.pairing if turn.pairing.told else None,
+        pairing=turn.pairing if turn.pairing.is_known else None,
         picking=turn.picking,
     )
     return conclude(turn, view, turn.memory, actions)
@@ -159,7 +159,7 @@ def _refused(kind: ConditionType, old: Status, message: str) -> Condition:
     if kind in (ConditionType.READY, ConditionType.PROGRESSING):
         return Condition(kind, Truth.FALSE, Reason.SPEC_INVALID, message)
     unseen = Condition(kind, Truth.UNKNOWN, Reason.SPEC_INVALID, _UNSEEN)
-    return old.told(kind).as_condition(kind) or unseen
+    return old.condition(kind).as_condition(kind) or unseen
 
 
 def _sentence(field: str, message: str) -> str:

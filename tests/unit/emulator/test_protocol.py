@@ -89,7 +89,7 @@ def test_room_in_the_context() -> None:
 @pytest.mark.parametrize("is_chat", [True, False])
 def test_stream_chunks_are_the_json_that_clients_read(is_chat: bool) -> None:
     chunks = Chunks(Envelope("id-1", 5, 'm"1', is_chat, 3), includes_usage=True)
-    raw = chunks.piece(' a"b', "length").decode()
+    raw = chunks.text_chunk(' a"b', "length").decode()
     assert raw.startswith("data: ")
     assert raw.endswith("\n\n")
     body = json.loads(raw[6:])

@@ -33,7 +33,7 @@ class Envelope:
         }
 
 
-def whole(envelope: Envelope, text: str, generated: int, finish: str) -> dict[str, Any]:
+def whole_body(envelope: Envelope, text: str, generated: int, finish: str) -> dict[str, Any]:
     """The body of an answer that is not streamed."""
     choice: dict[str, Any] = {"index": 0, "logprobs": None, "finish_reason": finish, "stop_reason": None}
     if envelope.chat:
@@ -57,7 +57,7 @@ class Chunks:
         choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
         return f"{self._head}{json.dumps(choice)}]}}\n\n".encode()
 
-    def piece(self, text: str, finish: str | None) -> bytes:
+    def text_chunk(self, text: str, finish: str | None) -> bytes:
         """One chunk of text."""
         encoded = json.dumps(text)
         body = f'"delta": {{"content": {encoded}}}' if self._envelope.chat else f'"text": {encoded}'

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from speculative_lab.emulator.acceptance import TENDENCIES, WORKLOADS
 from speculative_lab.emulator.config import Drain, EngineConfig, ServerConfig
 from speculative_lab.emulator.driver import EngineDriver
-from speculative_lab.emulator.http.answers import Chunks, Envelope, whole
+from speculative_lab.emulator.http.answers import Chunks, Envelope, whole_body
 from speculative_lab.emulator.http.protocol import ApiError, Generation, generation, output_limit, parse_body
 from speculative_lab.emulator.requests import FinishReason, Request
 from speculative_lab.emulator.settings import Settings
@@ -101,7 +101,7 @@ async def complete(service: Service, http: HttpRequest, chat: bool) -> Response:
     await job.finished(http.receive)
     generated, reason = job.waiter.generated, job.waiter.reason
     assert reason is not None
-    return JSONResponse(whole(envelope, job.answer.text(0, generated), generated, reason.value))
+    return JSONResponse(whole_body(envelope, job.answer.text(0, generated), generated, reason.value))
 
 
 class EventStream(Response):
@@ -127,7 +127,7 @@ class EventStream(Response):
         while waiter.reason is None:
             await waiter.more(seen)
             last, finish = waiter.generated, waiter.reason.value if waiter.reason else None
-            await _send(send, self._chunks.piece(self._job.answer.text(seen, last), finish))
+            await _send(send, self._chunks.text_chunk(self._job.answer.text(seen, last), finish))
             seen = last
         await _send(send, self._chunks.closing(seen))
         await send({"type": "http.response.body", "body": b"", "more_body": False})

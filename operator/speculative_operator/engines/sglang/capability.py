@@ -114,7 +114,7 @@ def _speculator(spec: DeploymentSpec, speculator: Speculator) -> Iterator[Refusa
 
 def _notices(spec: DeploymentSpec) -> Iterator[Notice]:
     for flag in LOSSY_FLAGS:
-        for value in FLAGS.given(spec.engine.args).get(flag, ()):
+        for value in FLAGS.values_by_flag(spec.engine.args).get(flag, ()):
             if not _is_one(value):
                 message = f"engine.args sets {flag} {value}: outputs may differ from the verifier's own; remove it"
                 yield Notice(Reason.LOSSY, message)

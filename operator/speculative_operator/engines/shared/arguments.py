@@ -64,7 +64,7 @@ class Flags:
         bare = flag.rstrip(_DIGITS)
         return bare if bare in self.aliases else flag
 
-    def given(self, args: tuple[str, ...]) -> dict[str, list[str]]:
+    def values_by_flag(self, args: tuple[str, ...]) -> dict[str, list[str]]:
         """Flag -> its values as written, in order: `--flag=value`, and all that stands between it and the next flag."""
         found: dict[str, list[str]] = {}
         values: list[str] = []

@@ -262,7 +262,7 @@ class _Flags:
 
 def _flags(args: tuple[str, ...]) -> _Flags:
     """Reads from the user's arguments what they say of graphs."""
-    given = FLAGS.given(args)
+    given = FLAGS.values_by_flag(args)
     configs = [_object(text) for text in (*given.get("--compilation-config", []), *given.get("-cc", []))]
     sizes = [*given.get("--cudagraph-capture-sizes", []), *_config_values(configs, "cudagraph_capture_sizes")]
     ceilings = [*given.get("--max-cudagraph-capture-size", []), *_config_values(configs, "max_cudagraph_capture_size")]
@@ -279,7 +279,7 @@ def _config_values(configs: list[dict[str, object]], key: str) -> list[str]:
 
 
 def _decides_graphs(args: tuple[str, ...]) -> bool:
-    return any(flag in _SHAPING or flag.startswith(("-O", "-cc")) for flag in FLAGS.given(args))
+    return any(flag in _SHAPING or flag.startswith(("-O", "-cc")) for flag in FLAGS.values_by_flag(args))
 
 
 def _object(text: str) -> dict[str, object]:

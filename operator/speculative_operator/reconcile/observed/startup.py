@@ -38,7 +38,7 @@ def collect_starts(known: Iterable[Start], pods: Iterable[Pod], pair: str, size:
         if pod.started and pod.pair == pair and pod.start_seconds <= MOST_START_SECONDS:
             found = Start(pod.name, pod.started, max(round(pod.start_seconds), 1), max(size, 0))
             every.setdefault((found.pod, found.started), found)
-    return tuple(sorted(every.values(), key=lambda one: (-one.at, one.pod))[:STARTS_KEPT])
+    return tuple(sorted(every.values(), key=lambda one: (-one.began, one.pod))[:STARTS_KEPT])
 
 
 def expected_seconds(known: Iterable[Start], size: int) -> float | None:

@@ -20,7 +20,7 @@ from speculative_operator.domain.spec import EMPTY_DIR, MOUNTED, Cache, Medium
 from speculative_operator.reconcile.pair.jobs import explain_error
 from speculative_operator.reconcile.snapshot.pods import Container, Pod
 from speculative_operator.reconcile.snapshot.results import failure_in
-from speculative_operator.reconcile.snapshot.status import Told
+from speculative_operator.reconcile.snapshot.status import KnownCondition
 
 MARGIN_SHARE, LEAST_MARGIN = 100, 16 << 20
 """Free space that a cache needs beside the weights, as `weights.disk` demands: a hundredth of their size, and at least
@@ -53,7 +53,7 @@ def arrival(
     pods: Iterable[Pod],
     pairs: Collection[str],
     progress: Mapping[str, Progress],
-    before: Told,
+    before: KnownCondition,
 ) -> Arrival:
     """The arrival of the weights in the pods that were made of one of `pairs` (hashes). `progress` by name of the pod.
     `before` is the condition WeightsReady as it was: the same failure of the same pod keeps its message, so that a

@@ -59,7 +59,7 @@ class Pairing:
     """Facts from the models' files for the tuner; None where the pair was not compared."""
 
     @property
-    def told(self) -> bool:
+    def is_known(self) -> bool:
         """True where the status tells of the pair: it is checked or recorded."""
         return self.stages is not None or self.record is not None
 

@@ -260,7 +260,7 @@ class _Way:
         target = pin_models(self._spec, known, cache.home).pinned
         if target.weights.cache is None or not target.weights.cache.brought:
             return replace(ready, place="")
-        before = self._world.status.told(ConditionType.WEIGHTS_READY)
+        before = self._world.status.condition(ConditionType.WEIGHTS_READY)
         found = arrival(cache, self._world.pods, self._pairs(known), self._world.arriving, before)
         refusal = refusal_of_pods(cache, self._world.rollout.refused)
         if refusal is not None and found.reason is None:

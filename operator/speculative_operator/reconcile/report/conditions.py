@@ -15,7 +15,7 @@ from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.reconcile.observed.pods import first_ended_by_probe, first_trouble
 from speculative_operator.reconcile.observed.surge import explain
 from speculative_operator.reconcile.report.view import View
-from speculative_operator.reconcile.snapshot.status import Status, Told
+from speculative_operator.reconcile.snapshot.status import KnownCondition, Status
 
 _WEIGHTS = Condition(
     ConditionType.WEIGHTS_READY, Truth.UNKNOWN, Reason.ENGINE_LOADS, "the engine loads the weights when a pod starts"
@@ -39,10 +39,10 @@ def serving_conditions(view: View) -> tuple[Condition, ...]:
 
 def stamp(conditions: Iterable[Condition], old: Status, generation: int, now: float) -> list[dict[str, Any]]:
     """Conditions as `status.conditions`, the time of transition kept where the status is the same as in `old`."""
-    return [_stamp(condition, old.told(condition.type), generation, now) for condition in conditions]
+    return [_stamp(condition, old.condition(condition.type), generation, now) for condition in conditions]
 
 
-def _stamp(condition: Condition, before: Told, generation: int, now: float) -> dict[str, Any]:
+def _stamp(condition: Condition, before: KnownCondition, generation: int, now: float) -> dict[str, Any]:
     since = before.since if before.status == condition.status.value else ""
     return {
         "type": condition.type.value,

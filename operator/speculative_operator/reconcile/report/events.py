@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason, reason_of
-from speculative_operator.reconcile.snapshot.status import Status, Told
+from speculative_operator.reconcile.snapshot.status import KnownCondition, Status
 from speculative_operator.reconcile.world import Event
 
 NORMAL, WARNING = "Normal", "Warning"
@@ -52,21 +52,21 @@ def events(old: Status, new: Status, actions: Sequence[Action]) -> tuple[Event, 
 
 
 def _transitions(old: Status, new: Status) -> Iterator[Event]:
-    of_pairs = {new.told(kind).why for kind in _OF_PAIRS}
+    of_pairs = {new.condition(kind).why for kind in _OF_PAIRS}
     for kind in _WATCHED:
-        event = _transition(old.told(kind), new.told(kind))
+        event = _transition(old.condition(kind), new.condition(kind))
         if event is not None and not (event.type is WARNING and event.reason in of_pairs):
             yield event
     for kind in _OF_PAIRS:
-        yield from _of_pair(old.told(kind), new.told(kind))
-    was, now = (one.told(ConditionType.PROGRESSING) for one in (old, new))
+        yield from _of_pair(old.condition(kind), new.condition(kind))
+    was, now = (one.condition(ConditionType.PROGRESSING) for one in (old, new))
     if now.why is Reason.PAUSED is not was.why:
         yield Event(NORMAL, Reason.PAUSED, now.message)
     if was.why is Reason.PAUSED is not now.why and now.reason:
         yield Event(NORMAL, Reason.UNPAUSED, "the annotation paused is gone: the operator goes on")
 
 
-def _of_pair(before: Told, after: Told) -> Iterator[Event]:
+def _of_pair(before: KnownCondition, after: KnownCondition) -> Iterator[Event]:
     """One event for each new reason of a condition of the pair, and for each new way in which a pair does not fit;
     figures alone make no event. That a Job inspects the pair is told by PairCompatible, not again by WeightsReady."""
     reason = after.why
@@ -82,7 +82,7 @@ def _of_pair(before: Told, after: Told) -> Iterator[Event]:
     yield Event(NORMAL if reason in _WELL else WARNING, reason, _sentence(after))
 
 
-def _transition(before: Told, after: Told) -> Event | None:
+def _transition(before: KnownCondition, after: KnownCondition) -> Event | None:
     was, now, reason = before.status, after.status, after.why
     if reason is None:
         return None
@@ -97,7 +97,7 @@ def _transition(before: Told, after: Told) -> Event | None:
     return None
 
 
-def _sentence(condition: Told) -> str:
+def _sentence(condition: KnownCondition) -> str:
     return f"{condition.type}={condition.status}: {condition.message}"
 
 

@@ -43,7 +43,7 @@ def make_status(view: View, old: Status, now: float) -> dict[str, Any]:
     """The complete status after this reconcile. `old` is the one before."""
     spec, rollout = view.spec, view.rollout
     conditions = [*_standing(serving_conditions(view), view, old), *tuning_conditions(view, old, now)]
-    blocks = old.kept(_OF_PODS) if view.kept else _blocks(view, old, now)
+    blocks = old.parts_named(_OF_PODS) if view.kept else _blocks(view, old, now)
     found: dict[str, Any] = {**view.pairing.blocks} if view.pairing is not None else {}
     found |= _pick_blocks(view.picking, blocks) if view.picking is not None else {}
     return {
@@ -103,7 +103,7 @@ def _standing(conditions: Sequence[Condition], view: View, old: Status) -> Itera
     """The conditions; while the pair is not checked, those that an earlier check of the pair found stay."""
     kinds = dict(_UNLOOKED) if view.kept and view.pairing is None else {}
     for condition in conditions:
-        known = old.told(condition.type).as_condition(condition.type)
+        known = old.condition(condition.type).as_condition(condition.type)
         stays = condition.type in kinds and known is not None and known.reason not in kinds[condition.type]
         yield known if stays and known is not None else condition
 

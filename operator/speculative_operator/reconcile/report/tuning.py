@@ -12,7 +12,7 @@ from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Rea
 from speculative_operator.domain.spec import Mode
 from speculative_operator.reconcile.report.engine_report import behind
 from speculative_operator.reconcile.report.view import View
-from speculative_operator.reconcile.snapshot.status import Status, Told
+from speculative_operator.reconcile.snapshot.status import KnownCondition, Status
 from speculative_operator.tuner.quorum import Sight, sight
 
 _HARMLESS = frozenset({Reason.IDLE, Reason.STARTING, Reason.COLLECTING, Reason.COUNTER_RESET})
@@ -42,16 +42,16 @@ def tuning_conditions(view: View, old: Status, now: float) -> tuple[Condition, .
     them."""
     if view.kept:
         return _standing(view, old)
-    active, converged = (old.told(kind) for kind in _OF_TABLES)
+    active, converged = (old.condition(kind) for kind in _OF_TABLES)
     late = _late(view, old, now, active)
     return (
-        _metrics(view, old.told(ConditionType.METRICS_AVAILABLE)),
+        _metrics(view, old.condition(ConditionType.METRICS_AVAILABLE)),
         Condition(_OF_TABLES[0], Truth.UNKNOWN, _BEHIND, late) if late else _active(view, _unless_late(active)),
         Condition(_OF_TABLES[1], Truth.FALSE, _BEHIND, late) if late else _convergence(view, _unless_late(converged)),
     )
 
 
-def _late(view: View, old: Status, now: float, before: Told) -> str:
+def _late(view: View, old: Status, now: float, before: KnownCondition) -> str:
     """A sentence about a pod that serves without the active table, or empty; without a new observation the sentence of
     before stays, if it is about this table."""
     if view.observation is not None:
@@ -60,10 +60,10 @@ def _late(view: View, old: Status, now: float, before: Told) -> str:
     return before.message if same and before.why is _BEHIND else ""
 
 
-def _unless_late(before: Told) -> Told:
+def _unless_late(before: KnownCondition) -> KnownCondition:
     """The condition of before; empty where it was about a pod that was behind: that is over, and says nothing of the
     table."""
-    return Told() if before.why is _BEHIND else before
+    return KnownCondition() if before.why is _BEHIND else before
 
 
 def metrics_gap(observation: Observation, seen: Sight) -> Gap | None:
@@ -92,11 +92,11 @@ def _without(seen: Sight) -> str:
 def _standing(view: View, old: Status) -> tuple[Condition, ...]:
     """The conditions while nothing is decided: metrics as observed, the others as they were."""
     reason = view.problems[0].reason if view.problems else Reason.PAUSED
-    kept = (_keep(kind, old.told(kind), reason, EXPLANATIONS[reason]) for kind in _OF_TABLES)
-    return (_metrics(view, old.told(ConditionType.METRICS_AVAILABLE)), *kept)
+    kept = (_keep(kind, old.condition(kind), reason, EXPLANATIONS[reason]) for kind in _OF_TABLES)
+    return (_metrics(view, old.condition(ConditionType.METRICS_AVAILABLE)), *kept)
 
 
-def _metrics(view: View, before: Told) -> Condition:
+def _metrics(view: View, before: KnownCondition) -> Condition:
     kind, observation = ConditionType.METRICS_AVAILABLE, view.observation
     if observation is None:
         if any(pod.ready for pod in view.pods):
@@ -114,7 +114,7 @@ def _metrics(view: View, before: Told) -> Condition:
     return Condition(kind, Truth.FALSE, gap.reason, f"{gap.message}. The tuner waits until there are metrics")
 
 
-def _active(view: View, before: Told) -> Condition:
+def _active(view: View, before: KnownCondition) -> Condition:
     kind, table = ConditionType.SPECULATION_ACTIVE, view.active.table
     if view.spec.speculator is None:
         return Condition(kind, Truth.FALSE, Reason.NO_SPECULATOR, EXPLANATIONS[Reason.NO_SPECULATOR])
@@ -134,7 +134,7 @@ def _off(view: View) -> str:
     return "; at K 0 it is off: nothing of the speculator runs" if view.skips else ""
 
 
-def _why_active(view: View, active: Truth, before: Told) -> Reason:
+def _why_active(view: View, active: Truth, before: KnownCondition) -> Reason:
     """Why the active table drafts or does not: the reason of the last change, as long as nothing else is known."""
     if view.spec.speculation.mode is Mode.STATIC:
         return Reason.FIXED
@@ -146,14 +146,14 @@ def _why_active(view: View, active: Truth, before: Told) -> Reason:
     return Reason.TUNED if active is Truth.TRUE else Reason.LOW_ACCEPTANCE
 
 
-def _dead_weight(view: View, before: Told) -> str:
+def _dead_weight(view: View, before: KnownCondition) -> str:
     """Why the speculator was removed, in the tuner's words and with the figures it had then: later ones are no news."""
     if view.changed and view.decision is not None:
         return view.decision.message
     return before.message if before.why is Reason.DEAD_WEIGHT else EXPLANATIONS[Reason.DEAD_WEIGHT]
 
 
-def _convergence(view: View, before: Told) -> Condition:
+def _convergence(view: View, before: KnownCondition) -> Condition:
     kind, decision = ConditionType.TUNING_CONVERGED, view.decision
     fixed = _nothing_to_tune(view)
     if fixed is not None:
@@ -161,12 +161,12 @@ def _convergence(view: View, before: Told) -> Condition:
     if view.changed and decision is not None:
         return Condition(kind, Truth.FALSE, decision.reason, EXPLANATIONS[decision.reason])
     if decision is None:
-        before = Told() if before.why in _NOTHING_TO_TUNE else before
+        before = KnownCondition() if before.why in _NOTHING_TO_TUNE else before
         return _repeat(kind, before, Reason.STARTING, EXPLANATIONS[Reason.STARTING])
     return _verdict(kind, view, decision.reason, before)
 
 
-def _verdict(kind: ConditionType, view: View, said: Reason, before: Told) -> Condition:
+def _verdict(kind: ConditionType, view: View, said: Reason, before: KnownCondition) -> Condition:
     """The condition TuningConverged where the tuner's decision, with the reason `said`, changed nothing."""
     if said in _CONVERGED:
         plain = Reason.TARGET_OUT_OF_REACH if said is Reason.TARGET_OUT_OF_REACH else Reason.TUNED
@@ -197,7 +197,7 @@ def _lack(reason: Reason) -> Reason:
     return reason if reason in (Reason.STARTING, Reason.COLLECTING) else Reason.HOLDING
 
 
-def _keep(kind: ConditionType, before: Told, reason: Reason, message: str) -> Condition:
+def _keep(kind: ConditionType, before: KnownCondition, reason: Reason, message: str) -> Condition:
     """Keeps the condition of before until something contradicts it; Unknown with `reason` where there was none."""
     known = before.as_condition(kind)
     if known is not None and known.status is not Truth.UNKNOWN:
@@ -205,7 +205,7 @@ def _keep(kind: ConditionType, before: Told, reason: Reason, message: str) -> Co
     return Condition(kind, Truth.UNKNOWN, reason, message)
 
 
-def _repeat(kind: ConditionType, before: Told, reason: Reason, message: str) -> Condition:
+def _repeat(kind: ConditionType, before: KnownCondition, reason: Reason, message: str) -> Condition:
     """The condition of before, Unknown included, where there is no new observation: most reconciles bring none, and a
     condition that changed with each of them would be written with each of them."""
     known = before.as_condition(kind)

@@ -18,9 +18,9 @@ def request_of(pod: Mapping[str, Any]) -> Amounts | None:
     other init container with those, whichever is more, and the overhead. None where a quantity is none."""
     spec = mapping(pod, "spec")
     init = tuple(mappings(spec, "initContainers"))
-    staying = [_of(one) for one in init if text(one, "restartPolicy") == "Always"]
-    passing = [_of(one) for one in init if text(one, "restartPolicy") != "Always"]
-    running = [_of(one) for one in mappings(spec, "containers")]
+    staying = [_amounts_of(one) for one in init if text(one, "restartPolicy") == "Always"]
+    passing = [_amounts_of(one) for one in init if text(one, "restartPolicy") != "Always"]
+    running = [_amounts_of(one) for one in mappings(spec, "containers")]
     overhead = _amounts(mapping(spec, "overhead"))
     if any(one is None for one in (*staying, *passing, *running, overhead)):
         return None
@@ -32,7 +32,7 @@ def request_of(pod: Mapping[str, Any]) -> Amounts | None:
     return _sum((most, overhead or {}))
 
 
-def _of(container: Mapping[str, Any]) -> Amounts | None:
+def _amounts_of(container: Mapping[str, Any]) -> Amounts | None:
     """Requests of one container; where there is only a limit, that is the request."""
     limits, requests = mapping(container, "resources", "limits"), mapping(container, "resources", "requests")
     return _amounts({**limits, **requests})

@@ -34,7 +34,7 @@ DECISIONS_KEPT = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class KnownCondition:
     """A condition as the status has it; empty where it has none of the kind."""
 
     type: str = ""
@@ -113,7 +113,8 @@ class Start:
     """Bytes of weights that were loaded; 0 where unknown."""
 
     @property
-    def at(self) -> float:
+    def began(self) -> float:
+        """Unix time of the start; 0 where unknown."""
         return seconds_of(self.started) or 0.0
 
 
@@ -137,7 +138,7 @@ class Status:
     """Generation of the spec that it was written for."""
     ready: int = 0
     replicas: int = 0
-    conditions: Mapping[str, Told] = field(default_factory=dict)
+    conditions: Mapping[str, KnownCondition] = field(default_factory=dict)
     speculation: Speculation = field(default_factory=Speculation)
     engine: EngineReport = field(default_factory=EngineReport)
     pair: Record = field(default_factory=Record)
@@ -162,15 +163,15 @@ class Status:
     parts: Mapping[str, Any] = field(default_factory=dict)
     """The whole status as it is: parts of it may stay, and nobody reads them here."""
 
-    def kept(self, names: Collection[str]) -> dict[str, Any]:
+    def parts_named(self, names: Collection[str]) -> dict[str, Any]:
         """Parts of the status as they are; warnings without what is none."""
         kept = {name: part for name, part in self.parts.items() if name in names and name != "warnings"}
         warnings = [{"reason": reason, "message": message} for reason, message in self.warnings]
         return kept | ({"warnings": warnings} if warnings else {})
 
-    def told(self, kind: ConditionType) -> Told:
+    def condition(self, kind: ConditionType) -> KnownCondition:
         """The condition of one kind."""
-        return self.conditions.get(kind, Told())
+        return self.conditions.get(kind, KnownCondition())
 
 
 def read_status(status: Mapping[str, Any], notes: Mapping[str, Any] | None = None) -> Status:
@@ -217,8 +218,8 @@ def read_refused(owner: Mapping[str, Any]) -> Refused:
     return Refused(read_status(mapping(owner, "status")), whole(owner, "metadata", "generation"), wanted)
 
 
-def _told(one: Mapping[str, Any]) -> Told:
-    return Told(*(text(one, name) for name in ("type", "status", "reason", "message", "lastTransitionTime")))
+def _told(one: Mapping[str, Any]) -> KnownCondition:
+    return KnownCondition(*(text(one, name) for name in ("type", "status", "reason", "message", "lastTransitionTime")))
 
 
 def _speculation(block: Mapping[str, Any]) -> Speculation:
@@ -256,7 +257,7 @@ def _starts(block: Mapping[str, Any]) -> tuple[Start, ...]:
         Start(text(one, "pod"), text(one, "started"), whole(one, "seconds"), max(whole(one, "bytes"), 0))
         for one in mappings(block, "starts")
     )
-    believed = (one for one in every if one.pod and one.at > 0 and 0 < one.seconds <= MOST_START_SECONDS)
+    believed = (one for one in every if one.pod and one.began > 0 and 0 < one.seconds <= MOST_START_SECONDS)
     return tuple(believed)[:STARTS_KEPT]
 
 
