@@ -25,7 +25,7 @@ PROGRESS_MARGIN_SECONDS = 600
 """Seconds for scheduling and for pulling an image of several GiB, on top of the startup budget."""
 TABLE_VOLUME, PAYLOAD_VOLUME = "table", "payload"
 _VOLUMES = re.compile(
-    "cache|tmp|dshm|config|table|payload|authorities|registries|weights|weights-tmp|compiled|(claim|image)-[0-9]+"
+    "cache|tmp|dshm|config|table|payload|authorities|registries|weights|weights-tmp|(claim|image)-[0-9]+"
 )
 """Names of all volumes that a pod may have of the operator."""
 TELEMETRY_PATH = "/metrics"

@@ -193,7 +193,7 @@ def trim(body: Body) -> Body:
         slim.pop("spec", None)
         status = body.get("status") or {}
         slim["status"] = {name: status[name] for name in _KEPT_OF_WORKERS if name in status}
-    shared: Body = _COPIES.of(slim)
+    shared: Body = _COPIES.copy_of(slim)
     return shared
 
 
@@ -206,19 +206,19 @@ class _Copies:
         self._bytes = 0
         self._known: dict[tuple[Any, ...], Any] = {}
 
-    def of(self, value: Any) -> Any:
+    def copy_of(self, value: Any) -> Any:
         """What equals `value`, made of such copies."""
         if type(value) is str:
             return sys.intern(value)
         if isinstance(value, dict):
-            value = {sys.intern(name): self.of(part) for name, part in value.items()}
-            return self._kept((*value, *map(_identity, value.values())), value)
+            value = {sys.intern(name): self.copy_of(part) for name, part in value.items()}
+            return self._first_copy((*value, *map(_identity, value.values())), value)
         if isinstance(value, list):
-            value = [self.of(part) for part in value]
-            return self._kept((list, *map(_identity, value)), value)
+            value = [self.copy_of(part) for part in value]
+            return self._first_copy((list, *map(_identity, value)), value)
         return value
 
-    def _kept(self, key: tuple[Any, ...], value: Any) -> Any:
+    def _first_copy(self, key: tuple[Any, ...], value: Any) -> Any:
         known = self._known.get(key)
         if known is not None:
             return known

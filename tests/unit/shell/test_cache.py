@@ -392,12 +392,12 @@ def test_bodies_with_equal_parts_hold_them_once_and_stay_what_they_are(spec: Any
 
 def test_what_is_shared_is_held_within_a_budget() -> None:
     copies = _Copies(2000)
-    first = copies.of({"large": "x" * 1000})
-    assert copies.of({"large": "x" * 1000}) is first
+    first = copies.copy_of({"large": "x" * 1000})
+    assert copies.copy_of({"large": "x" * 1000}) is first
     for number in range(100):
-        copies.of({"other": f"{number:0500d}"})
+        copies.copy_of({"other": f"{number:0500d}"})
         assert sum(len(key) for key in copies._known) < 20
-    assert copies.of({"large": "x" * 1000}) is not first
+    assert copies.copy_of({"large": "x" * 1000}) is not first
 
 
 def test_a_later_version_shares_what_is_equal_with_what_a_write_returned() -> None:

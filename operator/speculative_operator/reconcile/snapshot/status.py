@@ -183,7 +183,7 @@ def read_status(status: Mapping[str, Any], notes: Mapping[str, Any] | None = Non
         generation=whole(status, "observedGeneration"),
         ready=whole(status, "readyReplicas"),
         replicas=whole(status, "replicas"),
-        conditions={text(one, "type"): _told(one) for one in mappings(status, "conditions")},
+        conditions={text(one, "type"): _condition(one) for one in mappings(status, "conditions")},
         speculation=_speculation(mapping(status, "speculation")),
         engine=_engine(mapping(status, "engine")),
         pair=pair,
@@ -218,7 +218,7 @@ def read_refused(owner: Mapping[str, Any]) -> Refused:
     return Refused(read_status(mapping(owner, "status")), whole(owner, "metadata", "generation"), wanted)
 
 
-def _told(one: Mapping[str, Any]) -> KnownCondition:
+def _condition(one: Mapping[str, Any]) -> KnownCondition:
     return KnownCondition(*(text(one, name) for name in ("type", "status", "reason", "message", "lastTransitionTime")))
 
 
