@@ -8,20 +8,21 @@ import signal
 import sys
 
 from payloadbench.measure import SECONDS, measure
-from payloadbench.paired import Verdict
+from payloadbench.paired import Ratio, Verdict, beside_copies
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="payloadbench", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="the longest that pairs are run (600)")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="the longest that rounds are run (600)")
     parser.add_argument("--seed", type=int, default=1)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # engines end with it
     options = parser.parse_args()
     told = measure(
         seconds=options.seconds, seed=options.seed, report=lambda line: print(line, file=sys.stderr, flush=True)
     )
-    verdict = told["ratio"].verdict()
-    print(json.dumps({**told, "ratio": str(told["ratio"]), "processor": str(told["processor"]), "verdict": verdict}))
+    verdict = beside_copies(told["ratio"], told["copies"])
+    shown = {name: str(one) if isinstance(one, Ratio) else one for name, one in told.items()}
+    print(json.dumps({**shown, "verdict": verdict}))
     return 0 if told["failed"] == 0 and told["identical"] and verdict is Verdict.EQUAL else 1
 
 

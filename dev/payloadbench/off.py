@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from payloadbench.load import loop, prompts
-from payloadbench.paired import Ratio, Verdict, beside_twin, ratio_of, until_resolved
+from payloadbench.paired import Verdict, beside_copies, between, ratio_of, until_resolved
 from payloadbench.server import PAYLOAD, STEADY, Server, write_table
 from realengine import paths, serving
 
@@ -97,8 +97,8 @@ def measure(
     report: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """What K = 0 and off cost: `same_texts`, median `milliseconds` of a step by width and kind, and `ratios` of the
-    steps per second to those of the engine without a drafter, as `paired.Ratio` by width and kind. Rounds in which
-    each engine has its turn follow one another until off is known at every width, for `seconds` at most."""
+    steps per second as `over` has them, by width and kind. Rounds in which each engine of `kinds`, both without a
+    drafter among them, has its turn follow one another until off is known at every width, for `seconds` at most."""
     with tempfile.TemporaryDirectory(prefix="payloadbench-") as temporary:
         home = Path(temporary)
         make_models(python, home / "models")
@@ -119,11 +119,7 @@ def measure(
                         found[width][kind].append(1000.0 * answers.seconds * width / max(answers.tokens, 1))
                     same = same and len(texts) == 1
                     report(f"round {number + 1}, {width} requests: {_told(found[width])} ms a step")
-                return {
-                    f"{kind} {width}": of[PLAIN][-1] / of[kind][-1]
-                    for width, of in found.items()
-                    for kind in (OFF, TWIN)
-                }
+                return {f"{kind} {width}": over(of, kind, -1)[0] for width, of in found.items() for kind in (OFF, TWIN)}
 
             turn(-1)  # does not count: what is compiled or cached is, then
             for of in found.values():
@@ -135,7 +131,7 @@ def measure(
         "milliseconds": {
             w: {kind: round(statistics.median(ms), 2) for kind, ms in of.items()} for w, of in found.items()
         },
-        "ratios": {w: {kind: over(of, kind) for kind in kinds if kind != PLAIN} for w, of in found.items()},
+        "ratios": {w: {kind: ratio_of(over(of, kind)) for kind in kinds if kind != PLAIN} for w, of in found.items()},
     }  # fmt: skip
 
 
@@ -143,9 +139,11 @@ def _told(of: dict[str, list[float]]) -> str:
     return ", ".join(f"{kind} {each[-1]:.1f}" for kind, each in of.items())
 
 
-def over(of: dict[str, list[float]], kind: str) -> Ratio:
-    """Steps per second of a kind over those without a drafter: turns that are neighbours are compared."""
-    return ratio_of([none / one for one, none in zip(of[kind], of[PLAIN], strict=True)])
+def over(of: dict[str, list[float]], kind: str, first: int = 0) -> list[float]:
+    """Steps per second of a kind over the mean of both engines without a drafter, for each round from `first` on; of
+    the copy over the other one."""
+    turns = zip(of[kind][first:], of[PLAIN][first:], of[TWIN][first:], strict=True)
+    return [plain / copy if kind == TWIN else between(one, plain, copy) for one, plain, copy in turns]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -158,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(paths.MISSING, file=sys.stderr)
         return 2
     found = measure(python, seconds=options.seconds, report=lambda line: print(line, file=sys.stderr, flush=True))
-    verdicts = {width: beside_twin(of[OFF], of[TWIN]) for width, of in found["ratios"].items()}
+    verdicts = {width: beside_copies(of[OFF], of[TWIN]) for width, of in found["ratios"].items()}
     print(json.dumps({**found, "verdicts": verdicts}, default=str))
     return 0 if found["same_texts"] and set(verdicts.values()) == {Verdict.EQUAL} else 1
 

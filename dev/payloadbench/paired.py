@@ -62,10 +62,15 @@ class Ratio:
         return f"{self.value:.4f} +- {self.error:.4f} of {self.pairs} pairs"
 
 
-def beside_twin(ratio: Ratio, twin: Ratio, margin: float = MARGIN) -> Verdict:
-    """The verdict of `ratio` beside that of an engine to its own copy: no number of pairs shows what differs from one
-    process to the next. Where the copy is not within `margin` on both sides, nothing is decided."""
-    alike = twin.resolved and 1.0 - margin <= twin.low and twin.high <= 1.0 + margin
+def between(engine: float, plain: float, copy: float) -> float:
+    """Speed of an engine over that of two equal ones, by seconds: their mean halves what two processes differ by."""
+    return math.sqrt(plain * copy) / engine
+
+
+def beside_copies(ratio: Ratio, copies: Ratio, margin: float = MARGIN) -> Verdict:
+    """The verdict of a ratio to the mean of two equal engines, `copies` being that of these two: no number of pairs
+    shows what differs from one process to the next. Where they differ by more than `margin`, nothing is decided."""
+    alike = copies.resolved and abs(math.log(copies.value)) <= margin
     return ratio.verdict(margin) if alike else Verdict.UNDECIDED
 
 

@@ -19,7 +19,7 @@ from devcluster.cluster import Cluster
 from devcluster.errors import DevClusterError
 from payloadbench import off
 from payloadbench.measure import SECONDS, measure
-from payloadbench.paired import MARGIN, MOST_ERROR, Ratio, Verdict, beside_twin
+from payloadbench.paired import MARGIN, MOST_ERROR, Ratio, Verdict, beside_copies
 from payloadbench.server import ServerError
 from realengine import paths, scene
 from realengine.e2e.report import Report, markdown
@@ -108,7 +108,7 @@ class PayloadCost:
             told["share"] <= MOST_SHARE,
             f"{told['share']:.2%}; {told['microseconds_per_step']} us a step over {told['steps']} steps",
         )
-        check_equal(report, "throughput with the payload", "without", told["ratio"])
+        check_equal(report, "throughput with the payload", "without", told["ratio"], told["copies"])
         report.say(f"  by processor time {told['processor']}")
         same = told["identical"] and not told["failed"]
         report.check("the same texts with and without it, no request failed", same, f"{told['failed']} failed")
@@ -129,15 +129,14 @@ class PayloadCost:
         self._pool.shutdown()
 
 
-def check_equal(report: Report, what: str, other: str, ratio: Ratio, twin: Ratio | None = None) -> None:
-    """One assertion: the lower bound is within the margin, of a ratio that the runs could resolve; with `twin`, the
-    ratio of the other engine's own copy, only where that is within it on both sides."""
-    verdict = ratio.verdict() if twin is None else beside_twin(ratio, twin)
-    copies = f"; its own copy {twin}" if twin is not None else ""
+def check_equal(report: Report, what: str, other: str, ratio: Ratio, copies: Ratio) -> None:
+    """One assertion: the lower bound is within the margin, of a ratio that the runs could resolve, to two equal engines
+    that are within the margin of one another."""
+    verdict = beside_copies(ratio, copies)
     report.check(
         f"{what} over that {other} is at least {1 - MARGIN:g}, with a standard error of at most {MOST_ERROR:g}",
         verdict is Verdict.EQUAL,
-        f"{ratio}, at least {ratio.low:.4f}{copies}: {verdict}",
+        f"{ratio}, at least {ratio.low:.4f}; two engines {other} {copies}: {verdict}",
     )
 
 

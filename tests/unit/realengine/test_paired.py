@@ -8,7 +8,17 @@ from itertools import count
 
 import pytest
 
-from payloadbench.paired import FEWEST, MARGIN, MOST_ERROR, Ratio, Verdict, beside_twin, ratio_of, until_resolved
+from payloadbench.paired import (
+    FEWEST,
+    MARGIN,
+    MOST_ERROR,
+    Ratio,
+    Verdict,
+    beside_copies,
+    between,
+    ratio_of,
+    until_resolved,
+)
 from realengine.e2e.__main__ import check_equal
 from realengine.e2e.report import Report
 
@@ -94,7 +104,7 @@ def test_the_error_is_that_of_the_mean() -> None:
 
 
 @pytest.mark.parametrize(
-    ("twin", "verdict"),
+    ("copies", "verdict"),
     [
         (Ratio(1.003, 0.003, 100), Verdict.EQUAL),
         (Ratio(1.048, 0.004, 100), Verdict.UNDECIDED),
@@ -102,14 +112,21 @@ def test_the_error_is_that_of_the_mean() -> None:
         (Ratio(1.0, 0.02, 100), Verdict.UNDECIDED),
     ],
 )
-def test_processes_that_differ_by_themselves_decide_nothing(twin: Ratio, verdict: Verdict) -> None:
-    assert beside_twin(Ratio(1.0, 0.003, 100), twin) is verdict
-    assert beside_twin(Ratio(0.78, 0.003, 100), twin) is not Verdict.EQUAL
+def test_processes_that_differ_by_themselves_decide_nothing(copies: Ratio, verdict: Verdict) -> None:
+    assert beside_copies(Ratio(1.0, 0.003, 100), copies) is verdict
+    slower = Verdict.SLOWER if verdict is Verdict.EQUAL else Verdict.UNDECIDED
+    assert beside_copies(Ratio(0.78, 0.003, 100), copies) is slower, "no loss is called one that copies show as well"
+
+
+def test_an_engine_is_compared_with_the_mean_of_two_equal_ones() -> None:
+    assert between(0.010, 0.010, 0.010) == pytest.approx(1.0)
+    assert between(0.010, 0.0099, 0.0101) == pytest.approx(1.0, abs=1e-4)
+    assert between(0.020, 0.010, 0.010) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("ratio", [Ratio(0.9613, 0.1161, 24), Ratio(0.998, 0.001, 100), Ratio(0.78, 0.001, 100)])
 def test_the_report_is_ok_only_where_the_ratio_is_resolved_and_within_the_margin(ratio: Ratio) -> None:
     report = Report()
-    check_equal(report, "throughput with", "without", ratio)
+    check_equal(report, "throughput with", "without", ratio, Ratio(1.003, 0.001, 100))
     assert report.ok is (ratio.value == 0.998)
     assert str(ratio.verdict()) in report.checks[0].numbers
