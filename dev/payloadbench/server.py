@@ -30,7 +30,6 @@ STEADY = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "PYTHONHASHSEED": "0"}
 """Variables of engines that are compared: large pages, and no luck in hashes."""
 START_SECONDS = 900.0
 STOP_SECONDS = 30.0
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class ServerError(RuntimeError):
@@ -127,18 +126,3 @@ class Server:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-    def processor_seconds(self) -> float:
-        """User and system time of the engine's processes so far."""
-        assert self._process is not None
-        session = self._process.pid
-        return sum(_ticks(entry, session) for entry in Path("/proc").glob("[0-9]*")) / _TICKS
-
-
-def _ticks(process: Path, session: int) -> int:
-    try:
-        fields = (process / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0
-    # fields after the name: 3 session, 11 utime, 12 stime (proc(5), counted from the state)
-    return int(fields[11]) + int(fields[12]) if int(fields[3]) == session else 0

@@ -7,9 +7,7 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +27,12 @@ from speculative_operator.domain import names
 PLAY_SECONDS = 3600.0
 HUB = paths.ROOT / "build" / "hub-e2e-vllm"
 """What the hub serves; not below /tmp, of which every pod has its own."""
-MOST_SHARE = 0.01
 OFF_WIDTH = 8
 PAYLOAD = "payload"
 PARTS = ("retunes", "pairs", "tuning", PAYLOAD)
 KEYS = (
     *("retunes", "requests", "identical_outputs", "engine_restarts", "decision_to_engine_seconds"),
-    *("payload_throughput_ratio", "off_step_ratio", "best_static_gap_percent"),
+    *("payload_step_ratio", "off_step_ratio", "best_static_gap_percent"),
 )
 """Of the last line, beside `ok`."""
 
@@ -59,8 +56,6 @@ def prepared(cluster: Cluster) -> None:
 def play(cluster: Cluster, given: argparse.Namespace, report: Report) -> None:
     """Run the steps inside the cluster's network and take their report over."""
     inside = [part for part in given.parts if part != PAYLOAD]
-    if not inside:
-        return
     results = given.out / "results.json"
     results.unlink(missing_ok=True)
     argv = [sys.executable, "-m", "realengine.e2e.play", "--out", str(results), "--audit", str(cluster.audit_log)]
@@ -79,64 +74,35 @@ def play(cluster: Cluster, given: argparse.Namespace, report: Report) -> None:
         report.check("the run came to its end", False, f"exit code {code}")
 
 
-class PayloadCost:
-    """What the plug-in costs: the share of its own code, exactly; throughput with it and a constant table over
-    throughput without; and steps while the speculator is left out over those of an engine without one.
+def judge_payload(python: Path, seconds: float, report: Report) -> None:
+    """What a step costs with the payload, and what a speculator costs that is left out. A ratio that noise leaves open
+    is not passed."""
 
-    Engines take turns. The first two start while the rest is played; all are measured when the machine is theirs.
-    """
+    def say(line: str) -> None:
+        report.say(f"  {line}")
 
-    def __init__(self, python: Path, seconds: float) -> None:
-        self._python, self._seconds = python, seconds
-        self._quiet = threading.Event()
-        self._pool = ThreadPoolExecutor(1)
-        self._lines: list[str] = []
-        self._told = self._pool.submit(
-            measure, python=python, seconds=seconds, report=self._lines.append, go=self._quiet.wait
-        )
-
-    def judge(self, report: Report) -> None:
-        """Let the engines run. A ratio that noise leaves open is not passed."""
-        report.begin("What the payload costs")
-        self._quiet.set()
-        told = self._told.result()
-        for line in self._lines:
-            report.say(f"  {line}")
-        report.figures["payload_throughput_ratio"] = round(told["ratio"].value, 4)
-        report.check(
-            f"the payload's own code takes at most {MOST_SHARE:.0%} of the engine's thread",
-            told["share"] <= MOST_SHARE,
-            f"{told['share']:.2%}; {told['microseconds_per_step']} us a step over {told['steps']} steps",
-        )
-        check_equal(report, "throughput with the payload", "without", told["ratio"], told["copies"])
-        report.say(f"  by processor time {told['processor']}")
-        same = told["identical"] and not told["failed"]
-        report.check("the same texts with and without it, no request failed", same, f"{told['failed']} failed")
-        self._judge_off(report)
-
-    def _judge_off(self, report: Report) -> None:
-        report.begin("What a speculator costs that is left out")
-        kinds, say = (off.PLAIN, off.OFF, off.TWIN), lambda line: report.say(f"  {line}")
-        told = off.measure(self._python, (OFF_WIDTH,), self._seconds, kinds, say)
-        ratios = told["ratios"][OFF_WIDTH]
-        report.figures["off_step_ratio"] = round(ratios[off.OFF].value, 4)
-        check_equal(report, "steps per second while off", "without a speculator", ratios[off.OFF], ratios[off.TWIN])
-        report.check("the same texts from all engines", told["same_texts"], f"{ratios[off.OFF].pairs} rounds")
-
-    def end(self) -> None:
-        """Whatever happened: no engine outlives this."""
-        self._quiet.set()
-        self._pool.shutdown()
+    report.begin("What the payload costs")
+    cost = measure(python, seconds, say)
+    report.figures["payload_step_ratio"] = round(cost.ratio.value, 4)
+    check_equal(report, "speed of a step with the payload", "without", cost.ratio)
+    report.check("no request failed", not cost.failed, f"{cost.failed} failed")
+    report.begin("What a speculator costs that is left out")
+    told = off.measure(python, (OFF_WIDTH,), 2 * seconds, (off.PLAIN, off.OFF, off.TWIN), say)
+    ratios = told["ratios"][OFF_WIDTH]
+    report.figures["off_step_ratio"] = round(ratios[off.OFF].value, 4)
+    check_equal(report, "steps per second while off", "without a speculator", ratios[off.OFF], ratios[off.TWIN])
+    report.check("the same texts from all engines", told["same_texts"], f"{ratios[off.OFF].pairs} rounds")
 
 
-def check_equal(report: Report, what: str, other: str, ratio: Ratio, copies: Ratio) -> None:
-    """One assertion: the lower bound is within the margin, of a ratio that the runs could resolve, to two equal engines
-    that are within the margin of one another."""
-    verdict = beside_copies(ratio, copies)
+def check_equal(report: Report, what: str, other: str, ratio: Ratio, copies: Ratio | None = None) -> None:
+    """One assertion: the lower bound is within the margin, of a ratio that the runs could resolve; with `copies`, the
+    ratio of the two equal engines that it is to, only where these are within the margin of one another."""
+    verdict = ratio.verdict() if copies is None else beside_copies(ratio, copies)
+    beside = f"; two engines {other} {copies}" if copies is not None else ""
     report.check(
         f"{what} over that {other} is at least {1 - MARGIN:g}, with a standard error of at most {MOST_ERROR:g}",
         verdict is Verdict.EQUAL,
-        f"{ratio}, at least {ratio.low:.4f}; two engines {other} {copies}: {verdict}",
+        f"{ratio}, at least {ratio.low:.4f}{beside}: {verdict}",
     )
 
 
@@ -162,8 +128,7 @@ def run(given: argparse.Namespace) -> int:
     started = time.monotonic()
     given.out.mkdir(parents=True, exist_ok=True)
     python = installed(report.say)
-    cost = PayloadCost(python, given.seconds) if PAYLOAD in given.parts else None
-    try:
+    if given.parts != [PAYLOAD]:
         report.say("starting a cluster")
         with Cluster.start(scene.options(given.name, python), report.say) as cluster:
             prepared(cluster)
@@ -173,11 +138,8 @@ def run(given: argparse.Namespace) -> int:
                 report.say("keeping logs")
                 keep_logs(cluster, given.out)
                 report.say("ending the cluster")
-        if cost:
-            cost.judge(report)
-    finally:
-        if cost:
-            cost.end()
+    if PAYLOAD in given.parts:
+        judge_payload(python, given.seconds, report)
     told = summary(report)
     head = [f"vLLM {paths.VLLM} on CPUs, {time.monotonic() - started:.0f} s from the start to the end."]
     (given.out / "report.md").write_text(markdown(report, told, head))

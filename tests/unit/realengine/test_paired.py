@@ -127,6 +127,6 @@ def test_an_engine_is_compared_with_the_mean_of_two_equal_ones() -> None:
 @pytest.mark.parametrize("ratio", [Ratio(0.9613, 0.1161, 24), Ratio(0.998, 0.001, 100), Ratio(0.78, 0.001, 100)])
 def test_the_report_is_ok_only_where_the_ratio_is_resolved_and_within_the_margin(ratio: Ratio) -> None:
     report = Report()
-    check_equal(report, "throughput with", "without", ratio, Ratio(1.003, 0.001, 100))
+    check_equal(report, "throughput with", "without", ratio)
     assert report.ok is (ratio.value == 0.998)
     assert str(ratio.verdict()) in report.checks[0].numbers
