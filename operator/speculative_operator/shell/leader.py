@@ -18,6 +18,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -171,7 +172,8 @@ class Leader:
                 self._lease = lease
                 return False
         except ConflictError:
-            self._lease = await self._reread()
+            with suppress(ApiError):
+                self._lease = await self._read()
             return False
         except ApiError as error:
             log.warning("cannot get the Lease: %s", error)
@@ -184,12 +186,6 @@ class Leader:
         try:
             return await self._kube.get(LEASE, self._namespace, self._name)
         except NotFoundError:
-            return None
-
-    async def _reread(self) -> dict[str, Any] | None:
-        try:
-            return await self._read()
-        except ApiError:
             return None
 
     def _free(self, spec: Mapping[str, Any]) -> bool:

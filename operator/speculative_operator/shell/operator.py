@@ -310,15 +310,11 @@ class Operator:
             self.telemetry.tick("failed", "Unexpected")
             log.exception("a reconcile failed unexpectedly; retrying in %.0f s", wait, extra=tags(key))
         else:
-            self._finish(key, again)
-
-    def _finish(self, key: Key, again: float | None) -> None:
-        if again is None:
-            self.queue.forget(key)
-            self.queue.finish(key)
-        else:
-            rest = self._shares.rest(key[0])
-            self.queue.finish(key, again * _jitter(), rest)
+            if again is None:
+                self.queue.forget(key)
+                self.queue.finish(key)
+            else:
+                self.queue.finish(key, again * _jitter(), self._shares.rest(key[0]))
 
     # -- end
 

@@ -442,9 +442,3 @@ async def test_the_metrics_tell_of_an_object_until_it_is_gone(rig: Rig) -> None:
     rig.cache.put(await rig.api.put(OWNER, leaving))
     assert await rig.reconciler.reconcile(KEY) is None
     assert of_the_object(rig) == {}
-
-
-async def test_an_object_that_cannot_be_read_is_in_the_metrics_too(rig: Rig) -> None:
-    await rig.begin(spec={"verifier": {"model": "ftp://nowhere"}})
-    await rig.reconciler.reconcile(KEY)
-    assert of_the_object(rig)["condition", "ns", "gemma", "Ready", "SpecInvalid"] == 0.0
