@@ -78,9 +78,11 @@ def is_worker(body: Body) -> bool:
 def is_made_by(pod: Body, kind: str, name: str) -> bool:
     """True for a pod that the ReplicaSet or StatefulSet `name` controls. Labels alone prove nothing: a copy made for
     debugging keeps them and has no controller, and the pods of a canary bear them under another Deployment."""
-    wanted = (True, "apps/v1", kind, name)
-    references = pod["metadata"].get("ownerReferences") or ()
-    return any(tuple(map(one.get, ("controller", "apiVersion", "kind", "name"))) == wanted for one in references)
+    return any(
+        (one.get("name") == name and one.get("kind") == kind)
+        and (one.get("apiVersion") == "apps/v1" and one.get("controller") is True)
+        for one in pod["metadata"].get("ownerReferences") or ()
+    )
 
 
 def job_name(pod: Body) -> str:
