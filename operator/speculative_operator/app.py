@@ -17,14 +17,13 @@ from speculative_operator import __version__, settings
 from speculative_operator.reconcile.tick import tick
 from speculative_operator.settings import Settings, SettingsError
 from speculative_operator.shell import logs
-from speculative_operator.shell.aside import Aside
 from speculative_operator.shell.bodies import Key
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.catalogue import CatalogueFile
 from speculative_operator.shell.informer import Informer
 from speculative_operator.shell.jobs import Jobs
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.leader import Leader, LostLeadershipError, identity
+from speculative_operator.shell.leader import Aside, Leader, LostLeadershipError, identity
 from speculative_operator.shell.login import LoginError, own_namespace
 from speculative_operator.shell.operator import Operator
 from speculative_operator.shell.prometheus import Prometheus
@@ -138,7 +137,7 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     jobs = Jobs(kube, time.monotonic)
     sources = Sources(rounds.latest, resync.capabilities, jobs, turns, budget, rows.current)
     reconciler = Reconciler(chosen, cache, writer, Reporter(kube, cache, telemetry, leading), telemetry, sources, tick)
-    informer = Informer(chosen, kube, cache, queue, telemetry, resync.asked.set, reconciler.canaries.leading_to)
+    informer = Informer(chosen, cache, queue, telemetry, resync.asked.set, reconciler.canaries.leading_to)
     return Operator(chosen, kube, cache, queue, informer, resync, rounds, reconciler, leader, telemetry, Aside())
 
 

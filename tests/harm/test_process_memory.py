@@ -39,7 +39,8 @@ async def test_a_listing_never_holds_the_whole_bodies_of_all_objects() -> None:
             most = max(most, sum(one() is not None for one in seen[-100:]))
 
     cache = Cache()
-    cache.expect({("ns", "gemma"): "o"})
+    meta = {"name": "gemma", "namespace": "ns", "uid": "o", "resourceVersion": "1"}
+    cache.put({"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta})
     kube: Any = SimpleNamespace(pages=pages)
     await Resync(Settings(), kube, cache, lambda _: None, frozenset).refresh({CHILD_BY_KIND["Service"]})
     assert len(cache.objects_of("Service")) == OBJECTS

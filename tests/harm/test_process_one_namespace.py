@@ -16,10 +16,10 @@ from speculative_operator.domain import names
 from speculative_operator.settings import Settings
 from speculative_operator.shell import kube as kubes
 from speculative_operator.shell.cache import Cache
+from speculative_operator.shell.gate import Metered, Shares
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.resources import CHILD_BY_KIND, CONFIG_MAP, LEASE, OWNER
 from speculative_operator.shell.resync import Resync
-from speculative_operator.shell.shares import Metered, Shares
 from speculative_operator.shell.sizes import CHILD_BYTES, LINE_BYTES, MIB, OVERSIZE, Sizes
 from speculative_operator.shell.watches import Watches
 
@@ -166,7 +166,7 @@ def test_a_namespace_that_holds_too_much_is_known_by_name_only_and_others_are_no
     sizes = Sizes(NAMESPACE_BYTES)
     size = CHILD_BYTES - 1000
     found = [sizes.fit(config_map(number, size)) for number in range(2 * NAMESPACE_BYTES // size)]
-    assert sizes.held("stranger") <= NAMESPACE_BYTES + 2**20
+    assert sizes._held["stranger"] <= NAMESPACE_BYTES + 2**20
     assert OVERSIZE not in (found[0] or {})
     assert "namespace stranger" in (found[-1] or {})[OVERSIZE]
     assert OVERSIZE not in (sizes.fit(config_map(0, size, namespace="victim")) or {})

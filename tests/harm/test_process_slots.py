@@ -52,7 +52,7 @@ async def test_writes_that_hang_in_one_namespace_never_stop_those_of_another(
     for task in hanging:
         task.cancel()
     await asyncio.gather(*hanging, return_exceptions=True)
-    assert kube.waiting == 0
+    assert kube._gate.waiting == 0
 
 
 async def test_visits_that_hang_in_many_namespaces_never_stop_those_of_another() -> None:

@@ -23,7 +23,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("speculative_operator.shell.operator.PATIENCE", 0.1)
     monkeypatch.setattr("speculative_operator.shell.operator.LONGEST_PAUSE", 0.2)
     monkeypatch.setattr("speculative_operator.shell.watches.LONGEST_PAUSE", 0.2)
-    monkeypatch.setattr("speculative_operator.shell.informer.Backoffs.__iter__", lambda _: iter((0.1,)))
+    monkeypatch.setattr("speculative_operator.shell.informer.BACKOFFS", (0.1,))
 
 
 def fails(plural: str, status: int, *, only_watch: bool = False) -> Callable[[Call], FaultError | None]:

@@ -10,7 +10,6 @@ API_VERSION = f"{GROUP}/{VERSION}"
 
 OPERATOR = "speculative-operator"
 FIELD_MANAGER = "speculative-operator"
-STATUS_MANAGER = "speculative-operator-status"
 
 LABEL_DEPLOYMENT = f"{GROUP}/deployment"
 LABEL_VARIANT = f"{GROUP}/variant"

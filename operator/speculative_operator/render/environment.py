@@ -34,13 +34,10 @@ class RenderError(ValueError):
 def plain(value: Any) -> Any:
     """A copy of a value as Kubernetes objects can hold it, with mappings and sequences of any kind as dict and list.
 
-    Raises RenderError for undefined names, unpaired surrogates, and floats: no field of ours is one.
+    Raises RenderError for undefined names and floats: no field of ours is one.
     """
     if isinstance(value, str):
-        text = str.__str__(value)
-        if not text.isascii():
-            _refuse_half_characters(text)
-        return text
+        return str.__str__(value)
     if isinstance(value, Mapping):
         return {plain(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -103,10 +100,3 @@ def _environment() -> Environment:
 @cache
 def _template(name: str) -> Template:
     return _environment().get_template(f"{name}.yaml.j2")
-
-
-def _refuse_half_characters(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise RenderError(f"{text!r} holds half of a character (an unpaired surrogate); remove it") from error

@@ -14,8 +14,6 @@ from typing import Any
 from speculative_operator.render.environment import RenderError
 
 DIRECTIVE = "$patch"
-MAX_DEPTH = 64
-"""Nesting beyond which a value is refused: no pod template comes near it."""
 KEYS: dict[str, tuple[tuple[str, ...], ...]] = {
     "containers": (("name",),),
     "initContainers": (("name",),),
@@ -38,23 +36,22 @@ KEYS: dict[str, tuple[tuple[str, ...], ...]] = {
 _DEFAULTS = {"protocol": "TCP", "whenUnsatisfiable": "DoNotSchedule"}
 
 
-def merge(base: Any, patch: Any, path: str = "", depth: int = 0, field: str = "") -> Any:
-    """`base` with `patch` laid over it; neither is changed. `field` is the last part of `path`.
+def merge(base: Any, patch: Any, path: str = "", field: str = "") -> Any:
+    """`base` with `patch` laid over it; neither is changed. `field` is the last part of `path`. How deep `patch`
+    nests is bounded where specs are read (`api.convert`).
 
     Raises RenderError naming the path of what cannot be merged.
     """
-    if depth > MAX_DEPTH:
-        raise RenderError(f"{path[:120]}...: nested deeper than {MAX_DEPTH} levels; no pod template is")
     if isinstance(patch, Mapping):
-        return _merge_maps(base if isinstance(base, Mapping) else {}, patch, path, depth)
+        return _merge_maps(base if isinstance(base, Mapping) else {}, patch, path)
     if isinstance(patch, list | tuple):
         if is_keyed(field):
-            return _merge_keyed(base if isinstance(base, list | tuple) else (), patch, path, depth, field)
-        return [merge(None, item, f"{path}[{index}]", depth + 1) for index, item in enumerate(patch)]
+            return _merge_keyed(base if isinstance(base, list | tuple) else (), patch, path, field)
+        return [merge(None, item, f"{path}[{index}]") for index, item in enumerate(patch)]
     return patch
 
 
-def _merge_maps(base: Mapping[str, Any], patch: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
+def _merge_maps(base: Mapping[str, Any], patch: Mapping[str, Any], path: str) -> dict[str, Any]:
     merged = {} if _directive(patch, path) == "replace" else dict(base)
     for key, value in patch.items():
         if key == DIRECTIVE:
@@ -63,11 +60,11 @@ def _merge_maps(base: Mapping[str, Any], patch: Mapping[str, Any], path: str, de
         if value is None or (isinstance(value, Mapping) and _directive(value, where) == "delete"):
             merged.pop(key, None)
         else:
-            merged[key] = merge(merged.get(key), value, where, depth + 1, str(key))
+            merged[key] = merge(merged.get(key), value, where, str(key))
     return merged
 
 
-def _merge_keyed(base: Sequence[Any], patch: Sequence[Any], path: str, depth: int, field: str) -> list[Any]:
+def _merge_keyed(base: Sequence[Any], patch: Sequence[Any], path: str, field: str) -> list[Any]:
     whole = any(isinstance(item, Mapping) and dict(item) == {DIRECTIVE: "replace"} for item in patch)
     merged: dict[Any, Any] = {} if whole else {key_of(field, item): item for item in base}
     for index, item in enumerate(patch):
@@ -80,7 +77,7 @@ def _merge_keyed(base: Sequence[Any], patch: Sequence[Any], path: str, depth: in
         if _directive(item, where) == "delete":
             merged.pop(key, None)
         else:
-            merged[key] = merge(merged.get(key), item, where, depth + 1)
+            merged[key] = merge(merged.get(key), item, where)
     return list(merged.values())
 
 

@@ -5,10 +5,11 @@ is worth keeping. Asked by `cache`, and by all who read what the cache holds.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.jobs import Phase, Purpose
 from speculative_operator.domain.reading import seconds_of
 from speculative_operator.render.payload import is_payload
 from speculative_operator.shell.podseries import Reached
@@ -16,9 +17,11 @@ from speculative_operator.shell.resources import CHILD_BY_KIND, CLAIM, CONFIG_MA
 
 Key = tuple[str, str]
 """(namespace, name) of a SpeculativeDeployment."""
+Slot = tuple[str, str]
+"""Kind and name of an object."""
 Body = Mapping[str, Any]
-_JOB_NAME = ("batch.kubernetes.io/job-name", "job-name")
-"""Labels that the Job controller puts on its pods; the second one is what it was called before Kubernetes 1.27."""
+JOB_ENDS = {"Complete": Phase.SUCCEEDED, "Failed": Phase.FAILED}
+"""Condition of a Job that is over -> its phase."""
 _COPY = "kubectl.kubernetes.io/last-applied-configuration"
 _PART_BYTES = 50
 """Bytes of memory that a place in a map or list takes."""
@@ -28,6 +31,11 @@ _KEPT_OF_WORKERS = ("phase", "reason", "message", "conditions", "containerStatus
 def key_of(body: Body) -> Key:
     """Namespace and name of an object: its key, where it is a SpeculativeDeployment."""
     return body["metadata"]["namespace"], body["metadata"]["name"]
+
+
+def slot_of(body: Body) -> Slot:
+    """Kind and name of an object."""
+    return body["kind"], body["metadata"]["name"]
 
 
 def tags(key: Key) -> dict[str, str]:
@@ -51,82 +59,52 @@ def owner_key(body: Body) -> Key | None:
 
 
 def home_of(body: Body) -> Key | None:
-    """The key under which the cache files an object; None for an object that is not the operator's."""
+    """The key under which the cache files an object, pods of Jobs aside; None for one that is not the operator's."""
     meta = body["metadata"]
     if body["kind"] == CLAIM.kind:
         ours = (meta.get("labels") or {}).get(names.LABEL_MANAGED_BY) == names.OPERATOR
         return (meta["namespace"], "") if ours else None
     if body["kind"] == CONFIG_MAP.kind and is_payload(body):
         return meta["namespace"], ""
-    if is_worker(body):
-        name = job_name(body)
-        return (meta["namespace"], name) if name else None
     return owner_key(body)
 
 
 def is_worker(body: Body) -> bool:
     """True for the pod of a Job, whatever labels it bears."""
-    if body["kind"] != POD.kind:
-        return False
-    return any(one.get("kind") == JOB.kind for one in body["metadata"].get("ownerReferences") or ()) or bool(
-        (body["metadata"].get("labels") or {}).get(names.LABEL_JOB)
-    )
+    labels = body["metadata"].get("labels") or {}
+    return body["kind"] == POD.kind and bool(job_name(body) or labels.get(names.LABEL_JOB))
 
 
-def is_serving(pod: Body, makers: Iterable[str]) -> bool:
-    """True for a pod that a ReplicaSet of one of the Deployments `makers` controls.
-
-    Labels alone prove nothing: a copy made for debugging keeps them and has no controller, and the pods of a canary
-    bear them under another Deployment. A ReplicaSet of ours is called after the Deployment and the hash of its
-    template, which the Deployment's controller writes over whatever a template says.
-    """
-    labels = pod["metadata"].get("labels") or {}
-    made_by = {f"{name}-{labels.get('pod-template-hash', '')}" for name in makers}
+def is_made_by(pod: Body, kind: str, name: str) -> bool:
+    """True for a pod that the ReplicaSet or StatefulSet `name` controls. Labels alone prove nothing: a copy made for
+    debugging keeps them and has no controller, and the pods of a canary bear them under another Deployment."""
     return any(
-        (one.get("controller"), one.get("apiVersion"), one.get("kind")) == (True, "apps/v1", "ReplicaSet")
-        and one.get("name") in made_by
+        (one.get("name") == name and one.get("kind") == kind)
+        and (one.get("apiVersion") == "apps/v1" and one.get("controller") is True)
         for one in pod["metadata"].get("ownerReferences") or ()
     )
-
-
-def is_of_group(pod: Body, name: str, *, leaders: bool = False) -> bool:
-    """True for a pod of the LeaderWorkerSet of the object `name`; with `leaders`, only for a leader, which serves.
-
-    The StatefulSet of leaders is called like the LeaderWorkerSet; that of workers is called like their leader.
-    """
-    group = names.group(name)
-    return any(
-        (one.get("controller"), one.get("apiVersion"), one.get("kind")) == (True, "apps/v1", "StatefulSet")
-        and (one.get("name") == group or (not leaders and _is_leader_of(group, str(one.get("name")))))
-        for one in pod["metadata"].get("ownerReferences") or ()
-    )
-
-
-def _is_leader_of(group: str, name: str) -> bool:
-    head, _, number = name.rpartition("-")
-    return head == group and number.isascii() and number.isdecimal()
 
 
 def job_name(pod: Body) -> str:
-    """Name of the Job that a pod is of; empty where nothing says so."""
-    for reference in pod["metadata"].get("ownerReferences") or ():
-        if reference.get("kind") == JOB.kind:
-            return str(reference["name"])
-    labels = pod["metadata"].get("labels") or {}
-    return next((str(labels[name]) for name in _JOB_NAME if name in labels), "")
+    """Name of the Job that owns a pod; empty where none does."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((str(one["name"]) for one in owners if one.get("kind") == JOB.kind), "")
 
 
-def newer(body: Body, held: Body) -> bool:
-    """True when `body` is a later version than `held`. Versions are comparable numbers since Kubernetes 1.35; where
-    they are not numbers any difference counts as later."""
-    new, old = body["metadata"].get("resourceVersion", ""), held["metadata"].get("resourceVersion", "")
-    if new.isdecimal() and old.isdecimal():
-        return int(new) > int(old)
-    return bool(new != old)
+def purpose_of(job: Body) -> Purpose | None:
+    """What a Job is for; None where its label does not say."""
+    value = (job["metadata"].get("labels") or {}).get(names.LABEL_JOB)
+    return Purpose(value) if value in set(Purpose) else None
+
+
+def end_of(job: Body) -> Mapping[str, Any] | None:
+    """The condition that says that a Job is over; None where it is not."""
+    conditions: Sequence[Mapping[str, Any]] = (job.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") in JOB_ENDS and one.get("status") == "True"), None)
 
 
 def version_of(body: Body) -> int:
-    """The object's version; 0 where it is not a number."""
+    """The version of an object: the later, the higher (Kubernetes 1.35 promises it); 0 where it is no number."""
     version = str(body["metadata"].get("resourceVersion", ""))
     return int(version) if version.isdecimal() else 0
 

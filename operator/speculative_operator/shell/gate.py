@@ -1,20 +1,28 @@
-"""A bounded number of holders at once, the most urgent waiter first. `kube` passes every write of a tick through one
-gate, `operator` every reconcile through another.
+"""Who goes first where objects of many namespaces want something at once: slots, the most urgent waiter first, and the
+processor. `kube` passes every write of a tick through one gate, `operator` every reconcile through another.
 
 Without ranks a burst of new objects would write all children of the first before the Deployment of the last. Without
 groups, which are namespaces, one webhook that does not answer would hold every slot until its requests time out, and
-no other namespace would be served.
+no other namespace would be served. An object that takes long to reconcile must not hold up those of other namespaces.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import Counter
-from collections.abc import AsyncIterator
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
+T = TypeVar("T")
+
+SPAN = 60.0
+"""Seconds over which use of the processor is counted."""
+BUSY = 0.5
+"""Share of one core above which namespaces are held to their parts: below it nobody waits for anybody."""
 _Waiter = tuple[int, int, asyncio.Future[None]]
 """Rank, number of arrival, and the future that is set when the waiter's turn comes."""
 
@@ -108,3 +116,58 @@ class Gate:
         else:
             self._free += 1
         self._admit()
+
+
+class Shares:
+    """Seconds of the processor that each namespace used within SPAN."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._spent: deque[tuple[float, str, float]] = deque()
+        self._used: Counter[str] = Counter()
+
+    def spend(self, namespace: str, seconds: float) -> None:
+        """Count use."""
+        self._spent.append((self._clock(), namespace, seconds))
+        self._used[namespace] += seconds  # type: ignore[assignment]  # a Counter counts fractions as well
+        while self._spent and self._spent[0][0] <= self._clock() - SPAN:
+            _, past, amount = self._spent.popleft()
+            self._used[past] -= amount  # type: ignore[assignment]
+            if self._used[past] <= 0.0:
+                del self._used[past]
+
+    def rank(self, namespace: str) -> int:
+        """Whole seconds used: who used less goes first."""
+        return int(self._used[namespace])
+
+    def rest(self, namespace: str) -> float:
+        """Seconds that an object of the namespace waits after a reconcile: what the namespace used beyond an equal part
+        for each, and nothing while the processor is not busy."""
+        if self._used.total() < BUSY * SPAN:
+            return 0.0
+        return max(0.0, self._used[namespace] - SPAN / len(self._used))
+
+
+class Metered(Generic[T]):
+    """Awaits a coroutine and tells `spend` how long the processor worked on it, without its waits and without the tasks
+    that it starts."""
+
+    def __init__(self, work: Coroutine[Any, Any, T], spend: Callable[[float], None]) -> None:
+        self._work = work
+        self._spend = spend
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        send, given = self._work.send, None
+        while True:
+            started = time.thread_time()
+            try:
+                waits = send(given)
+            except StopIteration as end:
+                found: T = end.value
+                return found
+            finally:
+                self._spend(time.thread_time() - started)
+            try:
+                send, given = self._work.send, (yield waits)
+            except BaseException as error:
+                send, given = self._work.throw, error

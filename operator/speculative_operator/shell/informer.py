@@ -7,31 +7,24 @@ daemons or indexes (docs/decisions/0001-one-pure-reconcile.md). Made and run by 
 from __future__ import annotations
 
 import asyncio
-import logging
-import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import kopf
 
 from speculative_operator.settings import Settings
+from speculative_operator.shell import login
 from speculative_operator.shell.bodies import Key, key_of
 from speculative_operator.shell.cache import Cache
-from speculative_operator.shell.kube import CONNECT_SECONDS, Kube
+from speculative_operator.shell.kube import CONNECT_SECONDS
 from speculative_operator.shell.queue import Queue
 from speculative_operator.shell.resources import CHILD_SELECTOR, OWNER, Resource
 from speculative_operator.shell.telemetry import Telemetry
 from speculative_operator.shell.watches import Watches
 
-log = logging.getLogger(__name__)
-
-
-class Backoffs:
-    """Jittered delays of kopf's retries, fresh for each request that iterates over them."""
-
-    def __iter__(self) -> Iterator[float]:
-        return (base * random.uniform(0.8, 1.2) for base in (1.0, 2.0, 4.0, 8.0))  # noqa: S311  spreads load only
+BACKOFFS = (1.0, 2.0, 4.0, 8.0)
+"""seconds between the tries of a list or watch that gets no answer; then kopf begins it anew."""
 
 
 class Informer:
@@ -41,7 +34,6 @@ class Informer:
     def __init__(
         self,
         settings: Settings,
-        kube: Kube,
         cache: Cache,
         queue: Queue[Key],
         telemetry: Telemetry,
@@ -49,7 +41,6 @@ class Informer:
         leading_to: Callable[[Key], Iterable[Key]],
     ) -> None:
         self._settings = settings
-        self._kube = kube
         self._cache = cache
         self._queue = queue
         self._telemetry = telemetry
@@ -82,7 +73,7 @@ class Informer:
         return registry
 
     async def _login(self, **_: Any) -> kopf.AiohttpSession:
-        return self.watches.session(await self._kube.connection())
+        return self.watches.session(await login.connection())
 
     def _note_watch(self, plural: str, fails: bool) -> None:
         self._telemetry.note_watch(plural, fails=fails)
@@ -131,7 +122,7 @@ def kopf_settings(settings: Settings, resources: Iterable[Resource]) -> kopf.Ope
             made.watching.label_selectors[resource.group, resource.version, resource.plural] = CHILD_SELECTOR
     made.networking.request_timeout = settings.read_timeout_seconds
     made.networking.connect_timeout = CONNECT_SECONDS
-    made.networking.error_backoffs = Backoffs()
+    made.networking.error_backoffs = BACKOFFS
     # Signals are ours; this is for the case that kopf hangs at the end.
     made.process.ultimate_exiting_timeout = 25.0
     return made

@@ -17,7 +17,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.jobs import JobSeen, Phase, Progress, Purpose, decode, progress_of
 from speculative_operator.domain.reading import seconds_of
-from speculative_operator.shell.bodies import Body
+from speculative_operator.shell.bodies import JOB_ENDS, Body, end_of, purpose_of
 from speculative_operator.shell.cache import Snapshot
 from speculative_operator.shell.errors import ApiError, ForbiddenError
 from speculative_operator.shell.kube import Kube
@@ -40,7 +40,6 @@ SETTLES = 30.0
 LONGEST = 400
 """Most characters of a message of a kubelet or a controller."""
 
-_ENDS = {"Complete": Phase.SUCCEEDED, "Failed": Phase.FAILED}
 _ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 
@@ -105,12 +104,6 @@ class Jobs:
         return line.progress
 
 
-def purpose_of(job: Body) -> Purpose | None:
-    """What a Job is for; None where its label does not say."""
-    value = (job["metadata"].get("labels") or {}).get(names.LABEL_JOB)
-    return Purpose(value) if value in set(Purpose) else None
-
-
 def _brings(pod: Body) -> int | None:
     """Restarts of the init container that fetches the pod's weights, while it runs; None while it does not."""
     for one in (pod.get("status") or {}).get("initContainerStatuses") or ():
@@ -141,19 +134,13 @@ def job_seen(job: Body, pods: Iterable[Body], now: float) -> JobSeen:
 def _phase_of(job: Body, newest: Sequence[Body], now: float) -> Phase:
     """Phase of the Job; Running until its last pod is seen to have ended: only then its termination message is
     there."""
-    condition = _end(job)
+    condition = end_of(job)
     if condition is None:
         return Phase.RUNNING
     heard = bool(newest) and _phase(newest[0]) in ("Succeeded", "Failed")
     if not heard and now - (seconds_of(str(condition.get("lastTransitionTime"))) or 0.0) < SETTLES:
         return Phase.RUNNING
-    return _ENDS[condition["type"]]
-
-
-def _end(job: Body) -> Mapping[str, Any] | None:
-    """The condition that says that the Job is over; None where it is not."""
-    conditions: Sequence[Mapping[str, Any]] = (job.get("status") or {}).get("conditions") or ()
-    return next((one for one in conditions if one.get("type") in _ENDS and one.get("status") == "True"), None)
+    return JOB_ENDS[condition["type"]]
 
 
 def _result(pod: Body) -> Mapping[str, Any] | None:
@@ -178,7 +165,7 @@ def _trouble(job: Body, newest: Sequence[Body], phase: Phase, now: float) -> str
         return _waiting(newest[0])
     if newest and (told := _failure(newest[0])):
         return told
-    end = _end(job)
+    end = end_of(job)
     if phase is Phase.FAILED and end is not None:
         return f"{end.get('reason', 'Failed')}: {end.get('message', '')}".removesuffix(": ")
     if phase is Phase.SUCCEEDED:

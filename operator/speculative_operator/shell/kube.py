@@ -33,7 +33,7 @@ from speculative_operator.shell.errors import (
     parse,
 )
 from speculative_operator.shell.gate import Gate
-from speculative_operator.shell.resources import OWNER, POD, REVIEW, Resource
+from speculative_operator.shell.resources import POD, REVIEW, Resource
 from speculative_operator.shell.telemetry import Telemetry
 
 CONNECT_SECONDS = 5.0
@@ -50,14 +50,10 @@ LENDABLE = 16
 """Number of slots that may be lent, as a multiple of all slots: each is a request that the API server keeps waiting."""
 LINE_BYTES = 4096
 """Most bytes that are read of a line of a log."""
-APPLY = "application/apply-patch+yaml; charset=utf-8"
-"""Media type of an apply, with its parameter: with it the client sends our text instead of making its own."""
-MERGE = "application/merge-patch+json"
 JSON = "application/json"
-BARE = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-"""Media type of a list of which only metadata are wanted."""
-CONTENT = {"apply": APPLY, "patch": MERGE}
-"""Media type of the body that a verb sends, where it is not plain JSON."""
+CONTENT = {"apply": "application/apply-patch+yaml; charset=utf-8", "patch": "application/merge-patch+json"}
+"""Media type of the body that a verb sends, where it is not plain JSON. With its parameter the client sends our text of
+an apply instead of making its own."""
 NEVER_A_VERSION = "1"
 """A resourceVersion that no object has: an apply that carries it creates, or fails with a conflict."""
 
@@ -72,15 +68,13 @@ class TooLongError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One request. `content` is the media type of the body, or of the answer where there is no body; an answer of more
-    than `most` bytes is not read to its end."""
+    """One request. An answer of more than `most` bytes is not read to its end."""
 
     verb: str
     path: str
     what: str
     query: Mapping[str, str] = field(default_factory=dict)
     body: Mapping[str, Any] | None = None
-    content: str = JSON
     most: int | None = None
 
 
@@ -105,42 +99,29 @@ class Kube:
         if self._client is not None:
             await self._client.close()
 
-    @property
-    def waiting(self) -> int:
-        """Number of writes that wait for a slot."""
-        return self._gate.waiting
-
-    async def connection(self) -> Any:
-        """Fresh credentials in kopf's form."""
-        return await login.connection(await login.configuration())
-
     # -- reading
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Json:
         return await self._request("get", resource, namespace, name)
 
-    async def list(
-        self, resource: Resource, namespace: str = "", selector: str = "", fields: str = ""
-    ) -> AsyncIterator[Json]:
+    async def list(self, resource: Resource, namespace: str = "", selector: str = "") -> AsyncIterator[Json]:
         """Yield every object. Raises ExpiredListError when the list grows too old: the caller starts again."""
-        async for _, items in self.pages(resource, namespace, selector, fields):
+        async for _, items in self.pages(resource, namespace, selector):
             for item in items:
                 yield item
 
     async def pages(
-        self, resource: Resource, namespace: str = "", selector: str = "", fields: str = "", *, bare: bool = False
+        self, resource: Resource, namespace: str = "", selector: str = ""
     ) -> AsyncIterator[tuple[int, Sequence[Json]]]:
-        """Yield the version of the list and its objects, page by page; with `bare`, their metadata alone. Raises
-        ExpiredListError when the list grows too old: the caller starts again."""
-        what, accept = f"{resource.plural} {namespace}".rstrip(), BARE if bare else JSON
+        """Yield the version of the list and its objects, page by page. Raises ExpiredListError when the list grows
+        too old: the caller starts again."""
+        what = f"{resource.plural} {namespace}".rstrip()
         following, limit = "", FIRST_CHUNK
         while True:
-            query = {
-                "limit": str(limit), "labelSelector": selector, "fieldSelector": fields, "continue": following
-            }  # fmt: skip
+            query = {"limit": str(limit), "labelSelector": selector, "continue": following}
             most = PAGE_BYTES if limit > 1 else None
             try:
-                data = await self._data(_Call("list", resource.path(namespace), what, query, None, accept, most))
+                data = await self._data(_Call("list", resource.path(namespace), what, query, most=most))
             except TooLongError:
                 limit = max(1, limit // 4)
                 continue
@@ -213,39 +194,21 @@ class Kube:
         name = metadata["name"]
         return await self._request("apply", resource, metadata["namespace"], name, query=query, body=body, still=still)
 
-    async def apply_status(
-        self, owner: Mapping[str, Any], status: Mapping[str, Any], *, still: Still | None = None
-    ) -> Json:
-        """Apply the whole status of a SpeculativeDeployment server-side, only if its uid is still the same."""
-        meta = owner["metadata"]
-        body = {
-            "apiVersion": OWNER.api_version,
-            "kind": OWNER.kind,
-            "metadata": {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]},
-            "status": status,
-        }
-        query = {"fieldManager": names.STATUS_MANAGER, "force": "true"}
-        return await self._request(
-            "apply", OWNER, meta["namespace"], meta["name"], "status", query=query, body=body, still=still
-        )
-
     async def merge(
-        self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any], *, still: Still | None = None
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: Mapping[str, Any],
+        subresource: str = "",
+        *,
+        still: Still | None = None,
     ) -> Json:
-        """Send a merge patch; a `metadata.uid` in it is a precondition."""
+        """Send a merge patch; a `metadata.uid` in it is a precondition. The API server leaves out fields that its
+        definition of the kind lacks."""
         query = {"fieldManager": names.FIELD_MANAGER}
-        return await self._request("patch", resource, namespace, name, query=query, body=patch, still=still)
-
-    async def merge_status(
-        self, owner: Mapping[str, Any], patch: Mapping[str, Any], *, dry: bool = False, still: Still | None = None
-    ) -> Json:
-        """Send a merge patch of the status of a SpeculativeDeployment, only if its uid is still the same. With `dry`
-        nothing is stored, and the object that would be stored is returned."""
-        meta = owner["metadata"]
-        body = {"metadata": {"uid": meta["uid"]}, "status": patch}
-        query = {"fieldManager": names.STATUS_MANAGER} | ({"dryRun": "All"} if dry else {})
         return await self._request(
-            "patch", OWNER, meta["namespace"], meta["name"], "status", query=query, body=body, still=still
+            "patch", resource, namespace, name, subresource, query=query, body=patch, still=still
         )
 
     async def create(self, resource: Resource, namespace: str, body: Mapping[str, Any]) -> Json:
@@ -284,7 +247,7 @@ class Kube:
                 await stack.enter_async_context(self._gate.slot(resource.rank, namespace))
             if still is not None and not still():
                 raise OutdatedError(verb, what, "the write is no longer wanted")
-            return await self._send(_Call(verb, path, what, query or {}, body, CONTENT.get(verb, JSON)))
+            return await self._send(_Call(verb, path, what, query or {}, body))
 
     async def _send(self, call: _Call) -> Json:
         return _decode(call.verb, call.what, await self._data(call))
@@ -300,12 +263,12 @@ class Kube:
 
     async def _exchange(self, client: Any, call: _Call) -> bytes:
         verb, what, body, host = call.verb, call.what, call.body, client.configuration.host
-        headers = {"Accept": call.content, "User-Agent": f"{names.OPERATOR}/{__version__}"}
+        headers = {"Accept": JSON, "User-Agent": f"{names.OPERATOR}/{__version__}"}
         if body is not None:
-            headers |= {"Accept": JSON, "Content-Type": call.content}
+            headers["Content-Type"] = CONTENT.get(verb, JSON)
         asked = urlencode({key: value for key, value in call.query.items() if value})
         url = f"{host}{call.path}" + (f"?{asked}" if asked else "")
-        sent = yaml_text(body) if call.content == APPLY else body
+        sent = yaml_text(body) if verb == "apply" else body
         started, status = time.monotonic(), 0
         try:
             await client.update_params_for_auth(headers, [], ["BearerToken"], call.path, METHODS[verb], body)

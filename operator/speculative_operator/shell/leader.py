@@ -14,11 +14,13 @@ import asyncio
 import logging
 import os
 import socket
+import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from speculative_operator.settings import Settings
 from speculative_operator.shell.errors import ApiError, ConflictError, NotFoundError
@@ -27,10 +29,33 @@ from speculative_operator.shell.resources import LEASE
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 
 RENEW_SHARE, RETRY_SHARE = 2 / 3, 2 / 15
 """Parts of a Lease's duration: without a renewal for the first nothing is written any more, so that a write under way
 ends before another replica may begin; the second lies between two attempts to take or renew it."""
+
+
+class Aside:
+    """An event loop in a thread of its own, from `start` until `stop`, for what must go on whatever the main loop does:
+    the Lease and the port that the kubelet asks. What is bound to a loop, such as a client, must not be shared with the
+    main loop."""
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="lease-and-health", daemon=True)
+        self._thread.start()
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await `work` in that loop; raises what it raises, and cancels it where the caller is cancelled."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def stop(self) -> None:
+        """End the loop and its thread. It must have nothing to do any more."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 class LostLeadershipError(Exception):
@@ -147,7 +172,8 @@ class Leader:
                 self._lease = lease
                 return False
         except ConflictError:
-            self._lease = await self._reread()
+            with suppress(ApiError):
+                self._lease = await self._read()
             return False
         except ApiError as error:
             log.warning("cannot get the Lease: %s", error)
@@ -160,12 +186,6 @@ class Leader:
         try:
             return await self._kube.get(LEASE, self._namespace, self._name)
         except NotFoundError:
-            return None
-
-    async def _reread(self) -> dict[str, Any] | None:
-        try:
-            return await self._read()
-        except ApiError:
             return None
 
     def _free(self, spec: Mapping[str, Any]) -> bool:

@@ -15,13 +15,11 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import ApplyChild, Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.shell.bodies import Body
+from speculative_operator.shell.bodies import Body, Slot
 from speculative_operator.shell.errors import ApiError
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.resources import Resource
 
-Slot = tuple[str, str]
-"""(kind, name) of a child."""
 PATIENCE = 3
 """Equal applies in a row before they are spaced out, because somebody keeps changing the child back. Failures in a row
 before they are shown as a condition."""

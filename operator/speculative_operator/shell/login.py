@@ -37,8 +37,9 @@ async def configuration() -> Any:
     return config
 
 
-async def connection(config: Any) -> kopf.ConnectionInfo:
-    """The same credentials in kopf's form. kopf asks again when the API server answers 401."""
+async def connection() -> kopf.ConnectionInfo:
+    """Fresh credentials in kopf's form. kopf asks again when the API server answers 401. Raises LoginError."""
+    config = await configuration()
     header = await config.get_api_key_with_prefix("BearerToken", alias="authorization")
     scheme, _, token = (header or "").rpartition(" ")
     return kopf.ConnectionInfo(

@@ -47,20 +47,10 @@ class TextFormatter(logging.Formatter):
         return without_credentials(text)
 
 
-class CalmFilter(logging.Filter):
-    """Turns kopf's errors about requests that it will retry into warnings."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.name.startswith("kopf") and record.levelno == logging.ERROR and "will retry" in record.getMessage():
-            record.levelno, record.levelname = logging.WARNING, "WARNING"
-        return True
-
-
 def configure(level: str, form: str) -> None:
     """Send everything to standard error in the chosen form."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
-    handler.addFilter(CalmFilter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

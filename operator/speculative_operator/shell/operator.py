@@ -16,20 +16,18 @@ from functools import partial
 from random import random
 
 from speculative_operator.settings import Settings
-from speculative_operator.shell.aside import Aside
 from speculative_operator.shell.bodies import Key, tags
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.errors import ApiError, NamespaceTerminatingError
-from speculative_operator.shell.gate import Gate
+from speculative_operator.shell.gate import Gate, Metered, Shares
 from speculative_operator.shell.informer import Informer
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.leader import Leader
+from speculative_operator.shell.leader import Aside, Leader
 from speculative_operator.shell.payloads import collect
 from speculative_operator.shell.queue import Queue
 from speculative_operator.shell.reconciler import Reconciler
 from speculative_operator.shell.resync import RestoredError, Resync
 from speculative_operator.shell.rounds import Rounds
-from speculative_operator.shell.shares import Metered, Shares
 from speculative_operator.shell.telemetry import Endpoints, Telemetry
 
 log = logging.getLogger(__name__)
@@ -312,15 +310,11 @@ class Operator:
             self.telemetry.tick("failed", "Unexpected")
             log.exception("a reconcile failed unexpectedly; retrying in %.0f s", wait, extra=tags(key))
         else:
-            self._finish(key, again)
-
-    def _finish(self, key: Key, again: float | None) -> None:
-        if again is None:
-            self.queue.forget(key)
-            self.queue.finish(key)
-        else:
-            rest = self._shares.rest(key[0])
-            self.queue.finish(key, again * _jitter(), rest)
+            if again is None:
+                self.queue.forget(key)
+                self.queue.finish(key)
+            else:
+                self.queue.finish(key, again * _jitter(), self._shares.rest(key[0]))
 
     # -- end
 

@@ -28,8 +28,16 @@ from speculative_operator.domain.observation import Gap
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.registry import query
 from speculative_operator.settings import Settings
-from speculative_operator.shell.matrix import BadAnswerError, TooLargeError, entries, labels_of
-from speculative_operator.shell.podseries import Addresses, Answer, PodSeries, host_of
+from speculative_operator.shell.podseries import (
+    Addresses,
+    Answer,
+    BadAnswerError,
+    PodSeries,
+    TooLargeError,
+    entries,
+    host_of,
+    labels_of,
+)
 from speculative_operator.shell.prometheus_access import (
     credentials_of,
     describe_status,
@@ -47,10 +55,11 @@ LONGEST_URL = 4300
 proxies that ask the API server for permission want another one for it."""
 PLAIN_SECONDS = 3600.0
 """Seconds for which a namespace whose answers were too large is asked without step telemetry."""
-FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
-"""Seconds for which a namespace whose answers are too large even so is not asked; doubled each time."""
+PAUSE_SECONDS = 600.0
+"""Seconds for which a namespace whose answers are too large even so is not asked."""
 LOOK_SECONDS = 60.0
 """Seconds between two look-ups of where the series of silent pods come from."""
+LATE = "the queries for the pods of the namespace took longer than a tick"
 FEW_BYTES, FEW_PODS = 2**18, 20
 PIECE = 64 * 1024
 
@@ -62,10 +71,8 @@ class TooSlowError(Exception):
 class _Answer(requests.Response):
     """A response that was read and judged as a whole."""
 
-    parsed: Any = None
-
     def json(self, **_: Any) -> Any:
-        return self.parsed
+        return {"data": {"result": None}}
 
 
 class _Session(requests.Session):
@@ -74,7 +81,7 @@ class _Session(requests.Session):
     limit = LARGEST_ANSWER
     status = 0
     """HTTP status of the last answer."""
-    read: Callable[[Iterable[bytes]], Any]
+    read: Callable[[Iterable[bytes]], object]
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
@@ -97,7 +104,7 @@ class _Session(requests.Session):
         answer = _Answer()
         with super().request(*args, **kwargs) as response:
             if response.status_code == 200:
-                answer.parsed = {"data": {"result": self.read(_pieces(response, until, self.limit))}}
+                self.read(_pieces(response, until, self.limit))
         self.status = answer.status_code = response.status_code
         return answer
 
@@ -120,8 +127,6 @@ class _Namespace:
     plain_until: float = -math.inf
     """Until then its step telemetry, which was too much, is not asked for."""
     paused_until: float = -math.inf
-    pause_seconds: float = 0.0
-    """Length of the last pause; 0 after an answer that was not too large."""
     gap: Gap | None = None
     """What is told while it is not asked."""
     looked_at: float = -math.inf
@@ -174,11 +179,9 @@ class Prometheus:
                 log.info("%s: asking without histograms and step telemetry", error, extra={"namespace": namespace})
                 known.plain_until = self._clock() + PLAIN_SECONDS
         try:
-            found = self._fetch(namespace, pods, now, most, cells=False)
+            return self._fetch(namespace, pods, now, most, cells=False)
         except TooLargeError as error:
             return self._pause(namespace, error)
-        known.pause_seconds = 0.0
-        return found
 
     def is_settled(self) -> bool:
         """Whether an address has brought figures."""
@@ -193,11 +196,9 @@ class Prometheus:
 
     def _pause(self, namespace: str, error: TooLargeError) -> Gap:
         known = self._known[namespace]
-        known.pause_seconds = min(2 * known.pause_seconds, LONGEST_PAUSE) or FIRST_PAUSE
-        known.paused_until = self._clock() + known.pause_seconds
-        told = self._says(f"{error}; the operator asks for this namespace less often")
-        known.gap = Gap(Reason.PROMETHEUS_ERROR, told)
-        log.warning("%s", told, extra={"namespace": namespace})
+        known.paused_until = self._clock() + PAUSE_SECONDS
+        known.gap = self._gap(Reason.PROMETHEUS_ERROR, f"{error}; the operator asks for this namespace less often")
+        log.warning("%s", known.gap.message, extra={"namespace": namespace})
         return known.gap
 
     def _fetch(self, namespace: str, pods: Addresses, now: float, most: int, *, cells: bool) -> Answer | Gap:
@@ -207,8 +208,10 @@ class Prometheus:
         found = PodSeries(pods, label, most, self._settings.prometheus_pod_label)
         until = self._clock() + self._settings.tick_seconds
         for batch in batches({pod: pods[pod] for pod in sorted(pods) if pods[pod] or not label}):
-            late = self._clock() > until
-            gap = self._late() if late else self._ask(namespace, batch, now, found.add, cells=cells, label=label)
+            if self._clock() > until:
+                gap: Gap | None = self._gap(Reason.PROMETHEUS_TIMEOUT, LATE)
+            else:
+                gap = self._ask(namespace, batch, now, found.add, cells=cells, label=label)
             if gap is not None:
                 found.gaps.update(dict.fromkeys((pod for pod in pods if pod in batch or pod > max(batch)), gap))
                 if not found.answer().series:
@@ -219,10 +222,6 @@ class Prometheus:
         if label:
             found.gaps.update(self._foreign(namespace, {pod: pods[pod] for pod in found.silent if pods[pod]}, now))
         return found.answer()
-
-    def _late(self) -> Gap:
-        message = "the queries for the pods of the namespace took longer than a tick"
-        return Gap(Reason.PROMETHEUS_TIMEOUT, self._says(message))
 
     def _ask(
         self,
@@ -249,12 +248,21 @@ class Prometheus:
         )
         # Multi-tenant front ends want the namespace named beside the query; Prometheus ignores it.
         params = {"time": f"{now:.3f}", "namespace": namespace}
-        found = self._read(
-            lambda connect: connect.custom_query(text, params=params),
-            lambda pieces: read(entries(pieces)),
-            limit or LARGEST_ANSWER,
-        )
-        return found if isinstance(found, Gap) else None
+        try:
+            connect = self._connect()
+            self._local.session.limit = limit or LARGEST_ANSWER
+            self._local.session.read = lambda pieces: read(entries(pieces))
+            connect.custom_query(text, params=params)
+        except TooLargeError:
+            raise
+        except (TooSlowError, requests.Timeout) as error:
+            return self._gap(Reason.PROMETHEUS_TIMEOUT, error)
+        except PrometheusApiClientException:
+            # What answers may be anything within reach of the operator, and every tenant reads the message.
+            return self._gap(Reason.PROMETHEUS_ERROR, describe_status(self._local.session.status))
+        except (BadAnswerError, requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            return self._gap(Reason.PROMETHEUS_ERROR, error)
+        return None
 
     def _foreign(self, namespace: str, pods: Addresses, now: float) -> Mapping[str, Gap]:
         """Gaps of silent pods of which Prometheus has series from elsewhere, or with other labels. Looked up now and
@@ -311,22 +319,6 @@ class Prometheus:
         """Names of the labels that hold the namespace and the pod's name."""
         return self._settings.prometheus_namespace_label, self._settings.prometheus_pod_label
 
-    def _read(self, ask: Callable[[Any], object], read: Callable[[Iterable[bytes]], object], limit: int) -> object:
-        """What `read` makes of the answer, or the gap of a failure. Raises TooLargeError above `limit` bytes."""
-        try:
-            connect = self._connect()
-            self._local.session.limit, self._local.session.read = limit, read
-            return ask(connect)
-        except TooLargeError:
-            raise
-        except (TooSlowError, requests.Timeout) as error:
-            return Gap(Reason.PROMETHEUS_TIMEOUT, self._says(error))
-        except PrometheusApiClientException:
-            # What answers may be anything within reach of the operator, and every tenant reads the message.
-            return Gap(Reason.PROMETHEUS_ERROR, self._says(describe_status(self._local.session.status)))
-        except (BadAnswerError, requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-            return Gap(Reason.PROMETHEUS_ERROR, self._says(error))
-
     def _connect(self) -> Any:
         known, url = getattr(self._local, "connect", None), self._address().url
         if known is None or self._local.url != url:
@@ -342,13 +334,13 @@ class Prometheus:
             )
         return known
 
-    def _says(self, error: object) -> str:
+    def _gap(self, reason: Reason, error: object) -> Gap:
         url, limit = self._address().url, self._settings.prometheus_timeout_seconds
         if isinstance(error, TooSlowError | requests.Timeout):
-            return f"{url} did not answer within {limit:g} s"
+            return Gap(reason, f"{url} did not answer within {limit:g} s")
         if isinstance(error, requests.ConnectionError):
-            return f"{url} is unreachable: {unreachable(error)}"
-        return f"{url}: {error}"
+            return Gap(reason, f"{url} is unreachable: {unreachable(error)}")
+        return Gap(reason, f"{url}: {error}")
 
 
 def batches(pods: Addresses) -> Iterator[Addresses]:

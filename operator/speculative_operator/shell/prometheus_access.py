@@ -17,7 +17,7 @@ from requests.auth import AuthBase, HTTPBasicAuth
 from speculative_operator.domain.observation import Gap
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.settings import PREFIX, Settings
-from speculative_operator.shell.matrix import BadAnswerError
+from speculative_operator.shell.podseries import BadAnswerError
 
 _OF_STATUS: Mapping[int, str] = {
     301: "it redirects, which the operator does not follow: set the address that it redirects to",

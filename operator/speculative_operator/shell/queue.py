@@ -71,15 +71,14 @@ class Queue(Generic[K]):
 
     def pop(self) -> K | None:
         """A key that is due now, taken for a reconcile; None when none is."""
-        now = self._clock()
-        while self._heap and self._heap[0][0] <= now:
-            _, number, key = heapq.heappop(self._heap)
-            entry = self._entries.get(key)
-            if entry is None or entry.ticket != number or entry.reconciling:
-                continue
-            entry.due, entry.reconciling, entry.since = None, True, now
-            return key
-        return None
+        now, first = self._clock(), self._first()
+        if first is None or first[0] > now:
+            return None
+        heapq.heappop(self._heap)
+        key = first[2]
+        entry = self._entries[key]
+        entry.due, entry.reconciling, entry.since = None, True, now
+        return key
 
     def put_off(self, key: K, again: float) -> None:
         """Note that a key that was just taken needs no reconcile for `again` seconds. It says nothing of whether
@@ -134,7 +133,8 @@ class Queue(Generic[K]):
                 return key
             self._changed.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._until_next()):
+                first = self._first()
+                async with asyncio.timeout(max(0.0, first[0] - self._clock()) if first is not None else None):
                     await self._changed.wait()
         return None
 
@@ -188,11 +188,12 @@ class Queue(Generic[K]):
         heapq.heappush(self._heap, (entry.due, self._number, key))
         self._changed.set()
 
-    def _until_next(self) -> float | None:
+    def _first(self) -> tuple[float, int, K] | None:
+        """The heap entry of the key that is due next; None where none waits."""
         while self._heap:
-            due, number, key = self._heap[0]
+            _, number, key = self._heap[0]
             entry = self._entries.get(key)
             if entry is not None and entry.ticket == number and not entry.reconciling:
-                return max(0.0, due - self._clock())
+                return self._heap[0]
             heapq.heappop(self._heap)
         return None

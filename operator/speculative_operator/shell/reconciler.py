@@ -5,12 +5,11 @@ Nothing is read again on the way and `now` is taken once. What fails is raised a
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 from speculative_operator.api.convert import to_domain
 from speculative_operator.api.wire import SpecError
@@ -31,7 +30,7 @@ from speculative_operator.reconcile.snapshot.writing import cannot_wait, should_
 from speculative_operator.reconcile.tick import invalid
 from speculative_operator.reconcile.world import Outcome, World
 from speculative_operator.settings import Settings
-from speculative_operator.shell.bodies import Body, Key, is_ready, key_of, ready_since, tags
+from speculative_operator.shell.bodies import Body, Key, key_of, ready_since
 from speculative_operator.shell.cache import Cache, Snapshot
 from speculative_operator.shell.errors import ApiError
 from speculative_operator.shell.jobs import READ_EVERY
@@ -41,11 +40,9 @@ from speculative_operator.shell.resources import CLAIM, CONFIG_MAP
 from speculative_operator.shell.rest import Rest, given_of, is_news, is_still
 from speculative_operator.shell.sources import Canaries, Sources
 from speculative_operator.shell.telemetry import Telemetry
-from speculative_operator.shell.turns import late, queued_jobs, reading, wants, without
+from speculative_operator.shell.turns import late, queued_jobs, reading, without
 from speculative_operator.shell.writes import Report, Writer
 from speculative_operator.tuner import Memory
-
-log = logging.getLogger(__name__)
 
 SOON = 0.3
 """Seconds until an object is looked at again after something was changed in the cluster for it, or was not as the
@@ -57,10 +54,8 @@ FIGURES_SECONDS = 60.0
 """Seconds, and at least two ticks, for which a pod's figures stay in metrics: scrapes and rounds do not keep step."""
 
 
-class Tick(Protocol):
-    """`reconcile.tick.tick`, or a fake."""
-
-    def __call__(self, world: World, memory: Memory | None, observation: Observation | None, now: float) -> Outcome: ...
+Tick = Callable[[World, Memory | None, Observation | None, float], Outcome]
+"""`reconcile.tick.tick`, or a fake."""
 
 
 @dataclass(slots=True)
@@ -80,6 +75,8 @@ class _State:
     notes: Notes | None = None
     notes_at: float = 0.0
     """unix seconds of the last write of notes, or of the first look."""
+    lost: tuple[Body, Body] | None = None
+    """A status as it was stored, and as it was written, where the definition on the cluster lacks fields of it."""
     memo: Memo = field(default_factory=Memo)
     rest: Rest = field(default_factory=Rest)
     recent: Recent = field(default_factory=Recent)
@@ -180,15 +177,14 @@ class Reconciler:
             await self._report(snapshot, spec, state, outcome, now)
         hurries = self._sources.turns.near(key) or downloading(jobs) or bool(arriving)
         again = self._next(snapshot, state, report, hurries)
-        if is_still(snapshot, spec, state.ledger) and self._is_quiet(snapshot, outcome, report):
+        if is_still(snapshot, spec, state.ledger) and self._is_quiet(snapshot, state, outcome, report):
             state.rest = rest.after(given, outcome.stands_for, now, again)
         return again
 
-    def _is_quiet(self, snapshot: Snapshot, outcome: Outcome, report: Report) -> bool:
+    def _is_quiet(self, snapshot: Snapshot, state: _State, outcome: Outcome, report: Report) -> bool:
         """True where nothing was done or told, and nothing waits to be."""
-        old, new = snapshot.owner.get("status") or {}, self._reporter.storable(outcome.status)
         done = outcome.actions or outcome.events or outcome.leaving or report.acted or report.refused
-        return not done and not should_write(old, new, 0.0, inf)
+        return not done and not should_write(_told(snapshot.owner, state), outcome.status, 0.0, inf)
 
     def _state(self, key: Key, owner: Body, now: float) -> _State:
         uid = owner["metadata"]["uid"]
@@ -220,7 +216,7 @@ class Reconciler:
             children=children,
             pods=snapshot.pods,
             capabilities=self._sources.capabilities(),
-            problems=(*state.ledger.conditions(), *late(spec.name, waited, at_ease=_at_ease(snapshot))),
+            problems=(*state.ledger.conditions(), *late(spec.name, waited, at_ease=bool(snapshot.ready))),
             applied=dict(state.ledger.made),
             jobs=(*jobs, *queued_jobs(spec.name, waited)),
             arriving=arriving,
@@ -257,16 +253,16 @@ class Reconciler:
 
     def _in_turn(self, key: Key, snapshot: Snapshot, actions: tuple[Action, ...], now: float) -> tuple[Action, ...]:
         """`actions` without a Job that reads where it is not this object's turn; the next tick asks for it again."""
-        turns = self._sources.turns
-        if not wants(actions):
+        turns, others = self._sources.turns, without(actions)
+        if len(others) == len(actions):
             turns.leave(key)
             return actions
-        may = turns.take(key, reading(self._cache.inspections(), now), at_ease=_at_ease(snapshot))
-        return actions if may else without(actions)
+        may = turns.take(key, reading(self._cache.inspections(), now), at_ease=bool(snapshot.ready))
+        return actions if may else others
 
     def _observe(self, spec: DeploymentSpec, snapshot: Snapshot, state: _State) -> Observation | None:
         """An observation of the ready pods, once for each round; None when no pod is ready or the round is known."""
-        ready = [pod["metadata"]["name"] for pod in snapshot.pods if is_ready(pod)]
+        ready = [pod["metadata"]["name"] for pod in snapshot.ready]
         found = self._sources.latest(spec.namespace)
         if found is None or not is_news(found, snapshot, state.round_at):
             return None
@@ -289,16 +285,15 @@ class Reconciler:
     async def _report(
         self, snapshot: Snapshot, spec: DeploymentSpec | None, state: _State, outcome: Outcome, now: float
     ) -> None:
-        owner = snapshot.owner
-        old = owner.get("status") or {}
-        storable = self._reporter.storable(outcome.status)
-        due = should_write(old, storable, state.status_at, now, self._sources.budget.interval)
-        if due and (self._sources.budget.take() or cannot_wait(old, storable)):
-            log.debug("writing the status: %s", _changed_parts(old, storable), extra=tags(key_of(owner)))
+        owner, old = snapshot.owner, _told(snapshot.owner, state)
+        due = should_write(old, outcome.status, state.status_at, now, self._sources.budget.interval)
+        if due and (self._sources.budget.take() or cannot_wait(old, outcome.status)):
             if spec is not None and outcome.notes is not None:
                 await self._keep(snapshot, spec, state, outcome.notes, now)
-            if not await self._reporter.status(owner, outcome.status):
+            stored = await self._reporter.status(owner, outcome.status)
+            if stored is None:
                 return
+            state.lost = (stored, outcome.status) if stored != outcome.status else None
             state.status_at = now
             for reason in _new_reasons(old, outcome.status):
                 self._count(owner, reason)
@@ -332,14 +327,8 @@ class Reconciler:
         if report.refused or report.acted:
             return SOON
         # A round makes objects with ready pods due; this is for those without, and for rounds that stay away.
-        observed = any(is_ready(pod) for pod in snapshot.pods)
-        wait = self._settings.tick_seconds * (1.5 if observed else 1.0)
+        wait = self._settings.tick_seconds * (1.5 if snapshot.ready else 1.0)
         return min(wait, READ_EVERY) if hurries else wait
-
-
-def _at_ease(snapshot: Snapshot) -> bool:
-    """True where pods serve, so that nobody waits for a look at the pair."""
-    return any(is_ready(pod) for pod in snapshot.pods)
 
 
 def downloading(jobs: Iterable[JobSeen]) -> bool:
@@ -347,9 +336,11 @@ def downloading(jobs: Iterable[JobSeen]) -> bool:
     return any(job.purpose is Purpose.FETCH and job.phase is Phase.RUNNING for job in jobs)
 
 
-def _changed_parts(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Names of the parts of a status that differ."""
-    return ", ".join(sorted(name for name in {*old, *new} if old.get(name) != new.get(name)))
+def _told(owner: Body, state: _State) -> Body:
+    """What the status of an object says. Where it stands as the API server stored our last one, all that we wrote, or
+    it would be written for ever."""
+    held: Body = owner.get("status") or {}
+    return state.lost[1] if state.lost is not None and state.lost[0] == held else held
 
 
 def _unless_changed(before: Memory | None, after: Memory | None) -> Memory | None:

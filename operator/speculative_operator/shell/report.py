@@ -18,9 +18,9 @@ from speculative_operator.reconcile.snapshot.writing import FIGURES_SECONDS
 from speculative_operator.reconcile.world import Event
 from speculative_operator.shell.bodies import Body, key_of, tags
 from speculative_operator.shell.cache import Cache
-from speculative_operator.shell.errors import ApiError, ConflictError, InvalidError, NotFoundError, OutdatedError
+from speculative_operator.shell.errors import ApiError, ConflictError, NotFoundError, OutdatedError
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.resources import CONFIG_MAP, EVENT
+from speculative_operator.shell.resources import CONFIG_MAP, EVENT, OWNER
 from speculative_operator.shell.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -54,23 +54,24 @@ class Reporter:
         self._telemetry = telemetry
         self._news = News()
         self._instance = os.environ.get("POD_NAME") or names.OPERATOR
-        self._undeclared: dict[str, Any] = {}
-        """Fields of statuses that the cluster's CRD lacks (`missing_fields`), as far as writes have shown."""
 
-    def storable(self, status: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The status without the fields that the cluster's CRD does not declare, as far as writes have shown."""
-        return without(status, self._undeclared) if self._undeclared else status
+    async def status(self, owner: Body, status: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Write the whole status and remove what somebody else has written into it, as a restore from a backup does.
 
-    async def status(self, owner: Body, status: Mapping[str, Any]) -> bool:
-        """Write the whole status; False when the object is gone or was replaced, or when we may no longer write. Raises
-        ApiError otherwise."""
+        Returns the status as it was stored: without the fields that the definition on the cluster lacks, where that is
+        older than this operator. None when the object is gone or was replaced, or when we may no longer write. Raises
+        ApiError otherwise.
+        """
+        meta = owner["metadata"]
+        patch = {"metadata": {"uid": meta["uid"]}, "status": replacing(owner.get("status") or {}, status)}
         try:
-            body = await self._write(owner, status)
+            body = await self._kube.merge(OWNER, meta["namespace"], meta["name"], patch, "status", still=self._leading)
         except (NotFoundError, ConflictError, OutdatedError):
-            return False
+            return None
         self._cache.put(body)
         self._telemetry.action("status", str(owner["kind"]))
-        return True
+        stored: Mapping[str, Any] = body.get("status") or {}
+        return stored
 
     async def notes(self, manifest: Mapping[str, Any], uid: str | None) -> bool:
         """Write the ConfigMap of an object's notes, where its uid is still `uid` (None: not there yet); True where it
@@ -84,38 +85,6 @@ class Reporter:
         self._cache.put(body)
         self._telemetry.action("apply", CONFIG_MAP.kind)
         return True
-
-    async def _write(self, owner: Body, status: Mapping[str, Any]) -> Body:
-        """Apply the status, then remove what somebody else has written into it, as a restore from a backup does: it
-        would stand there for ever, or even make the applied status invalid. Where the API server refuses the status for
-        a field that its CRD does not declare, apply it without such fields. Returns the object."""
-        try:
-            body = await self._kube.apply_status(owner, status, still=self._leading)
-            if self.storable(status) != status:
-                self._undeclared = {}
-        except InvalidError:
-            rest = surplus(owner.get("status") or {}, status)
-            await self._learn_undeclared(owner, status, rest)
-            status = self.storable(status)
-            if rest:
-                await self._kube.merge_status(owner, rest, still=self._leading)
-            body = await self._kube.apply_status(owner, status, still=self._leading)
-        rest = surplus(body.get("status") or {}, status)
-        return await self._kube.merge_status(owner, rest, still=self._leading) if rest else body
-
-    async def _learn_undeclared(self, owner: Body, status: Mapping[str, Any], rest: Mapping[str, Any]) -> None:
-        """Ask for the status by a merge patch that stores nothing: the API server answers it without the fields that
-        its CRD does not declare. Raises InvalidError where something else is wrong."""
-        body = await self._kube.merge_status(owner, {**rest, **status}, dry=True, still=self._leading)
-        found = missing_fields(status, body.get("status") or {})
-        if found and found != self._undeclared:
-            log.warning(
-                "the CustomResourceDefinition on the cluster is older than this operator: the status is written without"
-                " the fields %s. Apply the definition of this release (crds/)",
-                ", ".join(sorted(found)),
-                extra=tags(key_of(owner)),
-            )
-        self._undeclared = found
 
     async def events(self, owner: Body, events: Sequence[Event], now: float) -> None:
         """Post the Events that are news. An Event that cannot be posted is lost: it is news, not state."""
@@ -132,40 +101,17 @@ class Reporter:
         self._telemetry.event(event.type, str(event.reason))
 
 
-def surplus(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that takes from `found` the fields that `wanted` lacks. Lists are left alone: among conditions
-    others may have theirs."""
-    rest: dict[str, Any] = {}
-    for name, value in found.items():
-        if name not in wanted:
-            rest[name] = None
-        elif isinstance(value, Mapping) and isinstance(wanted[name], Mapping):
-            inner = surplus(value, wanted[name])
-            rest |= {name: inner} if inner else {}
-    return rest
-
-
-def missing_fields(sent: Any, stored: Any) -> dict[str, Any]:
-    """Names of the fields of `sent` that `stored` lacks, each with None, or with such names within it. Items of a list
-    share their names."""
-    if isinstance(sent, list) and isinstance(stored, list):
-        missing: dict[str, Any] = {}
-        for one, other in zip(sent, stored, strict=False):
-            missing |= missing_fields(one, other)
-        return missing
-    if not isinstance(sent, Mapping) or not isinstance(stored, Mapping):
-        return {}
-    within = {name: missing_fields(value, stored[name]) for name, value in sent.items() if name in stored}
-    return {name: None for name in sent if name not in stored} | {name: one for name, one in within.items() if one}
-
-
-def without(value: Any, missing: Mapping[str, Any] | None) -> Any:
-    """`value` without the fields that `missing_fields` has named."""
-    if isinstance(value, list):
-        return [without(one, missing) for one in value]
-    if not isinstance(value, Mapping) or not missing:
-        return value
-    return {name: without(one, missing.get(name)) for name, one in value.items() if missing.get(name, True)}
+def replacing(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that makes `wanted` of `found`, and of whatever has been changed of it in between as much as it
+    names. Lists are replaced whole."""
+    patch: dict[str, Any] = {name: None for name in found if name not in wanted}
+    for name, value in wanted.items():
+        held = found.get(name)
+        if isinstance(value, Mapping) and isinstance(held, Mapping):
+            patch[name] = replacing(held, value)
+        else:
+            patch[name] = value
+    return patch
 
 
 def event_body(owner: Body, event: Event, instance: str) -> dict[str, Any]:

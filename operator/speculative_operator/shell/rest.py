@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.shell.bodies import is_ready
 from speculative_operator.shell.cache import Snapshot
 from speculative_operator.shell.ledger import Ledger
 from speculative_operator.shell.rounds import Round
@@ -56,13 +55,13 @@ def given_of(snapshot: Snapshot, sources: Sources, used: float) -> Given | None:
 def is_news(found: Round, snapshot: Snapshot, used: float) -> bool:
     """True where the round is another than the one `used`, and the object has pods that it may speak of."""
     # Another one, not a later one: a clock that was set back must not blind us until it has caught up.
-    return found.time != used and any(map(is_ready, snapshot.pods))
+    return found.time != used and bool(snapshot.ready)
 
 
 def is_still(snapshot: Snapshot, spec: DeploymentSpec, ledger: Ledger) -> bool:
     """True where nothing moves but by news of what `given_of` looks at: no Job runs, no pod fetches its weights, no
     problem waits to be tried again, and no other object's pods are looked at."""
     cache, route = spec.weights.cache, spec.route
-    fetching = cache is not None and cache.in_pods and not all(map(is_ready, snapshot.pods))
+    fetching = cache is not None and cache.in_pods and len(snapshot.ready) < len(snapshot.pods)
     led = route is not None and route.canary is not None
     return not (snapshot.workers or fetching or led or ledger.problems or ledger.foreign)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 
 from speculative_operator.render import Capabilities
 from speculative_operator.settings import Settings
@@ -43,9 +43,9 @@ class RestoredError(Exception):
 
 
 class Resync:
-    """Completes the cache by lists. `stale` is told each SpeculativeDeployment of which something had not been known;
-    `unwatched` returns the kinds of which no watch tells, `settled` whether a Prometheus has brought figures: then no
-    other one is looked for, for anybody may make one."""
+    """Completes the cache by lists. `stale` is told each SpeculativeDeployment of which something had not been known,
+    once all was listed; `unwatched` returns the kinds of which no watch tells, `settled` whether a Prometheus has
+    brought figures: then no other one is looked for, for anybody may make one."""
 
     def __init__(
         self,
@@ -64,6 +64,8 @@ class Resync:
         self._unwatched = unwatched
         self._settled = settled
         self._listed: set[Resource] = set()
+        self._found: set[Key] = set()
+        """What `stale` is still to be told."""
         self._unlisted: set[Resource] = set()
         """Kinds whose last listing failed."""
         self.optional: frozenset[Resource] = frozenset()
@@ -151,19 +153,26 @@ class Resync:
         return ", ".join(one.plural for one in self.resources() if one.vital and one not in self._listed - blind)
 
     async def refresh(self, only: Collection[Resource] | None = None) -> None:
-        """List everything once, or `only` some kinds. Children before owners, so that an owner is never seen without
-        what it has, and what makes Deployments before those. A kind that cannot be listed stays as it was known, and
-        keeps no other from being listed. Raises RestoredError."""
+        """List everything once, or `only` some kinds: SpeculativeDeployments first, because nothing is kept of those
+        that are not known, and what makes Deployments before those. A kind that cannot be listed stays as it was known,
+        and keeps no other from being listed, but for the first. Raises RestoredError."""
         children = sorted(self.resources()[1:], key=lambda one: not one.optional)
-        if (only is None or OWNER in only) and not await self._succeeds(OWNER, self._expect()):
-            return
-        for resource in (*children, OWNER):
-            if (only is None or resource in only) and await self._succeeds(resource, self._refresh(resource)):
-                self._listed.add(resource)
-
-    async def _succeeds(self, resource: Resource, listing: Awaitable[None]) -> bool:
         try:
-            await listing
+            for resource in (OWNER, *children):
+                if only is not None and resource not in only:
+                    continue
+                if await self._succeeds(resource):
+                    self._listed.add(resource)
+                elif resource is OWNER:
+                    break
+        finally:
+            for key in self._found:
+                self._stale(key)
+            self._found.clear()
+
+    async def _succeeds(self, resource: Resource) -> bool:
+        try:
+            await self._refresh(resource)
         except ApiError as error:
             if resource not in self._unlisted:
                 log.warning("cannot list %s: %s", resource.plural, error)
@@ -193,21 +202,13 @@ class Resync:
                         found.add(body["metadata"]["uid"])
                         key = self._cache.put(body, version)
                         if key is not None:
-                            self._stale(key)
+                            self._found.add(key)
             except ExpiredListError:
                 if attempt == 2:
                     raise
             else:
                 break
         return version, found
-
-    async def _expect(self) -> None:
-        """Find out which SpeculativeDeployments there are, so that their children are known before they are."""
-        owners: dict[Key, str] = {}
-        for namespace in self._namespaces or ("",):
-            async for _, items in self._kube.pages(OWNER, namespace, bare=True):
-                owners |= {key_of(body): body["metadata"]["uid"] for body in items}
-        self._cache.expect(owners)
 
     def _prune(self, resource: Resource, namespace: str, version: int, found: set[str]) -> None:
         """Remove what is no newer than the list and not in it."""
@@ -219,7 +220,7 @@ class Resync:
             if key is None:
                 continue
             log.info("found the missed deletion of %s %s/%s", resource.kind, *key_of(body))
-            self._stale(key)
+            self._found.add(key)
 
     def start_over(self) -> None:
         """Count nothing as listed."""

@@ -155,16 +155,13 @@ class Rounds:
                 continue
             self._last[namespace] = slot
             if namespace in waiting:
-                self._tell(namespace, time.time(), self._still_waiting(namespace))
+                known = self._latest.get(namespace)
+                late = Gap(Reason.PROMETHEUS_TIMEOUT, "Prometheus did not answer within a tick")
+                self._tell(namespace, time.time(), (known.gap if known is not None else None) or late)
             else:
                 (self._late if namespace in self._slow else self._quick).waiting.append(namespace)
         self._drop(wanted)
         self._fill()
-
-    def _still_waiting(self, namespace: str) -> Gap:
-        latest = self._latest.get(namespace)
-        known = latest.gap if latest is not None else None
-        return known or Gap(Reason.PROMETHEUS_TIMEOUT, "Prometheus did not answer within a tick")
 
     def _drop(self, wanted: Mapping[str, Sequence[Key]]) -> None:
         for namespace in set(self._last) - set(wanted) - set(self._running):
@@ -195,45 +192,41 @@ class Rounds:
                 self._running[namespace] = task
 
     async def _round(self, lane: _Lane, namespace: str, pods: Addresses, most: int) -> None:
+        """Ask for the series of a namespace. Its time starts with its thread, which nobody else gets before it is
+        free."""
         now, started = time.time(), self._clock()
         queries = 1 + len(pods) // PODS_OF_A_QUERY
+        seconds = self._timeout + 0.5 + self._tick * (1.0 if queries > 1 else DIRECT_SHARE)
         try:
-            seconds = self._timeout + 0.5 + self._tick * (1.0 if queries > 1 else DIRECT_SHARE)
-            await self._ask(namespace, pods, now, most, seconds)
-            seconds = self._clock() - started
-            self._telemetry.query(seconds)
-            if seconds > SLOW_SHARE * self._timeout * queries:
-                self._slow[namespace] = QUICK_ROUNDS
-            elif namespace in self._slow:
-                self._slow[namespace] -= 1
-                if not self._slow[namespace]:
-                    del self._slow[namespace]
+            work = asyncio.get_running_loop().run_in_executor(
+                self._threads, self._source.fetch, namespace, pods, now, most
+            )
+            done, _ = await asyncio.wait({work}, timeout=seconds)
+            if not done:
+                self._tell(namespace, now, Gap(Reason.PROMETHEUS_TIMEOUT, f"no answer of Prometheus in {seconds:g} s"))
+                await asyncio.wait({work})
+            error = work.exception()
+            if error is not None:
+                log.error("cannot read metrics", exc_info=error, extra={"namespace": namespace})
+                gap = Gap(Reason.PROMETHEUS_ERROR, f"{type(error).__name__} while reading metrics")
+                self._tell(namespace, now, gap)
+            elif done:
+                self._tell(namespace, now, work.result())
+            took = self._clock() - started
+            self._telemetry.query(took)
+            slow = took > SLOW_SHARE * self._timeout * queries
+            rounds = QUICK_ROUNDS if slow else self._slow.pop(namespace, 1) - 1
+            if rounds:
+                self._slow[namespace] = rounds
         finally:
             lane.busy -= 1
             self._room.free += most
             del self._running[namespace]
         self._fill()
 
-    async def _ask(self, namespace: str, pods: Addresses, now: float, most: int, seconds: float) -> None:
-        """Ask for the series of a namespace. Its time starts with its thread, which nobody else gets before it is
-        free."""
-        work = asyncio.get_running_loop().run_in_executor(self._threads, self._source.fetch, namespace, pods, now, most)
-        done, _ = await asyncio.wait({work}, timeout=seconds)
-        if not done:
-            self._tell(namespace, now, Gap(Reason.PROMETHEUS_TIMEOUT, f"no answer of Prometheus in {seconds:g} s"))
-            await asyncio.wait({work})
-        error = work.exception()
-        if error is not None:
-            log.error("cannot read metrics", exc_info=error, extra={"namespace": namespace})
-            gap = Gap(Reason.PROMETHEUS_ERROR, f"{type(error).__name__} while reading metrics")
-            self._tell(namespace, now, gap)
-        elif done:
-            self._tell(namespace, now, work.result())
-
     def _tell(self, namespace: str, now: float, result: Answer | Gap) -> None:
-        before = self._latest.get(namespace)
-        if before is not None:
-            before.drop()
+        if namespace in self._latest:
+            self._latest[namespace].drop()
         taken = result.time if isinstance(result, Answer) else None
         self._latest[namespace] = Round(now if taken is None else taken, result, self._room)
         self._arrived(self._keys.get(namespace, ()))

@@ -81,10 +81,6 @@ class Sizes:
         """True where something of the namespace is not even known by name."""
         return namespace in self._refused
 
-    def held(self, namespace: str) -> int:
-        """Bytes of memory that the objects of a namespace take."""
-        return self._held[namespace]
-
 
 def too_large(body: Mapping[str, Any]) -> str:
     """Why an object is not kept whole; empty where it is no larger than it may be."""

@@ -5,21 +5,20 @@ ask which objects must look again when a canary changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from speculative_operator.api.convert import to_domain
 from speculative_operator.api.wire import SpecError
 from speculative_operator.domain import names
-from speculative_operator.domain.jobs import JobSeen, Progress
 from speculative_operator.domain.platform import CanarySeen
 from speculative_operator.domain.reading import is_controlled_by, items, mappings
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.reconcile.world import Catalogue, load_packaged
 from speculative_operator.render import Capabilities
-from speculative_operator.shell.bodies import Body, Key, is_ready
-from speculative_operator.shell.cache import Cache, Snapshot
+from speculative_operator.shell.bodies import Body, Key
+from speculative_operator.shell.cache import Cache
+from speculative_operator.shell.jobs import Jobs
 from speculative_operator.shell.report import Budget
 from speculative_operator.shell.resources import CHILD_BY_KIND
 from speculative_operator.shell.rounds import Round
@@ -27,14 +26,6 @@ from speculative_operator.shell.turns import Turns
 
 _SERVED_NAME = "--served-model-name"
 """The option by which vLLM and SGLang are told the name of their model; the other engines are told none."""
-
-
-class SeesJobs(Protocol):
-    """`jobs.Jobs`, or a fake."""
-
-    async def observe(self, snapshot: Snapshot, now: float) -> tuple[JobSeen, ...]: ...
-
-    async def arriving(self, snapshot: Snapshot) -> Mapping[str, Progress]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +36,7 @@ class Sources:
     """Returns a namespace's newest Prometheus round."""
     capabilities: Callable[[], Capabilities]
     """Returns what the cluster offers."""
-    jobs: SeesJobs
+    jobs: Jobs
     turns: Turns
     budget: Budget
     """Limits the writes of figures."""
@@ -91,7 +82,7 @@ def _look(cache: Cache, key: Key, model: str) -> CanarySeen | None:
     return CanarySeen(
         served_name=spec.verifier.served_name,
         service=service is not None and is_controlled_by(service, spec.uid),
-        answering=sum(is_ready(pod) and _answers(pod, model) for pod in snapshot.pods),
+        answering=sum(_answers(pod, model) for pod in snapshot.ready),
     )
 
 

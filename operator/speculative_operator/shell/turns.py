@@ -7,7 +7,6 @@ run are found in the cluster. No I/O; the clock is given.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +16,9 @@ from speculative_operator.domain.actions import Action, ApplyChild, Condition, T
 from speculative_operator.domain.jobs import JobSeen, Phase, Purpose
 from speculative_operator.domain.reading import seconds_of
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.shell.bodies import Body, Key
+from speculative_operator.shell.bodies import Body, Key, purpose_of
 from speculative_operator.shell.resources import JOB
 
-YIELDS = 600.0
-"""seconds for which an object whose pods run lets later objects go first; after them nobody overtakes it any more."""
 LONGEST = 600.0
 """seconds that an object without pods waits for its turn; then its pods are made unread, as when a source is silent."""
 FORGOTTEN = 60.0
@@ -31,32 +28,32 @@ STARTS = 60.0
 and others need not wait for it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Place:
-    rank: float
-    """Lower ranks first; what it is made of never changes while an object waits, so that nobody starves."""
+    """When an object asked first, and when it asked last."""
+
     since: float
     seen: float
 
 
 class Turns:
-    """Gives turns to at most `most` inspect Jobs, over all objects. `clock` gives monotonic seconds."""
+    """Gives turns to at most `most` inspect Jobs, over all objects, in the order in which they asked first; objects for
+    which nobody waits come after all others. `clock` gives monotonic seconds."""
 
     def __init__(self, most: int, clock: Callable[[], float]) -> None:
         self._most = most
         self._clock = clock
-        self._places: dict[Key, _Place] = {}
-        self._order: list[tuple[float, Key]] = []
+        self._pressing: dict[Key, _Place] = {}
+        self._at_ease: dict[Key, _Place] = {}
         self._making: set[Key] = set()
-        self._swept = clock()
 
     def take(self, key: Key, reading: Collection[Key], *, at_ease: bool) -> bool:
         """True where a Job may be made for `key` now: it counts until `release`. Else the object waits, and asks again.
         `reading` are the objects whose Jobs run; `at_ease` says that nobody waits for this one."""
-        self._sweep()
-        free = self._most - len(self._making.union(reading) - {key})
-        place = self._place(key, at_ease)
-        if bisect_left(self._order, (place.rank, key)) >= free:
+        now = self._clock()
+        line, other = (self._at_ease, self._pressing) if at_ease else (self._pressing, self._at_ease)
+        line.setdefault(key, other.pop(key, _Place(now, now))).seen = now
+        if key not in self._first(self._most - len(self._making.union(reading) - {key})):
             return False
         self.leave(key)
         self._making.add(key)
@@ -68,40 +65,31 @@ class Turns:
 
     def leave(self, key: Key) -> None:
         """Remove an object that wants no Job from those that wait."""
-        place = self._places.pop(key, None)
-        if place is not None:
-            del self._order[bisect_left(self._order, (place.rank, key))]
+        self._pressing.pop(key, None)
+        self._at_ease.pop(key, None)
 
     def waiting_seconds(self, key: Key) -> float | None:
         """Seconds since the object asked first; None where it does not wait."""
-        place = self._places.get(key)
+        place = self._pressing.get(key) or self._at_ease.get(key)
         return self._clock() - place.since if place is not None else None
 
     def near(self, key: Key) -> bool:
         """True where the object's turn may come before its next regular reconcile."""
-        place = self._places.get(key)
-        return place is not None and bisect_left(self._order, (place.rank, key)) < 4 * self._most
+        return key in self._first(4 * self._most)
 
-    def _place(self, key: Key, at_ease: bool) -> _Place:
-        now, before = self._clock(), self._places.get(key)
-        since = before.since if before is not None else now
-        self.leave(key)
-        place = self._places[key] = _Place(since + (YIELDS if at_ease else 0.0), since, now)
-        insort(self._order, (place.rank, key))
-        return place
-
-    def _sweep(self) -> None:
-        now = self._clock()
-        if now - self._swept < FORGOTTEN / 4:
-            return
-        self._swept = now
-        for key in [key for key, place in self._places.items() if now - place.seen > FORGOTTEN]:
-            self.leave(key)
-
-
-def wants(actions: Sequence[Action]) -> bool:
-    """True where one of `actions` makes an inspect Job."""
-    return any(_reads(action) for action in actions)
+    def _first(self, count: int) -> list[Key]:
+        """The next `count` objects. One that has not asked for long loses its place."""
+        found: list[Key] = []
+        oldest = self._clock() - FORGOTTEN
+        for line in (self._pressing, self._at_ease):
+            lost: list[Key] = []
+            for key, place in line.items():
+                if len(found) >= count:
+                    break
+                (found if place.seen >= oldest else lost).append(key)
+            for key in lost:
+                del line[key]
+        return found
 
 
 def without(actions: Sequence[Action]) -> tuple[Action, ...]:
@@ -138,8 +126,7 @@ def late(name: str, waited: float | None, *, at_ease: bool) -> tuple[Condition, 
 def _reads(action: Action) -> bool:
     if not isinstance(action, ApplyChild) or action.manifest["kind"] != JOB.kind:
         return False
-    labels = action.manifest["metadata"].get("labels") or {}
-    return bool(labels.get(names.LABEL_JOB) == Purpose.INSPECT.value)
+    return purpose_of(action.manifest) is Purpose.INSPECT
 
 
 def _counts(job: Body, now: float) -> bool:

@@ -7,20 +7,19 @@ again until it or the spec changes, a forbidden one only now and then.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 from math import inf
 from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, Condition, DeleteChild, PokePod, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.shell.bodies import Body, Key, home_of, tags, trim
+from speculative_operator.render.metadata import digest
+from speculative_operator.shell.bodies import Body, Key, Slot, home_of, slot_of, tags, trim
 from speculative_operator.shell.cache import Cache, Snapshot
 from speculative_operator.shell.errors import (
     ApiError,
@@ -38,7 +37,6 @@ from speculative_operator.shell.ledger import (
     PATIENCE,
     Ledger,
     Problem,
-    Slot,
     changed_back_condition,
     image_volumes,
     keeps_images,
@@ -141,14 +139,6 @@ class Writer:
             raise worst(failures)
         return _join([result for result in results if isinstance(result, Report)])
 
-    async def _of_others(self, key: Key, snapshot: Snapshot, slot: Slot, ledger: Ledger, now: float) -> bool:
-        """True where a claim that is to be made exists and belongs to somebody else. A read finds it, not a write that
-        fails, because it is asked for as long as the object lives."""
-        if slot[0] != CLAIM.kind or slot[1] in snapshot.claims:
-            return False
-        await self._look(slot, key, ledger, now)
-        return slot in ledger.foreign
-
     async def _child(
         self,
         key: Key,
@@ -162,8 +152,12 @@ class Writer:
         try:
             if isinstance(action, DeleteChild):
                 return await self._delete(key, snapshot, action)
-            if await self._of_others(key, snapshot, slot_of(action.manifest), ledger, now):
-                return Report(again=True)
+            slot = slot_of(action.manifest)
+            if slot[0] == CLAIM.kind and slot[1] not in snapshot.claims:
+                # A read finds whether it is somebody else's, not a write that fails: it is asked for again and again.
+                await self._look(slot, key, ledger, now)
+                if slot in ledger.foreign:
+                    return Report(again=True)
             return await self._apply(key, snapshot, action, ledger, now)
         except OutdatedError:
             return Report(again=True)
@@ -171,33 +165,35 @@ class Writer:
     async def _apply(self, key: Key, snapshot: Snapshot, action: ApplyChild, ledger: Ledger, now: float) -> Report:
         manifest = action.manifest
         slot = slot_of(manifest)
-        digest, generation = digest_of(manifest), snapshot.owner["metadata"].get("generation", 0)
-        if not ledger.may_apply(slot, digest, generation, now):
+        mark, generation = digest(manifest, 16), snapshot.owner["metadata"].get("generation", 0)
+        if not ledger.may_apply(slot, mark, generation, now):
             return Report()
         held = snapshot.children.get(slot) if slot[0] != CLAIM.kind else snapshot.claims.get(slot[1])
         uid = held["metadata"]["uid"] if held is not None else None
         resource = _resource(action)
         foreseen = await self._foreseen(key, action, ledger, uid, now)
         if foreseen is not None:
-            ledger.problems[slot] = Problem(foreseen[0], digest, generation, foreseen[1])
+            ledger.problems[slot] = Problem(foreseen[0], mark, generation, foreseen[1])
             return Report(refused=True)
         try:
             still = partial(self._still, key, snapshot, replaces=slot[0] in WORKLOADS)
             body = await self._send(resource, manifest, held, uid, still)
         except NotFoundError:
-            return self._pass_over(resource.optional)
+            if resource.optional:
+                self._rediscover()
+            return Report()  # else the namespace is gone, and with it our object: a watch will say so
         except (ConflictError, InvalidError, ForbiddenError, UnavailableError) as failure:
             problem = await self._refusal(failure, slot, key, ledger, now)
             if problem is None:
                 return Report(again=True)
-            ledger.problems[slot] = _problem(problem, slot, digest, generation, now)
+            ledger.problems[slot] = _problem(problem, slot, mark, generation, now)
             log.warning("%s", problem, extra=tags(key))
             return Report(refused=True)
         self._cache.put(body)
         ledger.made[slot] = body
         self._telemetry.action("apply", slot[0])
         healed = slot in ledger.problems
-        if ledger.note_applied(slot, digest, now) == PATIENCE:
+        if ledger.note_applied(slot, mark, now) == PATIENCE:
             log.warning("another writer keeps changing %s %s back; applying it less often", *slot, extra=tags(key))
         log.info("applied %s %s: %s", *slot, action.why, extra={**tags(key), "reason": str(action.reason)})
         return Report(acted=1, refused=healed)
@@ -230,7 +226,7 @@ class Writer:
         if kind not in WORKLOADS:
             return None
         resource = CHILD_BY_KIND[kind]
-        if action.reason is Reason.REPAIRED and ledger.is_repeated((kind, name), digest_of(manifest), now):
+        if action.reason is Reason.REPAIRED and ledger.is_repeated((kind, name), digest(manifest, 16), now):
             found = changed_back_condition(action, await self._kube.get(resource, key[0], name))
             log.warning("%s", found.message, extra=tags(key))
             return found, inf
@@ -269,12 +265,6 @@ class Writer:
             self._cache.put(body)
         else:
             ledger.foreign[slot] = (outline(body), now + (FOREIGN_CLAIM_PAUSE if kind == CLAIM.kind else FOREIGN_PAUSE))
-
-    def _pass_over(self, optional: bool) -> Report:
-        if optional:
-            self._rediscover()
-        # Else the namespace is gone, and with it our object: a watch will say so.
-        return Report()
 
     async def _delete(self, key: Key, snapshot: Snapshot, action: DeleteChild) -> Report:
         still = partial(self._still, key, snapshot)
@@ -360,23 +350,14 @@ def worst(failures: Sequence[BaseException]) -> BaseException:
     return max(failures, key=lambda failure: getattr(failure, "retry_after", None) or 0.0)
 
 
-def slot_of(manifest: Mapping[str, Any]) -> Slot:
-    return manifest["kind"], manifest["metadata"]["name"]
-
-
-def digest_of(manifest: Mapping[str, Any]) -> str:
-    """A digest that is the same for equal manifests."""
-    return sha256(json.dumps(manifest, sort_keys=True, default=str).encode()).hexdigest()[:16]
-
-
 def _placed(snapshot: Snapshot) -> set[str]:
     """Serving pods that have a node."""
     return {pod["metadata"]["uid"] for pod in snapshot.pods if (pod.get("spec") or {}).get("nodeName")}
 
 
-def _problem(error: ApiError, slot: Slot, digest: str, generation: int, now: float) -> Problem:
+def _problem(error: ApiError, slot: Slot, mark: str, generation: int, now: float) -> Problem:
     reason = next((one for kind, one in _REASONS.items() if isinstance(error, kind)), Reason.RENDER_INVALID)
     # Longer messages quote the whole object back; conditions hold 32 KiB, people read less.
     message = f"{slot[0]} {slot[1]}: {error.message}"[:1000]
     condition = Condition(ConditionType.READY, Truth.FALSE, reason, message, slot)
-    return Problem(condition, digest, generation, inf if reason is Reason.RENDER_INVALID else now + FORBIDDEN_PAUSE)
+    return Problem(condition, mark, generation, inf if reason is Reason.RENDER_INVALID else now + FORBIDDEN_PAUSE)

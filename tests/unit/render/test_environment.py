@@ -70,12 +70,6 @@ def test_what_is_not_json_is_refused(value: Any) -> None:
         through_template(value)
 
 
-@pytest.mark.parametrize("value", [["\ud83d"], {"\ud83d": 1}])
-def test_half_a_character_is_refused(value: Any) -> None:
-    with pytest.raises(RenderError, match="unpaired surrogate"):
-        through_template(value)
-
-
 def test_a_missing_value_is_named() -> None:
     with pytest.raises(RenderError, match="'nowhere'"):
         plain(StrictUndefined(name="nowhere"))

@@ -103,14 +103,6 @@ def test_what_cannot_be_merged_is_named(patch: dict[str, Any], message: str) -> 
         merge(BASE, patch)
 
 
-def test_depth_is_bounded() -> None:
-    deep: Any = "x"
-    for _ in range(2000):
-        deep = {"a": deep}
-    with pytest.raises(RenderError, match="nested deeper"):
-        merge(BASE, deep)
-
-
 NAMES = st.text("abc", min_size=1, max_size=2)
 LEAVES = st.booleans() | st.integers() | st.text(max_size=5)
 PATCHES = st.dictionaries(

@@ -84,10 +84,8 @@ class FakeApi:
     """Asked in turn for each request; the first failure is the answer."""
     drops_images: bool = False
     """As API servers do that have no image volumes."""
-    theirs: tuple[str, ...] = ()
-    """Parts of status that somebody else has written too: an apply without them leaves them."""
     undeclared: tuple[str, ...] = ()
-    """Fields of status that the CRD does not declare: an apply with them is refused, a merge patch loses them."""
+    """Fields of status that the CRD does not declare: a merge patch loses them."""
     allowed: set[tuple[str, str]] = field(default_factory=set)
     """(plural, namespace) of which a review says that the operator may list it."""
     logs: dict[str, str] = field(default_factory=dict)
@@ -271,11 +269,11 @@ class FakeApi:
             _precondition(known, call.body, "resourceVersion")
             return await self._store("MODIFIED", ref, call.body)
         _precondition(known, call.body, "uid")
-        merged = _merged(known, call.body)
+        changed = merged(known, call.body)
         if call.subresource == "status":
-            kept = {name: part for name, part in merged["status"].items() if name not in self.undeclared}
-            merged = {**merged, "status": kept}
-        return merged if call.query.get("dryRun") else await self._store("MODIFIED", ref, merged)
+            kept = {name: part for name, part in changed["status"].items() if name not in self.undeclared}
+            changed = {**changed, "status": kept}
+        return await self._store("MODIFIED", ref, changed)
 
     def _list(self, resource: Resource, call: Call) -> Json:
         found = self._selected(call.plural, call.namespace, call.query.get("labelSelector", ""))
@@ -304,16 +302,6 @@ class FakeApi:
             pod["volumes"] = [volume for volume in pod["volumes"] if "image" not in volume]
         if call.query.get("dryRun"):
             return {**(known or {}), **call.body}
-        if call.subresource == "status":
-            if known is None:
-                raise FaultError(404, f'{call.plural} "{call.name}" not found', "NotFound")
-            _precondition(known, call.body, "uid")
-            for name in self.undeclared:
-                if name in call.body["status"]:
-                    message = f"failed to create typed patch object: .status.{name}: field not declared in schema"
-                    raise FaultError(500, message)
-            left = {name: part for name, part in (known.get("status") or {}).items() if name in self.theirs}
-            return await self._store("MODIFIED", ref, {**known, "status": _merged(left, call.body["status"])})
         if known is None and "uid" in call.body["metadata"]:
             raise FaultError(409, "uid mismatch: no existing object was found", "Conflict")
         if known is None:
@@ -359,16 +347,17 @@ def _precondition(known: Json, body: Json, name: str) -> None:
         raise FaultError(409, "the object has been modified", "Conflict")
 
 
-def _merged(known: Any, patch: Any) -> Any:
+def merged(known: Any, patch: Any) -> Any:
+    """`known` after a merge patch."""
     if not isinstance(patch, dict) or not isinstance(known, dict):
         return patch
-    merged = dict(known)
+    found = dict(known)
     for name, value in patch.items():
         if value is None:
-            merged.pop(name, None)
+            found.pop(name, None)
         else:
-            merged[name] = _merged(merged.get(name, {}), value)
-    return merged
+            found[name] = merged(found.get(name, {}), value)
+    return found
 
 
 def _status(failure: FaultError) -> web.Response:

@@ -12,7 +12,7 @@ from tests.unit.render.test_environment import JSON
 from tests.unit.shell.scene import replica_set
 
 from speculative_operator.domain import names
-from speculative_operator.shell.bodies import _Copies, is_ready, newer, owner_key, trim
+from speculative_operator.shell.bodies import _Copies, is_ready, owner_key, trim
 from speculative_operator.shell.cache import Cache
 
 KEY = ("ns", "gemma")
@@ -66,17 +66,6 @@ def test_a_snapshot_does_not_change_afterwards() -> None:
     cache.put(child(2, changed=True))
     cache.remove(child(kind="Service"))
     assert before.children["Service", "gemma"]["spec"] == {}
-
-
-def test_an_older_version_is_ignored() -> None:
-    cache = Cache()
-    cache.put(owner())
-    cache.put(child(9, kept=True))
-    assert cache.put(child(8, kept=False)) is None
-    assert cache.put(child(9, kept=False)) is None
-    snapshot = cache.snapshot(KEY)
-    assert snapshot is not None
-    assert snapshot.children["Service", "gemma"]["spec"] == {"kept": True}
 
 
 def test_our_own_status_is_no_news_and_a_new_spec_is() -> None:
@@ -155,10 +144,10 @@ def test_an_object_that_changes_its_owner_leaves_the_old_one() -> None:
 
 def test_only_objects_with_a_ready_pod_are_observed() -> None:
     cache = Cache()
-    cache.expect({KEY: "o"})
     cache.put(pod(1))
     assert cache.ready_objects() == {}, "a pod without its object"
     cache.put(owner())
+    cache.put(pod(1))
     assert cache.ready_objects() == {"ns": [KEY]}
     cache.put(pod(2, ready=False))
     assert cache.ready_objects() == {}
@@ -430,9 +419,12 @@ def test_in_any_order_the_newest_version_of_a_uid_stays(events: list[tuple[bool,
     assert held == newest
 
 
-def test_versions_that_are_not_numbers_count_as_new_when_they_differ() -> None:
-    assert newer({"metadata": {"resourceVersion": "b"}}, {"metadata": {"resourceVersion": "c"}})
-    assert not newer({"metadata": {"resourceVersion": "b"}}, {"metadata": {"resourceVersion": "b"}})
+def test_where_versions_are_no_numbers_what_comes_last_counts() -> None:
+    cache = Cache()
+    for version in ("c", "b"):
+        body = owner(uid="o")
+        body["metadata"] |= {"resourceVersion": version, "labels": {"at": version}}
+        assert cache.put(body) == KEY
 
 
 def test_pods_are_read_at_the_port_that_they_name() -> None:
@@ -443,3 +435,11 @@ def test_pods_are_read_at_the_port_that_they_name() -> None:
     cache.put(there)
     (found,) = cache.addresses([KEY]).values()
     assert (found, found.port) == (("10.0.0.1",), 8080)
+
+
+def test_a_pod_of_another_namespace_that_names_a_job_is_none_of_its_pods() -> None:
+    cache = Cache()
+    cache.put(owner())
+    cache.put(job())
+    assert cache.put(worker(namespace="elsewhere")) is None
+    assert cache.objects_of("Pod") == {}

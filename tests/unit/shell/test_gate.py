@@ -29,21 +29,6 @@ async def test_waiters_enter_by_rank_then_by_arrival() -> None:
     assert order == ["deployment", "config", "service", "policy", "event"]
 
 
-async def test_never_more_than_the_slots_at_once() -> None:
-    gate, inside, most = a_gate(3), 0, 0
-
-    async def enter() -> None:
-        nonlocal inside, most
-        async with gate.slot(0, "ns"):
-            inside += 1
-            most = max(most, inside)
-            await asyncio.sleep(0.001)
-            inside -= 1
-
-    await asyncio.gather(*(enter() for _ in range(20)))
-    assert most == 3
-
-
 async def test_a_cancelled_waiter_gives_its_turn_away() -> None:
     gate = a_gate(1)
     entered = asyncio.Event()

@@ -14,10 +14,10 @@ from tests.unit.shell.fakeapi import FakeApi, FaultError, kubeconfig
 
 from speculative_operator.domain import names
 from speculative_operator.settings import Settings
-from speculative_operator.shell import errors
+from speculative_operator.shell import errors, login
 from speculative_operator.shell.kube import Kube, yaml_text
 from speculative_operator.shell.login import LoginError, own_namespace
-from speculative_operator.shell.resources import CHILD_BY_KIND, CHILD_SELECTOR, LEASE, OWNER, POD, POD_MONITOR
+from speculative_operator.shell.resources import CHILD_BY_KIND, CHILD_SELECTOR, LEASE, OWNER, POD
 from speculative_operator.shell.telemetry import Telemetry
 
 SERVICE = CHILD_BY_KIND["Service"]
@@ -58,17 +58,6 @@ async def test_apply_with_a_uid_wants_exactly_that_object(api: FakeApi, kube: Ku
         await kube.apply(SERVICE, MANIFEST, uid=ours["metadata"]["uid"])
 
 
-async def test_a_status_is_applied_by_its_own_manager_to_the_same_object_only(api: FakeApi, kube: Kube) -> None:
-    owner = await api.put(OWNER, {"kind": OWNER.kind, "metadata": {"name": "gemma", "namespace": "ns"}})
-    await kube.apply_status(owner, {"replicas": 1})
-    assert api.find(OWNER.kind)[0]["status"] == {"replicas": 1}
-    call = api.writes()[-1]
-    assert (call.subresource, call.query["fieldManager"]) == ("status", "speculative-operator-status")
-    await api.drop(OWNER, "gemma")
-    with pytest.raises(errors.NotFoundError):
-        await kube.apply_status(owner, {"replicas": 2})
-
-
 async def test_lists_come_in_pages_and_only_what_is_labelled(api: FakeApi, kube: Kube) -> None:
     api.page = 3
     for number in range(8):
@@ -78,13 +67,6 @@ async def test_lists_come_in_pages_and_only_what_is_labelled(api: FakeApi, kube:
     assert [body["metadata"]["name"] for body in found] == [f"s{number}" for number in range(8)]
     assert {(body["kind"], body["apiVersion"]) for body in found} == {("Service", "v1")}
     assert len([call for call in api.calls if call.method == "GET"]) == 3
-
-
-async def test_optional_kinds_are_asked_for(api: FakeApi, kube: Kube) -> None:
-    assert not await kube.is_served(POD_MONITOR)
-    api.resources = (*api.resources, POD_MONITOR)
-    assert await kube.is_served(POD_MONITOR)
-    assert POD_MONITOR.group in await kube.groups()
 
 
 async def test_a_delete_names_the_uid(api: FakeApi, kube: Kube) -> None:
@@ -151,7 +133,7 @@ async def test_a_rotated_token_is_read_again_when_the_old_one_is_refused(
         await kube.get(SERVICE, "ns", "gemma")
     (tmp_path / "kubeconfig").write_text(kubeconfig(api, "new"), encoding="utf-8")
     assert (await kube.get(SERVICE, "ns", "gemma"))["kind"] == "Service"
-    connection = await kube.connection()
+    connection = await login.connection()
     assert (connection.server, connection.token) == (api.url, "new")
 
 

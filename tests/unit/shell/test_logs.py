@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 
-from speculative_operator.shell.logs import CalmFilter, JsonFormatter, TextFormatter
+from speculative_operator.shell.logs import JsonFormatter, TextFormatter
 
 
 def record(message: str, **extra: object) -> logging.LogRecord:
@@ -45,11 +45,3 @@ def test_text_is_for_people() -> None:
     text = TextFormatter().format(record("applied", namespace="ns"))
     assert "WARNING" in text
     assert text.endswith("applied namespace=ns")
-
-
-def test_what_kopf_retries_is_a_warning_and_what_it_gives_up_an_error() -> None:
-    for message, level in (("Request attempt #1 failed; will retry: GET x", "WARNING"), ("escalating: GET x", "ERROR")):
-        made = record(message)
-        made.name, made.levelno, made.levelname = "kopf._cogs.clients.api", logging.ERROR, "ERROR"
-        assert CalmFilter().filter(made)
-        assert made.levelname == level

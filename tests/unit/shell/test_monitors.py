@@ -76,13 +76,6 @@ class TestInTheCluster:
     def resync(kube: Kube, **settings: Any) -> Resync:
         return Resync(Settings(**settings), kube, Cache(), lambda _: None, frozenset)
 
-    async def test_found_labels_reach_render(self, api: FakeApi, kube: Kube) -> None:
-        api.resources = (*api.resources, POD_MONITOR, *SERVERS)
-        await api.put(SERVERS[0], server(STACK))
-        looks = self.resync(kube)
-        await looks.discover()
-        assert looks.capabilities().monitor_labels == (("release", "kube-prometheus-stack"),)
-
     async def test_settings_go_before_what_was_found(self, api: FakeApi, kube: Kube) -> None:
         api.resources = (*api.resources, POD_MONITOR, *SERVERS)
         await api.put(SERVERS[0], server(STACK))

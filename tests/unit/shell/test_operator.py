@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.unit.shell.fakeapi import FakeApi, FaultError, eventually
+from tests.unit.shell.fakeapi import FakeApi, eventually
 from tests.unit.shell.scene import owner
 
 from speculative_operator import app
@@ -101,15 +101,6 @@ async def test_a_deleted_child_comes_back_and_a_hand_edit_goes(api: FakeApi) -> 
         edited = {**edited, "spec": {**edited["spec"], "replicas": 7}}
         await api.put(DEPLOYMENT, edited)
         await eventually(lambda: api.find("Deployment")[0]["spec"]["replicas"] == 1)
-
-
-async def test_a_spec_edit_reaches_the_children(api: FakeApi) -> None:
-    await api.put(OWNER, owner())
-    async with running():
-        await eventually(ready(api))
-        await api.put(OWNER, {**owner(generation=3), "status": api.find(OWNER.kind)[0]["status"]})
-        await eventually(lambda: api.find("Deployment")[0]["spec"]["replicas"] == 3)
-        await eventually(lambda: api.find(OWNER.kind)[0]["status"]["observedGeneration"] == 3)
 
 
 async def test_a_restart_changes_nothing(api: FakeApi) -> None:
@@ -206,38 +197,6 @@ async def test_an_optional_kind_that_appears_is_used_and_watched(api: FakeApi) -
         assert not run.task.done()
 
 
-async def test_an_api_server_that_fails_for_a_while_is_waited_for(api: FakeApi) -> None:
-    async with running() as run:
-        await eventually(run.operator.leads)
-        api.failures.append(lambda call: FaultError(503) if call.plural == "deployments" and call.write else None)
-        await api.put(OWNER, owner())
-        await eventually(lambda: 'outcome="failed",reason="Unavailable"' in run.operator.telemetry.render().decode())
-        assert not api.find(OWNER.kind)[0].get("status")
-        assert (await run.get("/healthz"))[0] == 200
-        api.failures.clear()
-        await eventually(ready(api))
-
-
-async def test_a_stuck_worker_fails_the_liveness_probe(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running(workers=1) as run:
-        await eventually(run.operator.leads)
-        stuck = asyncio.Event()
-
-        async def never(_: object) -> None:
-            stuck.set()
-            await asyncio.Event().wait()
-
-        monkeypatch.setattr(run.operator.reconciler, "reconcile", never)
-        await api.put(OWNER, owner())
-        await asyncio.wait_for(stuck.wait(), 30.0)
-        assert (await run.get("/healthz"))[0] == 200
-        monkeypatch.setattr(run.operator.queue, "_clock", lambda: asyncio.get_running_loop().time() + 1e6)
-        run.operator.beat()
-        status, text = await run.get("/healthz")
-        assert status == 503
-        assert "no reconcile has ended" in text
-
-
 async def test_a_visit_that_breaks_is_logged_and_tried_again(
     api: FakeApi, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -263,32 +222,6 @@ def test_bad_settings_end_the_program_with_status_2(
     monkeypatch.setenv("SPECULATIVE_TICK_SECONDS", "often")
     assert app.main(["--kubeconfig", "named"]) == app.EXIT_SETTINGS
     assert "SPECULATIVE_TICK_SECONDS='often'" in capsys.readouterr().err
-
-
-async def test_a_watch_whose_kind_is_gone_is_given_up_alone(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    everything = api.resources
-    api.resources = (*everything, POD_MONITOR)
-    await api.put(OWNER, owner())
-    async with running() as run:
-        await eventually(lambda: bool(api.find("PodMonitor")))
-        real, died = run.operator.informer.run, asyncio.Event()
-
-        async def dies_once(watched: Any, stop: asyncio.Event) -> None:
-            if POD_MONITOR in watched and not died.is_set():
-                died.set()
-                raise RuntimeError("404")
-            await real(watched, stop)
-
-        monkeypatch.setattr(run.operator.informer, "run", dies_once)
-        api.resources = everything
-        api.objects = {ref: body for ref, body in api.objects.items() if ref[0] != "podmonitors"}
-        assert run.operator._informing is not None
-        run.operator._informing.set()
-        await eventually(lambda: not run.operator.cache.objects_of("PodMonitor"), 15.0)
-        await eventually(lambda: not run.operator.resync.optional, 15.0)
-        await api.drop(DEPLOYMENT, "gemma")
-        await eventually(lambda: bool(api.find("Deployment")), 15.0)
-        assert not run.task.done()
 
 
 async def test_what_is_being_written_is_finished_before_the_end(api: FakeApi) -> None:

@@ -78,10 +78,6 @@ def test_one_instant_query_asks_for_our_pods_at_their_addresses(server: Promethe
     assert asked["query"].endswith("[45s]")
 
 
-def test_nothing_found_is_no_series_and_no_gap(server: PrometheusServer) -> None:
-    assert client(server).fetch("a", NOW) == Answer()
-
-
 def test_not_a_number_is_passed_on_for_the_engine_to_judge(server: PrometheusServer) -> None:
     server.answer = says(matrix(series("x", (NOW, "NaN"), (NOW, "+Inf"), **AT)))
     found = client(server).fetch("a", NOW)

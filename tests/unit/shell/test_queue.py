@@ -198,16 +198,6 @@ async def test_get_wakes_for_a_new_key_and_for_the_end() -> None:
         assert await waiting is None
 
 
-async def test_every_worker_gets_its_key_when_many_wait() -> None:
-    queue: Queue[int] = Queue(asyncio.get_running_loop().time, lambda: 0.5)
-    workers = [asyncio.create_task(queue.get()) for _ in range(8)]
-    await asyncio.sleep(0)
-    for key in range(8):
-        queue.add(key, 0.01)
-    async with asyncio.timeout(20.0):
-        assert sorted(await asyncio.gather(*workers), key=str) == list(range(8))
-
-
 Step = st.one_of(
     st.tuples(st.just("add"), st.integers(0, 3), st.floats(0.0, 5.0)),
     st.tuples(st.just("pass"), st.integers(0, 3), st.floats(0.0, 5.0)),

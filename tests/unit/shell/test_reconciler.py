@@ -144,15 +144,6 @@ async def test_a_claim_of_somebody_else_serves_as_well(rig: Rig) -> None:
     assert rig.api.writes(CLAIM.plural) == [], "it is found by a read, not by a write that fails once a minute"
 
 
-async def test_an_event_told_twice_is_posted_once(rig: Rig) -> None:
-    await rig.begin()
-    told = Event("Warning", Reason.GUARD, "slower than off")
-    rig.plan = lambda _: ((), {"observedGeneration": 1}, (told,))
-    await rig.reconciler.reconcile(KEY)
-    await rig.reconciler.reconcile(KEY)
-    assert len(rig.api.find("Event")) == 1
-
-
 async def test_events_are_lost_and_visits_are_not_when_events_cannot_be_posted(rig: Rig) -> None:
     await rig.begin()
     rig.plan = lambda _: ((), {"observedGeneration": 1}, (Event("Normal", Reason.CREATED, "x"),))
@@ -293,19 +284,6 @@ async def test_a_refused_manifest_reaches_the_next_tick_as_a_problem_at_once(rig
     assert (problem.reason, problem.message) == (Reason.RENDER_INVALID, "Service gemma: bad")
     text = rig.telemetry.render().decode()
     assert 'speculative_operator_ticks_total{outcome="refused",reason="RenderInvalid"} 2.0' in text
-
-
-async def test_what_was_refused_is_no_problem_once_nobody_wants_it_any_more(rig: Rig) -> None:
-    """A user takes a bad edit back: pods are as asked for, nothing is left to be applied."""
-    of = await rig.begin()
-    rig.plan = lambda _: ((applying(of, "Deployment"),), {"observedGeneration": 1}, ())
-    rig.api.failures.append(lambda call: FaultError(422, "bad") if call.plural == "deployments" else None)
-    await rig.reconciler.reconcile(KEY)
-    rig.plan = lambda world: ((), {"observedGeneration": world.spec.generation}, ())
-    rig.cache.put(await rig.api.put(OWNER, owner(generation=2)))
-    assert await rig.reconciler.reconcile(KEY) == SOON, "status is to say so"
-    assert await rig.reconciler.reconcile(KEY) == SETTINGS.tick_seconds
-    assert rig.seen[-1][0].problems == ()
 
 
 async def test_an_object_replaced_during_the_visit_gets_no_status(rig: Rig) -> None:
@@ -464,9 +442,3 @@ async def test_the_metrics_tell_of_an_object_until_it_is_gone(rig: Rig) -> None:
     rig.cache.put(await rig.api.put(OWNER, leaving))
     assert await rig.reconciler.reconcile(KEY) is None
     assert of_the_object(rig) == {}
-
-
-async def test_an_object_that_cannot_be_read_is_in_the_metrics_too(rig: Rig) -> None:
-    await rig.begin(spec={"verifier": {"model": "ftp://nowhere"}})
-    await rig.reconciler.reconcile(KEY)
-    assert of_the_object(rig)["condition", "ns", "gemma", "Ready", "SpecInvalid"] == 0.0

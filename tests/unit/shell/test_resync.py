@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.unit.shell.fakeapi import FakeApi, FaultError
+from tests.unit.shell.scene import manifest, owner
 
-from speculative_operator.domain import names
 from speculative_operator.settings import Settings
 from speculative_operator.shell.bodies import Key
 from speculative_operator.shell.cache import Cache
@@ -22,7 +22,6 @@ from speculative_operator.shell.resources import (
 from speculative_operator.shell.resync import Resync
 
 SERVICE = CHILD_BY_KIND["Service"]
-LABELS = {names.LABEL_MANAGED_BY: names.OPERATOR, names.LABEL_DEPLOYMENT: "gemma"}
 
 
 def resync(kube: Kube, namespaces: str = "", unwatched: frozenset[str] = frozenset()) -> tuple[Resync, Cache]:
@@ -32,12 +31,10 @@ def resync(kube: Kube, namespaces: str = "", unwatched: frozenset[str] = frozens
 
 
 async def put(api: FakeApi, count: int) -> None:
-    meta = {"name": "gemma", "namespace": "ns", "generation": 1}
-    of = await api.put(OWNER, {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "spec": {}})
-    reference = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "gemma", "uid": of["metadata"]["uid"]}
+    of = await api.put(OWNER, owner())
     for number in range(count):
-        meta = {"name": f"s{number}", "namespace": "ns", "labels": LABELS, "ownerReferences": [reference]}
-        await api.put(SERVICE, {"apiVersion": "v1", "kind": "Service", "metadata": meta})
+        made = manifest(of)
+        await api.put(SERVICE, {**made, "metadata": {**made["metadata"], "name": f"s{number}"}})
 
 
 async def test_a_namespaced_operator_lists_its_namespaces_only(api: FakeApi, kube: Kube) -> None:
@@ -110,3 +107,27 @@ async def test_lws_is_there_with_its_kind(api: FakeApi, kube: Kube) -> None:
         api.resources = (*others, *kinds)
         await watch.discover()
         assert watch.capabilities().leader_worker_set is there
+
+
+async def test_an_object_is_told_of_once_what_belongs_to_it_is_known(api: FakeApi, kube: Kube) -> None:
+    await put(api, 1)
+    cache, told = Cache(), list[object]()
+
+    def stale(key: Key) -> None:
+        snapshot = cache.snapshot(key)
+        told.append(snapshot and set(snapshot.children))
+
+    await Resync(Settings(), kube, cache, stale, frozenset).refresh()
+    assert told == [{("Service", "s0")}]
+
+
+async def test_where_the_objects_cannot_be_listed_nothing_of_theirs_counts_as_listed(api: FakeApi, kube: Kube) -> None:
+    """Nothing is kept of objects that are not known: listed alone later, they would seem to have no children."""
+    await put(api, 1)
+    api.failures.append(lambda call: FaultError(500, "no") if call.plural == OWNER.plural else None)
+    looks, cache = resync(kube)
+    await looks.refresh()
+    assert looks.unsure() == set(looks.resources())
+    api.failures.clear()
+    await looks.refresh(looks.unsure())
+    assert len(cache.objects_of("Service")) == 1

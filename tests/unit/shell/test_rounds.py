@@ -15,7 +15,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.settings import Settings
 from speculative_operator.shell.bodies import Key
 from speculative_operator.shell.podseries import Addresses, Answer
-from speculative_operator.shell.rounds import Room, Round, Rounds, slot_of
+from speculative_operator.shell.rounds import Rounds, slot_of
 from speculative_operator.shell.telemetry import Telemetry
 
 SETTINGS = Settings(tick_seconds=2.0, prometheus_timeout_seconds=1.0)
@@ -98,22 +98,6 @@ async def test_a_finished_round_can_be_read_by_pod(source: Source) -> None:
     assert rounds.latest("b") is None
 
 
-async def test_a_hanging_namespace_is_a_gap_and_does_not_hold_up_others(source: Source) -> None:
-    source.hang = {"slow"}
-    arrived: list[str] = []
-    rounds = rounds_of(source, arrived)
-    rounds.start_due(0.0, each("slow", "quick"))
-    await eventually(lambda: arrived[:1] == ["quick"])
-    rounds.start_due(2.0, each("slow"))
-    assert source.asked.count("slow") == 1, "still asking: no second query on top"
-    await eventually(lambda: rounds.latest("slow") is not None)
-    found = rounds.latest("slow")
-    assert found is not None
-    assert found.gap is not None
-    assert found.gap.reason is Reason.PROMETHEUS_TIMEOUT
-    assert found.take(["p"]) == ()
-
-
 async def test_a_source_that_breaks_is_a_gap(source: Source) -> None:
     source.broken = {"a"}
     rounds = rounds_of(source, [])
@@ -147,14 +131,3 @@ def test_namespaces_are_spread_over_the_tick_and_keep_their_place() -> None:
     starts = {slot_of(f"team-{number}", 5.0, 10.0) for number in range(50)}
     assert starts == {0.0, 1.0}, "some have begun the next slot at half time, some have not"
     assert slot_of("a", 20.0, 10.0) == slot_of("a", 10.0, 10.0) + 1.0
-
-
-def test_what_is_held_counts_until_it_was_taken_or_replaced() -> None:
-    room = Room(100)
-    long, short = (Series("x", {}, tuple((float(n), 0.0) for n in range(count))) for count in (40, 3))
-    found = Round(0.0, Answer({"a": (long, short), "b": (short,)}), room)
-    assert room.free == 100 - 3 - 1 - 1
-    assert found.take(["a"]) == (long, short)
-    assert room.free == 99
-    found.drop()
-    assert room.free == 100

@@ -13,7 +13,7 @@ from speculative_operator.domain import names
 from speculative_operator.shell.bodies import Key
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.resources import OWNER
-from speculative_operator.shell.turns import FORGOTTEN, YIELDS, Turns, reading
+from speculative_operator.shell.turns import FORGOTTEN, Turns, reading
 
 NOW = 1_700_000_000.0
 AT, LONG_AGO = "2023-11-14T22:13:10Z", "2023-11-14T22:00:00Z"
@@ -60,23 +60,6 @@ def test_who_waits_goes_before_who_serves_already() -> None:
     assert not scene.ask("waits")
     scene.ends("first")
     assert [scene.ask("serves", at_ease=True), scene.ask("waits")] == [False, True]
-
-
-def test_who_serves_is_overtaken_for_so_long_and_no_longer() -> None:
-    """New objects that come for ever keep nobody from its turn."""
-    scene = Scene(most=1)
-    scene.ask("first")
-    scene.ask("serves", at_ease=True)
-    count = 0
-    while True:
-        scene.now, count = scene.now + 5.0, count + 1
-        scene.ask(f"new-{count}")
-        scene.running.clear()
-        if scene.ask("serves", at_ease=True):
-            break
-        assert scene.ask(f"new-{count}"), "it goes first"
-        assert scene.now < 2 * YIELDS, "starved"
-    assert scene.now > YIELDS
 
 
 def test_who_does_not_come_back_holds_up_nobody() -> None:
