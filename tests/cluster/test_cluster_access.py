@@ -4,7 +4,6 @@ What Kubernetes, helm and Prometheus do on it is used by every other test here.
 """
 
 import http.client
-import json
 from typing import Any
 
 import pytest
@@ -28,18 +27,6 @@ def _audit(cluster: Cluster) -> list[dict[str, Any]]:
     return list(audit.events(cluster.audit_log))
 
 
-def test_server_reports_the_pinned_version(cluster: Cluster) -> None:
-    _only_ours(cluster)
-    version = json.loads(cluster.kubectl("version", "-o", "json").stdout)
-    assert version["serverVersion"]["gitVersion"] == version["clientVersion"]["gitVersion"] == "v1.36.3"
-
-
-def test_failing_kubectl_tells_what_it_said(cluster: Cluster) -> None:
-    with pytest.raises(DevClusterError, match="nonesuch"):
-        cluster.kubectl("get", "nonesuch")
-    assert cluster.kubectl("get", "nonesuch", check=False).returncode == 1
-
-
 def test_objects_are_read_by_the_names_that_kubectl_takes(cluster: Cluster) -> None:
     cluster.kubectl("create", "namespace", "read")
     cluster.kubectl("create", "configmap", "one", "--from-literal=a=b", "-n", "read")
@@ -59,14 +46,6 @@ def test_objects_are_read_by_the_names_that_kubectl_takes(cluster: Cluster) -> N
     definitions.install(cluster, [new])
     assert until("the new kind is known", lambda: not cluster.objects.list("lates", "read"))
     cluster.kubectl("delete", "crd", new["metadata"]["name"])
-
-
-def test_prometheus_discovers_with_its_own_service_account(cluster: Cluster) -> None:
-    def users() -> set[str]:
-        pods = (event for event in _audit(cluster) if event.get("objectRef", {}).get("resource") == "pods")
-        return {one["user"]["username"] for one in pods if one["responseStatus"]["code"] == http.client.OK}
-
-    until("it looks for pods", lambda: "system:serviceaccount:monitoring:prometheus" in users())
 
 
 def test_audit_log_records_writes_with_their_user_and_no_content(cluster: Cluster) -> None:

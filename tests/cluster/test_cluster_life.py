@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from devcluster import Cluster, ClusterOptions, DevClusterError, toolchain
+from devcluster import Cluster, ClusterOptions, DevClusterError
 from devcluster.state import Place, base_dir
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("enclosures")]
@@ -112,20 +112,6 @@ def test_bare_cluster_is_up_in_time_and_gone_after_leaving(name: str) -> None:
     assert elapsed < 90
 
 
-def test_two_clusters_side_by_side_have_their_own_objects(name: str) -> None:
-    with (
-        Cluster.start(_bare(f"{name}-a")) as first,
-        Cluster.start(_bare(f"{name}-b")) as second,
-    ):
-        assert first.server != second.server
-        first.kubectl("create", "configmap", "mine", "--from-literal=of=first")
-        second.kubectl("create", "configmap", "mine", "--from-literal=of=second")
-        read = ("get", "configmap", "mine", "-o", "jsonpath={.data.of}")
-        assert (first.kubectl(*read).stdout, second.kubectl(*read).stdout) == ("first", "second")
-        second.stop()
-        assert first.kubectl(*read).stdout == "first"
-
-
 @pytest.mark.parametrize("killed", ["parent", "first", "outer"])
 def test_kill_9_leaves_nothing_and_the_name_is_free_again(
     name: str, starter: subprocess.Popen[str], killed: str
@@ -155,21 +141,6 @@ def test_name_of_a_living_cluster_is_refused_and_can_be_attached(name: str, star
         Cluster.attach(name)
 
 
-def test_failed_start_says_why_and_leaves_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = tmp_path / "kube-apiserver"
-    broken.write_text("#!/bin/sh\necho no such flag >&2\nexit 3\n")
-    broken.chmod(0o755)
-    tools = toolchain.ensure()
-    changed = toolchain.Toolchain(**{**vars(tools), "kube_apiserver": broken})
-    monkeypatch.setattr(toolchain, "ensure", lambda _report: changed)
-    with pytest.raises(DevClusterError, match=r"kube-apiserver ended \d times.* with 3") as caught:
-        Cluster.start(_bare(name))
-    assert "no such flag" in str(caught.value)
-    place = Place.named(name)
-    assert not place.directory.exists()
-    assert not place.lock.exists()
-
-
 def test_component_that_dies_is_started_again(name: str) -> None:
     with Cluster.start(_bare(name)) as cluster:
         assert cluster.inside(["pkill", "-x", "kube-apiserver"]).wait() == 0  # the enclosure's process table only
@@ -192,27 +163,6 @@ def test_components_are_kept_down_and_are_ready_afterwards(name: str) -> None:
         assert cluster.kubectl("get", "namespace", "kept", "-o", "name").stdout.strip() == "namespace/kept"
 
 
-def test_inside_reaches_the_private_network_and_passes_exits_and_signals(name: str) -> None:
-    with Cluster.start(_bare(name)) as cluster:
-        said = cluster.inside(
-            [str(cluster.binaries.kubectl), "config", "view", "-o", "jsonpath={.clusters[0].cluster.server}"],
-            stdout=subprocess.PIPE,
-        )
-        assert said.communicate()[0] == b"https://10.88.0.1:6443"
-        asked = cluster.inside([str(cluster.binaries.kubectl), "get", "--raw", "/readyz"], stdout=subprocess.PIPE)
-        assert asked.communicate()[0] == b"ok"
-        assert cluster.inside(["sh", "-c", "exit 7"]).wait() == 7
-        handled = cluster.inside(["sh", "-c", "trap 'exit 9' TERM; echo on; sleep 60 & wait"], stdout=subprocess.PIPE)
-        assert handled.stdout is not None
-        assert handled.stdout.readline() == b"on\n"
-        handled.terminate()
-        assert handled.wait(60) == 9
-        handled.stdout.close()
-        outlives = cluster.inside(["sleep", "600"])
-        time.sleep(0.2)
-    assert outlives.wait(60) != 0
-
-
 def test_what_is_bound_into_the_state_directory_survives_its_deletion(name: str, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("kept")
     with Cluster.start(_bare(name)) as cluster:
@@ -224,12 +174,6 @@ def test_what_is_bound_into_the_state_directory_survives_its_deletion(name: str,
         assert list(point.iterdir()) == []  # the host does not see it
     assert (tmp_path / "precious").read_text() == "kept"
     assert traces.left() == []
-
-
-def test_run_passes_the_exit_code_and_ends_the_cluster(name: str) -> None:
-    script = 'test "$(kubectl get --raw /readyz)" = ok && exit 5'
-    assert _command("run", "--name", name, "--no-controllers", "--no-prometheus", "--", "sh", "-c", script).wait() == 5
-    assert not Place.named(name).directory.exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

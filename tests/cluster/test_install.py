@@ -17,7 +17,6 @@ from devcluster.errors import DevClusterError
 from generate import manifests, rbac
 from monitoring.alerts import groups
 from monitoring.dashboards import DASHBOARDS
-from speculative_operator import __version__
 from speculative_operator.domain import names
 from speculative_operator.reconcile.world import catalogue_of
 from speculative_operator.settings import Settings
@@ -247,12 +246,6 @@ def mount_of(objects: list[dict[str, Any]], volume: str, secret: str) -> str:
     return str(path)
 
 
-def test_user_and_password_come_from_a_secret(cluster: Cluster) -> None:
-    objects = rendered(cluster, "prometheus.url=https://a.example", "prometheus.basicAuth.secretName=login")
-    folder = environment(objects)["SPECULATIVE_PROMETHEUS_BASIC_AUTH_FOLDER"]
-    assert folder == mount_of(objects, "basic-auth", "login")
-
-
 def test_two_operators_are_evicted_one_at_a_time_and_spread(cluster: Cluster) -> None:
     spread = "pod.topologySpreadConstraints[0]"
     values = (f"{spread}.maxSkew=1", f"{spread}.topologyKey=zone", f"{spread}.whenUnsatisfiable=ScheduleAnyway")
@@ -265,23 +258,6 @@ def test_two_operators_are_evicted_one_at_a_time_and_spread(cluster: Cluster) ->
     assert (budget["maxUnavailable"], constraint["topologyKey"]) == (1, "zone")
     for few in (("replicas=1",), ("replicas=2", "podDisruptionBudget.enabled=false")):
         assert "PodDisruptionBudget" not in {item["kind"] for item in rendered(cluster, *few)}, few
-
-
-def test_every_image_is_where_the_values_say(cluster: Cluster) -> None:
-    """For clusters without a way to public registries."""
-    objects = rendered(cluster, "image.repository=mirror.example/operator", "engineRegistry=mirror.example/hub")
-    images = re.findall(r"^ *(?:- )?image: (\S+)$", yaml.safe_dump_all(objects), re.MULTILINE)
-    assert set(images) == {f"mirror.example/operator:{__version__}"}
-    assert environment(objects)["SPECULATIVE_JOB_IMAGE"] == images[0]
-
-
-def test_names_follow_the_release(cluster: Cluster) -> None:
-    objects = rendered(cluster, release="second")
-    name = "second-speculative-operator"
-    assert one(objects, "ServiceAccount", name)
-    leader = one(objects, "Role", f"{name}-leader")
-    assert {rule["resourceNames"][0] for rule in leader["rules"] if "resourceNames" in rule} == {name}
-    assert environment(objects, name)["SPECULATIVE_LEASE_NAME"] == name
 
 
 def test_server_takes_every_object_of_a_release(installed: Cluster) -> None:
@@ -376,19 +352,6 @@ def for_a_dry_run(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return objects
 
 
-def test_release_installs(installed: Cluster) -> None:
-    """Beside the operator from the manifests, hence by another name and without the definition."""
-    release = ("chart-test", CHART, "--namespace", "chart-test")
-    installed.helm("install", *release, "--create-namespace", "--set", f"crds.install=false,{IMAGE}")
-    installed.helm(
-        "upgrade", *release, "--set", f"crds.install=false,{IMAGE},replicas=2,watchNamespaces={{chart-test}}"
-    )
-    shown = installed.kubectl("get", "deployment", "-n", "chart-test", "-o", "json").stdout
-    (deployment,) = json.loads(shown)["items"]
-    assert deployment["spec"]["replicas"] == 2
-    installed.helm("uninstall", "chart-test", "--namespace", "chart-test")
-
-
 def test_operators_pod_is_let_in_under_restricted_pod_security(installed: Cluster) -> None:
     """No node runs it here: it is enough that the controller may make it."""
     pods = until("a pod is made", lambda: installed.objects.list("pods", NAMESPACE))
@@ -405,11 +368,6 @@ def may(cluster: Cluster, verb: str, resource: str, *, namespace: str = "default
 
 
 OWN = f"{names.PLURAL}.{names.GROUP}"
-
-
-def test_lease_is_the_operators_own_alone(installed: Cluster) -> None:
-    assert may(installed, "update", "leases.coordination.k8s.io/speculative-operator", namespace=NAMESPACE)
-    assert not may(installed, "update", "leases.coordination.k8s.io/other", namespace=NAMESPACE)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Life of pods on the process node: start, probes, restarts, back-off, hooks, grace, deletion."""
 
-import subprocess
 import time
 
 import pytest
@@ -57,20 +56,6 @@ def test_failing_init_container_keeps_the_pod_from_starting(lab: PodLab) -> None
     assert container(pod)["state"]["waiting"]["reason"] == "PodInitializing"
 
 
-def test_sidecar_starts_before_and_ends_after_the_main_container(lab: PodLab) -> None:
-    shared: Json = {"volumeMounts": [{"name": "shared", "mountPath": "/data"}]}
-    side = "trap 'echo side-end >> /data/order; cat /data/order; exit 0' TERM; echo side >> /data/order; "
-    sidecar = {
-        **shell(side + "while :; do sleep 0.05; done", "side", **shared),
-        "restartPolicy": "Always",
-        "startupProbe": {"exec": {"command": ["test", "-s", "/data/order"]}, "periodSeconds": 1},
-    }
-    main = shell("echo main >> /data/order", **shared)
-    lab.pod("p", main, initContainers=[sidecar], volumes=[{"name": "shared", "emptyDir": {}}], restartPolicy="Never")
-    assert lab.wait_for_end("p")["status"]["phase"] == "Succeeded"
-    assert lab.log("p", "side") == "side\nmain\nside-end\n"
-
-
 def test_crashing_container_is_restarted_with_growing_pauses(lab: PodLab) -> None:
     lab.pod("p", shell("echo run; exit 7", terminationMessagePolicy="FallbackToLogsOnError"))
     pod = lab.wait("p", lambda p: container(p).get("state", {}).get("waiting", {}).get("reason") == "CrashLoopBackOff")
@@ -95,13 +80,6 @@ def test_unknown_image_says_which_images_there_are(lab: PodLab) -> None:
     assert pod["status"]["phase"] == "Pending"
     lab.delete("pods", "p")
     assert lab.gone("p") < 60.0
-
-
-def test_program_that_does_not_exist_is_a_start_error(lab: PodLab) -> None:
-    lab.pod("p", {"name": "c", "image": "shell", "command": ["/no/such/program"]}, restartPolicy="Never")
-    ended = container(lab.wait_for_end("p"))["state"]["terminated"]
-    assert (ended["reason"], ended["exitCode"]) == ("StartError", 128)
-    assert "/no/such/program" in ended["message"]
 
 
 def test_startup_probe_holds_the_others_back_and_gives_up(lab: PodLab) -> None:
@@ -142,27 +120,3 @@ def _node_log(lab: PodLab, pod: str) -> str:
     """A log as the node keeps it; it outlives the pod."""
     logs = lab.cluster.state_dir / "node" / "logs"
     return "".join(path.read_text() for path in logs.glob(f"{lab.namespace}_{pod}_*/c/*.log"))
-
-
-def test_forced_deletion_does_not_wait(lab: PodLab) -> None:
-    lab.pod("p", shell("trap '' TERM; while :; do sleep 0.05; done"), terminationGracePeriodSeconds=600)
-    lab.ready("p")
-    lab.delete("pods", "p")
-    lab.delete("pods", "p", 0)
-    assert lab.gone("p") < 60.0
-    lab.until(lambda: not _running(lab))
-
-
-def _running(lab: PodLab) -> list[str]:
-    """Launchers of the namespace's pods that are still there."""
-    pods = lab.cluster.state_dir / "node" / "logs"
-    uids = [path.name.rsplit("_", 1)[1] for path in pods.glob(f"{lab.namespace}_*")]
-    listing = lab.cluster.inside(["ps", "axww", "-o", "args"], stdout=subprocess.PIPE)
-    output, _ = listing.communicate()
-    return [line for line in output.decode().splitlines() if "launcher" in line and any(uid in line for uid in uids)]
-
-
-def test_deadline_of_a_pod(lab: PodLab) -> None:
-    lab.pod("p", shell(FOREVER), activeDeadlineSeconds=1)
-    status = lab.wait_for_end("p")["status"]
-    assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.podlab import Json, PodLab, container, is_ready, python, shell
+from tests.cluster.podlab import Json, PodLab, container, is_ready, python
 
 pytestmark = pytest.mark.cluster
 
@@ -93,64 +93,6 @@ def test_service_forgets_a_pod_that_is_deleted_without_failing_a_request(lab: Po
     answers = out.read_text().split()
     assert "FAILED" not in answers
     assert set(answers[-10:]) == {"one"}
-
-
-def test_large_and_half_closed_streams_arrive_whole(lab: PodLab) -> None:
-    server = (
-        "import socket, threading\n"
-        "s = socket.create_server(('0.0.0.0', 8000))\n"
-        "def serve(c):\n"
-        "    n = 0\n"
-        "    while d := c.recv(65536): n += len(d)\n"
-        "    c.sendall(b'%d' % n + b'x' * 5000000); c.close()\n"
-        "while True: threading.Thread(target=serve, args=(s.accept()[0],)).start()\n"
-    )
-    probe = {"tcpSocket": {"port": "http"}, "periodSeconds": 1}
-    ports = [{"name": "http", "containerPort": 8000}]
-    lab.pod("one", python(server, ports=ports, readinessProbe=probe), labels={"app": "echo"})
-    address = service(lab)
-    lab.ready("one")
-    client = (
-        f"import socket, time\ntime.sleep(0.3)\ns = socket.create_connection(('{address}', 80))\n"
-        "s.sendall(b'y' * 3000000); s.shutdown(socket.SHUT_WR)\n"
-        "got = b''\nwhile d := s.recv(65536): got += d\nprint(got[:7], len(got))"
-    )
-    lab.pod("client", python(client), restartPolicy="Never")
-    assert lab.wait_for_end("client")["status"]["phase"] == "Succeeded"
-    assert lab.log("client") == "b'3000000' 5000007\n"
-
-
-def test_scheduler_counts_the_accelerators(lab: PodLab) -> None:
-    forever = "trap 'exit 0' TERM; while :; do sleep 0.1; done"
-    lab.pod("five", shell(forever, resources={"limits": {"nvidia.com/gpu": "5"}}))
-    lab.ready("five")
-    lab.pod("four", shell(forever, resources={"limits": {"nvidia.com/gpu": "4"}}))
-    pod = lab.wait("four", lambda p: p["status"].get("conditions"))
-    assert pod["status"]["conditions"][0]["reason"] == "Unschedulable"
-    assert "Insufficient nvidia.com/gpu" in pod["status"]["conditions"][0]["message"]
-    lab.delete("pods", "five")
-    lab.ready("four")
-
-
-def test_node_is_registered_with_labels_and_keeps_its_lease(lab: PodLab) -> None:
-    node = lab.call("GET", "/api/v1/nodes/node-1")
-    assert node["status"]["allocatable"]["nvidia.com/gpu"] == "8"
-    assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "node-1"
-    assert {c["type"]: c["status"] for c in node["status"]["conditions"]}["Ready"] == "True"
-    assert "taints" not in node["spec"]
-    lease = lab.call("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-1")
-    assert lease["spec"]["holderIdentity"] == "node-1"
-
-
-def test_logs_by_tail_and_stream(lab: PodLab) -> None:
-    lab.pod("p", shell("for i in 1 2 3 4; do echo line $i; done; sleep 6; echo last"), restartPolicy="Never")
-    lab.wait("p", lambda p: "state" in container(p) and "waiting" not in container(p)["state"])
-    lab.until(lambda: "line 4" in lab.log("p"))
-    assert lab.log("p", tailLines=2) == "line 3\nline 4\n"
-    followed = lab.cluster.kubectl("logs", "-n", lab.namespace, "-f", "p").stdout
-    assert followed.splitlines() == ["line 1", "line 2", "line 3", "line 4", "last"]
-    refused = lab.cluster.kubectl("exec", "-n", lab.namespace, "p", "--", "true", check=False)
-    assert refused.returncode != 0
 
 
 def test_restarted_node_process_runs_its_pods_again(lab: PodLab) -> None:

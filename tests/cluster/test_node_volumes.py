@@ -1,7 +1,6 @@
 """Volumes, environment and identity of pods on the process node, and how fast changes reach them."""
 
 import functools
-import json
 import time
 from pathlib import Path
 
@@ -60,37 +59,6 @@ def test_unannotated_pod_gets_it_with_the_next_sync(lab: PodLab) -> None:
     time.sleep(2.0)
     assert "v3" not in lab.log("p"), "the sync comes every 8 to 12 seconds here, every 60 to 90 by default"
     lab.until(lambda: "v3" in lab.log("p"))
-
-
-def test_sub_path_and_environment_never_change(lab: PodLab) -> None:
-    lab.create("configmaps", "table", data={"table.json": "v1"})
-    script = "trap 'exit 0' TERM; while :; do echo $(cat /whole/table.json) $(cat /etc/one.json) $V; sleep 0.05; done"
-    mounts = [
-        {"name": "t", "mountPath": "/whole"},
-        {"name": "t", "mountPath": "/etc/one.json", "subPath": "table.json"},
-    ]
-    env = [{"name": "V", "valueFrom": {"configMapKeyRef": {"name": "table", "key": "table.json"}}}]
-    volumes = [{"name": "t", "configMap": {"name": "table"}}]
-    lab.pod("p", shell(script, volumeMounts=mounts, env=env), volumes=volumes)
-    lab.ready("p")
-    lab.patch("configmaps", "table", {"data": {"table.json": "v2"}})
-    lab.patch("pods", "p", {"metadata": {"annotations": {"poke": "1"}}})
-    lab.until(lambda: "v2" in lab.log("p"))
-    assert lab.log("p", tailLines=1) == "v2 v1 v1\n"
-
-
-def test_pod_waits_for_a_config_map_that_comes_later(lab: PodLab) -> None:
-    lab.pod(
-        "p",
-        shell("cat /c/a", volumeMounts=[{"name": "c", "mountPath": "/c"}]),
-        volumes=[{"name": "c", "configMap": {"name": "late"}}],
-        restartPolicy="Never",
-    )
-    lab.until(lambda: [e for e in lab.list("events") if 'configmap "late" not found' in e["message"]])
-    lab.wait("p", lambda p: container(p).get("state", {}).get("waiting", {}).get("reason") == "ContainerCreating")
-    lab.create("configmaps", "late", data={"a": "here"})
-    lab.wait_for_end("p")
-    assert lab.log("p") == "here"
 
 
 def test_every_kind_of_volume_at_its_true_path(lab: PodLab) -> None:
@@ -165,18 +133,6 @@ def test_host_is_untouched_and_the_root_can_be_read_only(lab: PodLab) -> None:
     assert output.split() == ["/", "/tmp", "/run", "/root", "/etc", "ok"]
 
 
-def test_pods_do_not_see_each_other(lab: PodLab) -> None:
-    lab.pod("neighbour", shell("touch /tmp/neighbours-own; trap 'exit 0' TERM; while :; do sleep 0.1; done"))
-    lab.ready("neighbour")
-    # the checkout itself stays visible, and may lie in /tmp
-    script = "ls /proc | grep -c '^[0-9]'; cat /proc/1/comm; ls -d /tmp/neighbours-own 2>/dev/null; true"
-    processes, program = lab.run(script).split()
-    assert int(processes) <= 4
-    assert program == "sh"
-    state = lab.cluster.state_dir / "node"
-    assert lab.run(f"ls {state} 2>/dev/null | wc -l", "curious") == "0\n", "other pods' secrets lie there"
-
-
 def test_claim_gets_a_volume_that_outlives_its_pods(lab: PodLab) -> None:
     request = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     lab.create("persistentvolumeclaims", "cache", spec=request)
@@ -192,27 +148,3 @@ def test_claim_gets_a_volume_that_outlives_its_pods(lab: PodLab) -> None:
         lab.delete("pods", name)
     lab.delete("persistentvolumeclaims", "cache")
     lab.until(lambda: not directory.exists())
-
-
-def test_token_speaks_for_the_service_account_and_no_more(lab: PodLab) -> None:
-    lab.create("serviceaccounts", "reader")
-    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}
-    lab.create("roles", "reader", rules=[rule])
-    subject = {"kind": "ServiceAccount", "name": "reader", "namespace": lab.namespace}
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"}
-    lab.create("rolebindings", "reader", roleRef=reference, subjects=[subject])
-    lab.create("configmaps", "c", data={"a": "1"})
-    ask = (
-        f'curl -s --cacert {TOKENS}/ca.crt -H "Authorization: Bearer $(cat {TOKENS}/token)"'
-        f" https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT/api/v1/namespaces/$(cat {TOKENS}/namespace)"
-    )
-    by_name = ask.replace("$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT", "kubernetes.default.svc")
-    output = lab.run(f"{ask}/configmaps/c; echo '#'; {by_name}/secrets", serviceAccountName="reader")
-    allowed, denied = (json.loads(part) for part in output.split("#"))
-    assert allowed["data"] == {"a": "1"}
-    assert denied["code"] == 403
-    assert f"system:serviceaccount:{lab.namespace}:reader" in denied["message"]
-
-
-def test_no_token_where_none_is_wanted(lab: PodLab) -> None:
-    assert lab.run(f"ls {TOKENS} 2>/dev/null | wc -l", automountServiceAccountToken=False) == "0\n"

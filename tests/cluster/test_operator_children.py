@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.cluster.operatorlab import OperatorLab, Process, at_rest, spec, until
-from tests.e2e import audit
+from tests.cluster.operatorlab import OperatorLab, Process, spec, until
 
 from devcluster import Cluster
 from speculative_operator.api.convert import to_domain
@@ -86,15 +85,6 @@ def test_apply_makes_every_child_and_a_status(lab: OperatorLab) -> None:
     assert len({entry["type"] for entry in status["conditions"]}) == 10
 
 
-def test_ready_pods_make_the_object_ready(lab: OperatorLab) -> None:
-    lab.deploy()
-    lab.make_ready()
-    until("Ready", lambda: lab.condition("Ready").get("status") == "True")
-    assert lab.condition("Available")["status"] == "True"
-    owner = lab.get(names.PLURAL) or {}
-    assert owner["status"]["readyReplicas"] == 2
-
-
 @pytest.mark.parametrize("child", sorted(EXPECTED))
 def test_a_deleted_child_comes_back(lab: OperatorLab, child: tuple[str, str]) -> None:
     lab.deploy()
@@ -135,31 +125,6 @@ def test_hand_edits_of_what_is_managed_are_undone(lab: OperatorLab) -> None:
         return ours == names.OPERATOR and all(value(now, child) == value(before, child) for child in wanted)
 
     until("everything is as it was", as_before)
-
-
-def test_what_others_add_is_left_to_them(lab: OperatorLab) -> None:
-    lab.deploy()
-    served(lab)
-    lab.patch("deployment", "gemma", {"metadata": {"annotations": {"example.com/note": "kept"}}})
-    lab.delete("service", "gemma", "--wait=false")
-    until("the service is back", lambda: lab.children().keys() >= EXPECTED)
-    deployment = lab.children()["Deployment", "gemma"]
-    assert deployment["metadata"]["annotations"]["example.com/note"] == "kept"
-
-
-def test_an_edit_of_the_spec_reaches_the_pods(lab: OperatorLab) -> None:
-    lab.deploy()
-    before = served(lab)["Deployment", "gemma"]
-    lab.deploy(verifier={"model": "hf://Qwen/Qwen3-8B", "maxNumSeqs": 128, "maxModelLen": 4096})
-
-    def args() -> list[str]:
-        deployment = lab.children()["Deployment", "gemma"]
-        found: list[str] = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
-        return found
-
-    until("the new arguments", lambda: {"4096", "128"} <= {part.partition("=")[2] or part for part in args()})
-    assert lab.children()["Deployment", "gemma"]["metadata"]["generation"] == before["metadata"]["generation"] + 1
-    until("it is observed", lambda: (lab.get(names.PLURAL) or {})["status"]["observedGeneration"] == 2)
 
 
 def test_a_child_that_is_no_longer_wanted_goes(lab: OperatorLab) -> None:
@@ -244,26 +209,3 @@ def test_scaling_by_the_subresource_reaches_the_pods(lab: OperatorLab) -> None:
     served(lab)
     lab.cluster.kubectl("scale", names.PLURAL, "gemma", "-n", lab.namespace, "--replicas=3")
     until("three replicas", lambda: lab.children()["Deployment", "gemma"]["spec"]["replicas"] == 3)
-
-
-def test_few_calls_until_ready_and_none_to_write_at_rest(lab: OperatorLab) -> None:
-    if lab.cluster.enclosure is None:
-        pytest.skip("the audit log of an existing cluster is not ours")
-    lab.deploy()
-    lab.make_ready()
-    until("Ready", lambda: lab.condition("Ready").get("status") == "True")
-    calls = at_rest(lambda: audited(lab))
-    assert len(calls) <= 20, [f"{call['verb']} {call['objectRef']}" for call in calls]
-    time.sleep(8.5)
-    assert len(audited(lab)) == len(calls), "four ticks later"
-
-
-def audited(lab: OperatorLab) -> list[dict[str, Any]]:
-    """The operator's requests that name an object of the test's namespace."""
-    return [
-        line
-        for line in audit.events(lab.cluster.audit_log)
-        if line.get("userAgent", "").startswith(names.OPERATOR)
-        and line["stage"] == "ResponseComplete"
-        and line.get("objectRef", {}).get("namespace") == lab.namespace
-    ]

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from tests.cluster.operatorlab import SYSTEM, OperatorLab, at_rest, spec, until
-from tests.unit.shell.promserver import PrometheusServer, matrix, says, send, series, serving
 
 from devcluster import Cluster
 from devcluster.errors import DevClusterError
@@ -34,12 +33,6 @@ def lab(installed: OperatorLab) -> Iterator[OperatorLab]:
     installed.enter()
     yield installed
     installed.cluster.kubectl("delete", "namespace", installed.namespace, "--wait=false")
-
-
-@pytest.fixture
-def prometheus() -> Iterator[PrometheusServer]:
-    with serving() as made:
-        yield made
 
 
 def identities(lab: OperatorLab, count: int) -> dict[tuple[str, str, str], Any]:
@@ -198,63 +191,6 @@ def test_a_namespace_that_goes_away_is_left_in_peace(lab: OperatorLab) -> None:
     lab.cluster.kubectl("create", "namespace", lab.namespace)
 
 
-def test_whatever_prometheus_does_nothing_changes(lab: OperatorLab, prometheus: PrometheusServer) -> None:
-    prometheus.answer = says({"status": "error"}, 503)
-    with lab.operator(prometheus_url=prometheus.url) as running:
-        lab.deploy()
-        pods = lab.make_ready()
-        until("Ready", lambda: lab.condition("Ready").get("status") == "True")
-        before = at_rest(lambda: {key: body["metadata"]["resourceVersion"] for key, body in lab.children().items()})
-        absurd = matrix(
-            *(
-                series("vllm:generation_tokens_total", (time.time(), "NaN"), pod=pod, instance=f"10.1.0.{number}:8000")
-                for number, pod in enumerate(pods, 1)
-            )
-        )
-
-        def hang(_: object) -> None:
-            prometheus.done.wait(3.0)
-
-        for answer, reason in (
-            (says({"status": "error"}, 503), "PrometheusError"),
-            (lambda handler: send(handler, 200, b"<html>"), "PrometheusError"),
-            (hang, "PrometheusTimeout"),
-            (says(matrix()), "MetricsMissing"),
-            (says(absurd), "Metrics"),
-        ):
-            prometheus.answer = answer
-            until(f"it says {reason}", lambda reason=reason: _metrics(lab).get("reason", "").startswith(reason))  # type: ignore[misc]  # a default binds the loop's value
-            assert _metrics(lab)["status"] == "False"
-        lab.delete("service", "gemma", "--wait=false")
-        until("children are looked after meanwhile", lambda: len(lab.children()) == 5)
-        after = {key: body["metadata"]["resourceVersion"] for key, body in lab.children().items()}
-        assert {key for key in before if before[key] != after[key]} <= {("Service", "gemma")}
-        assert lab.condition("Ready")["status"] == "True"
-        assert running.answers("/healthz")[0] == 200
-
-
-def test_one_query_serves_all_objects_of_a_namespace(lab: OperatorLab, prometheus: PrometheusServer) -> None:
-    with lab.operator(prometheus_url=prometheus.url):
-        for name in ("one", "two", "three"):
-            lab.deploy(name, replicas=1)
-            lab.make_ready(1, name)
-        until(
-            "all are ready",
-            lambda: all(lab.condition("Ready", n).get("status") == "True" for n in ("one", "two", "three")),
-        )
-        prometheus.asked.clear()
-        began = time.monotonic()
-
-        def asked(looks: bool) -> int:
-            own = (query for query in list(prometheus.asked) if query["namespace"] == lab.namespace)
-            return sum(("instance=~" not in query["query"]) == looks for query in own)
-
-        until("four queries", lambda: asked(looks=False) >= 4)
-        count, looks, seconds = asked(looks=False), asked(looks=True), time.monotonic() - began
-        assert count <= seconds / 2 + 2, "2 s a tick"
-        assert looks <= seconds / 60 + 1, "where the series of silent pods come from is looked up once a minute"
-
-
 def test_a_second_operator_waits_for_the_first_to_give_the_lease_back(lab: OperatorLab) -> None:
     with lab.operator() as first:
         second = lab.start(identity="another-pod")
@@ -290,7 +226,3 @@ def _observed(lab: OperatorLab, name: str) -> bool:
 def _versions(lab: OperatorLab) -> dict[Any, str]:
     bodies = [*lab.children().values(), lab.get(names.PLURAL) or {}, *lab.pods()]
     return {(body["kind"], body["metadata"]["name"]): body["metadata"]["resourceVersion"] for body in bodies}
-
-
-def _metrics(lab: OperatorLab) -> dict[str, Any]:
-    return lab.condition("MetricsAvailable")

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cluster.joblab import JobLab, job_lab
 from tests.cluster.podlab import PodLab
-from tests.cluster.test_pairs_jobs import JobLab, job_lab
 
 from demo import scene
 from speculative_operator.api.convert import to_domain
 from speculative_operator.domain import names
-from speculative_operator.domain.jobs import Exit, JobSeen, Phase, Purpose
-from speculative_operator.domain.models import ModelFacts
+from speculative_operator.domain.jobs import Exit, Phase, Purpose
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render import jobs as manifests
 from speculative_operator.shell.resources import CLAIM, JOB
@@ -66,66 +62,6 @@ def spec_of(lab: PodLab, name: str = "gemma", verifier: str = "hf://tiny/target"
     }
     meta = {"name": name, "namespace": lab.namespace, "uid": "o", "generation": 1}
     return to_domain({"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "spec": body})
-
-
-async def run(jobs: JobLab, spec: DeploymentSpec, purpose: Purpose, *args: str, cache: str = "") -> JobSeen:
-    """One Job of the operator's making, to its end."""
-    made = manifests.job(
-        manifests.JobInput(
-            spec,
-            purpose,
-            "4711",
-            scene.IMAGE,
-            args,
-            cache=cache,
-            owns_cache=True,
-            assigns_uids=False,
-        )
-    )
-    made["metadata"].pop("ownerReferences")
-    started = time.monotonic()
-    stored = await jobs.kube.apply(JOB, made)
-    seen = await jobs.until("ended", lambda seen: seen.phase is not Phase.RUNNING)
-    print(f"{purpose}: {time.monotonic() - started:.1f} s")
-    await jobs.kube.delete(JOB, jobs.lab.namespace, made["metadata"]["name"], stored["metadata"]["uid"])
-    jobs.lab.until(lambda: not jobs.lab.exists("jobs", made["metadata"]["name"]))
-    return seen
-
-
-PAIR = ("--verifier", "hf://tiny/target", "--speculator", "hf://tiny/draft")
-
-
-async def test_a_pair_is_read_pinned_and_brought_into_the_claim(jobs: JobLab) -> None:
-    lab, spec = jobs.lab, spec_of(jobs.lab)
-    read = await run(jobs, spec, Purpose.INSPECT, "inspect", *PAIR)
-    assert (read.phase, read.trouble) == (Phase.SUCCEEDED, "")
-    assert read.result is not None
-    verifier, drafter = (ModelFacts.from_json(read.result[side]) for side in ("verifier", "speculator"))
-    config = json.loads((MODELS / "target" / "config.json").read_text())
-    assert verifier.config["hidden_size"] == config["hidden_size"]
-    assert verifier.tokenizer.vocabulary_hash == drafter.tokenizer.vocabulary_hash
-    assert len(verifier.pin.resolved) == 40
-
-    claim = manifests.cache_claim(spec, spec.weights.cache or pytest.fail("no cache"))
-    await jobs.kube.apply(CLAIM, claim)
-    pins = ("--verifier-revision", verifier.pin.resolved, "--speculator-revision", drafter.pin.resolved)
-    words = ("fetch", "--cache", manifests.CACHE, *PAIR, *pins, "--object", f"{lab.namespace}/gemma")
-    brought = await run(jobs, spec, Purpose.FETCH, *words, cache=claim["metadata"]["name"])
-    assert brought.phase is Phase.SUCCEEDED, brought
-    assert brought.result is not None
-    assert not brought.result["verifier"]["cached"]
-    again = await run(jobs, spec, Purpose.FETCH, *words, cache=claim["metadata"]["name"])
-    assert again.result is not None
-    assert again.result["verifier"]["cached"]
-
-    folder = f"{names.CACHE_FOLDER}/models/{verifier.pin.key}"
-    mount = {"name": "c", "mountPath": "/models/it", "subPath": folder, "readOnly": True}
-    volume = {"name": "c", "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}}
-    sums = lab.run("cd /models/it && sha256sum *", volumes=[volume], container={"volumeMounts": [mount]})
-    files = [path for path in (MODELS / "target").iterdir() if "train_info" not in path.name]
-    here = {f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in files}
-    assert here
-    assert set(sums.splitlines()) >= here
 
 
 async def test_what_another_try_cannot_help_ends_a_download_with_its_first_pod(jobs: JobLab) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import ssl
 import subprocess
 import threading
@@ -148,20 +147,5 @@ def wants_namespace(*allowed: str) -> Check:
         if named is None:
             return 400, 'Bad Request. The "namespace" query parameter must be provided.'
         return None if named[0] in allowed else (403, "Forbidden")
-
-    return check
-
-
-def answers(status: int, body: str) -> Check:
-    """A front that never lets a query through."""
-    return lambda _: (status, body)
-
-
-def partial(port: int) -> Check:
-    """Thanos while one of its stores is away: an answer, and a warning."""
-
-    def check(handler: BaseHTTPRequestHandler) -> tuple[int, str]:
-        _, body = _forwarded(port, handler.path)
-        return 200, json.dumps({**json.loads(body), "warnings": ["store 10.0.0.9:10901 is away"]})
 
     return check

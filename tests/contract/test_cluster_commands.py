@@ -78,18 +78,6 @@ def test_beliefs_come_from_the_notes(
     server.write_status(name, STORED_OBJECT["status"])
 
 
-def test_names_of_objects_complete_a_command_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["__complete", "status", "de"]) == 0
-    assert capsys.readouterr().out == "demo\n"
-
-
-def test_what_is_rendered_is_taken_by_the_api_server(bare_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["render", str(ROOT / "examples" / "eagle3.yaml"), "--no-pod-monitor"]) == 0
-    manifests = capsys.readouterr().out
-    done = bare_cluster.kubectl("apply", "--dry-run=server", "-f", "-", input=manifests)
-    assert done.stdout.count("created (server dry run)") == len(list(yaml.safe_load_all(manifests)))
-
-
 def test_annotations_are_written_and_nothing_else(name: str, server: Server) -> None:
     before = server.get(name)
     assert main(["pause", name]) == 0
@@ -170,16 +158,3 @@ def test_doctor_looks_at_what_a_reader_of_one_namespace_may_list(
         assert re.search(rf"^unknown +\w+ +not looked at: {kind}[^;]* is forbidden: [^;]*$", said, re.MULTILINE)
     assert "only objects of namespace default were looked at" in said
     assert said.endswith("nothing is wrong in what could be looked at\n")
-
-
-def test_an_object_that_is_not_there_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["status", "nobody"]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert '"nobody" not found; look at the name and at -n' in error
-    assert error.count("\n") == 1
-
-
-def test_a_context_that_is_not_there_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["get", "--context", "nowhere"]) == 1
-    assert capsys.readouterr().err.count("\n") == 1

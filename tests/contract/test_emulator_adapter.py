@@ -8,11 +8,10 @@ from tests.unit.engines.building import SMALL_QWEN, spec
 from speculative_lab.emulator.arguments import parse
 from speculative_lab.emulator.assembly import build_core
 from speculative_lab.emulator.config import EngineConfig, engine_config, server_config
-from speculative_lab.emulator.drafting import Reaction
 from speculative_lab.emulator.settings import Settings
 from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode
-from speculative_operator.domain.table import Actuator, KTable
+from speculative_operator.domain.table import KTable
 from speculative_operator.engines.registry import engine_for
 
 METHODS = [None, *Method]
@@ -41,21 +40,3 @@ def test_every_rendered_command_line_starts(method: Method | None, mode: Mode) -
     assert (config.speculative is not None) == (method is not None and mode is not Mode.DISABLED)
     if config.speculative is not None:
         assert config.speculative.method == method
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_live_methods_are_those_whose_engine_takes_a_changed_k(method: Method | None) -> None:
-    deployed = deployment(method, Mode.AUTO)
-    knobs, config = engine_for(deployed).knobs(deployed), started(deployed)
-    lookup = config.lookup()
-    if knobs.actuator is not Actuator.LIVE:
-        assert lookup is None
-        return
-    ours = config.knobs()
-    assert config.drafting is not None
-    assert config.drafting.reaction is not Reaction.DIES
-    assert set((lookup or [])[1:]) == set(knobs.ks), "every K that may come is prepared at start"
-    assert ours.draft_passes_follow_k == knobs.draft_passes_follow_k
-    assert ours.drafts_blocks == knobs.drafts_blocks
-    assert ours.draft_free == knobs.draft_free
-    assert ours.max_batch == knobs.max_batch

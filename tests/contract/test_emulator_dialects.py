@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.unit.emulator.dialects import QUIET, TENSORRT_LLM, DialectRun
+from tests.unit.emulator.dialects import QUIET, DialectRun
 from tests.unit.engines.kinds import of
 
 from speculative_lab.emulator.dialect import Parser, Program
-from speculative_lab.emulator.sglang.config import parse as parse_sglang
-from speculative_lab.emulator.tensorrt_llm.config import parse as parse_tensorrt_llm
-from speculative_lab.emulator.tgi.config import parse as parse_tgi
+from speculative_lab.emulator.sglang import parse as parse_sglang
+from speculative_lab.emulator.tensorrt_llm import DIALECT as TENSORRT_LLM
+from speculative_lab.emulator.tensorrt_llm import parse as parse_tensorrt_llm
+from speculative_lab.emulator.tgi import parse as parse_tgi
 from speculative_operator.domain import names
 from speculative_operator.domain.observation import PodWindow, Series
 from speculative_operator.domain.resolved import resolve
@@ -91,7 +92,7 @@ def test_a_table_is_what_the_engine_does(kind: EngineType, tmp_path: Path) -> No
     assert engine.knobs(subject).actuator is Actuator.TABLE
     program, _ = started(subject, TABLE, tmp_path)
     assert program.lengths is not None
-    assert [program.lengths.next(batch, batch) for batch in (1, 4, 5, 256)] == [4, 4, 1, 1]
+    assert [program.lengths(batch, batch) for batch in (1, 4, 5, 256)] == [4, 4, 1, 1]
 
 
 @pytest.mark.parametrize("kind", [EngineType.SGLANG, EngineType.TENSORRT_LLM])
@@ -156,7 +157,7 @@ def marked(run: DialectRun) -> dict[str, float]:
 
 def scraped(run: DialectRun, when: float) -> list[Series]:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(run.ledger)
+    registry.register(run.metrics)
     extra = {"pod": "pod-0", "namespace": "models"}
     return [
         Series(sample.name, {**sample.labels, **extra}, ((when, sample.value),))

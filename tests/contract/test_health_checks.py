@@ -17,7 +17,7 @@ import pytest
 import yaml
 from tests.contract.server import Server
 from tests.unit.reconcile.health import HEALTH, healthy, refused
-from tests.unit.reconcile.objects import SPECS, left
+from tests.unit.reconcile.objects import SPECS
 
 from devcluster import Cluster
 from speculative_operator.domain import names
@@ -112,14 +112,3 @@ def test_kubectl_waits_for_ready(bare_cluster: Cluster, write_status: Callable[[
     assert bare_cluster.kubectl(*words, "--timeout=1s", check=False).returncode == 1
     write_status(healthy()["status"])
     assert "condition met" in bare_cluster.kubectl(*words, "--timeout=30s").stdout
-
-
-@pytest.mark.parametrize("stored", ["tuned", "picked", "cached", "without-drafter", "schedule"])
-def test_columns_fit_a_terminal(
-    stored: str, bare_cluster: Cluster, write_status: Callable[[dict[str, Any]], str]
-) -> None:
-    status = left(stored)["status"]
-    name = write_status({**status, "ready": "100/128", "weights": {"text": "61%, 3m left"}})
-    for options, most in (((), 100), (("-o", "wide"), 140)):
-        lines = bare_cluster.kubectl("get", "specdep", name, "-n", "default", *options).stdout.splitlines()
-        assert max(map(len, lines)) <= most, "\n".join(lines)

@@ -17,10 +17,7 @@ from tests.openshift_ai import HELM, OBJECTS, VALUES, install_routes, shown
 
 from devcluster import Cluster
 from speculative_operator.api.convert import to_domain
-from speculative_operator.domain import names
 from speculative_operator.domain.actions import ApplyChild
-from speculative_operator.domain.table import Actuator
-from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.observed.drift import first_difference
 from speculative_operator.reconcile.tick import World, tick
 from speculative_operator.render import Capabilities
@@ -61,23 +58,11 @@ def applied(cluster: Cluster, body: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_the_page_shows_objects() -> None:
-    assert [one["kind"] for one in OBJECTS].count("SpeculativeDeployment") == 5
-    assert len(OBJECTS) >= 18
-
-
 def test_the_policy_of_the_page_closes_the_ports_of_the_engine_to_all_but_prometheus() -> None:
     policy = shown("NetworkPolicy", "qwen3-8b-assist")["spec"]
     assert policy["podSelector"]["matchLabels"] == {"serving.kserve.io/inferenceservice": "qwen3-8b-assist"}
     open_to = {port["port"]: "from" in rule for rule in policy["ingress"] for port in rule["ports"]}
     assert open_to == {8443: False, 8080: True, 8001: True}
-
-
-def test_the_route_leads_to_the_service_of_an_example() -> None:
-    spec = shown("Route", "qwen3-8b")["spec"]
-    example = yaml.safe_load((ROOT / "examples" / "speculative-deployment.yaml").read_text())
-    assert spec["to"] == {"kind": "Service", "name": example["metadata"]["name"]}
-    assert spec["port"]["targetPort"] == names.SERVING_PORT_NAME
 
 
 def test_a_way_encrypted_up_to_the_pod_leads_there(platform: Cluster) -> None:
@@ -104,13 +89,6 @@ def test_a_way_encrypted_up_to_the_pod_leads_there(platform: Cluster) -> None:
     assert shown("NetworkPolicy", name)["spec"]["podSelector"]["matchLabels"] == service["spec"]["selector"]
 
 
-def test_what_asks_for_tokens_stands_beside_what_closes_the_port_that_does_not() -> None:
-    kinds = [one["kind"] for one in OBJECTS]
-    policy = kinds.index("NetworkPolicy")
-    assert OBJECTS[policy - 1] == shown("SpeculativeDeployment", "qwen3-8b-assist")
-    assert OBJECTS[policy - 1]["spec"]["inferenceService"]["authenticated"]
-
-
 @pytest.mark.parametrize("body", OBJECTS, ids=lambda one: f"{one['kind']}-{one['metadata']['name']}")
 def test_every_object_of_the_page_is_applied(platform: Cluster, body: dict[str, Any]) -> None:
     assert first_difference(body, applied(platform, body)) == ""
@@ -122,16 +100,6 @@ def test_examples_are_those_of_the_page(name: str) -> None:
     spec = shown("SpeculativeDeployment", name)["spec"]
     spec["inferenceService"].pop("hardwareProfile", None)
     assert yaml.safe_load((ROOT / "examples" / EXAMPLES[name]).read_text())["spec"] == spec
-
-
-def test_the_page_shows_a_way_to_a_k_that_changes_live() -> None:
-    """And an object of the platform's image beside it, with which it does not."""
-    ways = {}
-    for name in ("qwen3-8b-assist", "qwen3-8b-platform", "qwen3-8b-custom-runtime"):
-        body = shown("SpeculativeDeployment", name)
-        spec = to_domain({**body, "metadata": {**body["metadata"], "uid": "u", "generation": 1}})
-        ways[name] = engine_for(spec).knobs(spec).actuator
-    assert list(ways.values()) == [Actuator.LIVE, Actuator.RESTART, Actuator.LIVE]
 
 
 def test_the_chart_takes_the_values_of_the_page(platform: Cluster, tmp_path: Path) -> None:
@@ -153,7 +121,3 @@ def test_the_chart_takes_the_values_of_the_page(platform: Cluster, tmp_path: Pat
 @pytest.mark.parametrize("name", MADE)
 def test_what_is_applied_is_stored_as_written(platform: Cluster, name: str) -> None:
     assert first_difference(MADE[name], applied(platform, MADE[name])) == ""
-
-
-def test_both_kinds_of_every_golden_object_are_applied() -> None:
-    assert len(MADE) == 2 * len(GOLDEN)

@@ -21,11 +21,8 @@ from tests.contract.prometheus_fronts import (
     HOST,
     NAMESPACE,
     POD,
-    Check,
     Scraped,
-    answers,
     front,
-    partial,
     scraping,
     wants_header,
     wants_namespace,
@@ -122,10 +119,6 @@ def basic_auth(folder: Path, password: str) -> Path:
 
 
 # -- what connects
-
-
-def test_a_plain_one(scraped: Scraped) -> None:
-    connects(read(f"http://{HOST}:{scraped.port}/"))
 
 
 def test_one_below_a_path(scraped: Scraped) -> None:
@@ -244,33 +237,3 @@ def test_one_that_lags_behind(scraped: Scraped) -> None:
     url = f"http://{HOST}:{scraped.port}"
     fails(read(url, later=40.0), Reason.METRICS_STALE, "s old")
     fails(read(url, later=3600.0), Reason.METRICS_MISSING, "no samples")
-
-
-@pytest.mark.parametrize(
-    ("check", "words"),
-    [
-        (answers(503, "Service Unavailable"), ("503", "nothing is behind the address")),
-        (answers(504, ""), ("504", "in time")),
-        (answers(302, ""), ("302", "login")),
-        (answers(200, "<!DOCTYPE html><title>Log in</title>"), ("check that the URL is that of Prometheus",)),
-        (answers(200, "{}"), ("the URL is that of Prometheus",)),
-    ],
-)
-def test_one_that_is_away_or_another_thing(scraped: Scraped, check: Check, words: tuple[str, ...]) -> None:
-    with front(scraped.port, check) as url:
-        fails(read(url), Reason.PROMETHEUS_ERROR, *words)
-
-
-def test_one_with_a_store_missing(scraped: Scraped) -> None:
-    with front(scraped.port, partial(scraped.port)) as url:
-        fails(read(url), Reason.PROMETHEUS_ERROR, "partial")
-
-
-def test_one_that_is_not_there(scraped: Scraped) -> None:
-    nowhere = f"http://{HOST}:{free_port()}"
-    fails(read(nowhere), Reason.PROMETHEUS_ERROR, "Connection refused", "prometheus.url")
-
-
-def test_http_and_https_mixed_up(scraped: Scraped, certificates: Certificates) -> None:
-    found = read(f"https://{HOST}:{scraped.port}", prometheus_ca_file=str(certificates.authority))
-    fails(found, Reason.PROMETHEUS_ERROR, "set an http:// address")

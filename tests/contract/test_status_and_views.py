@@ -16,9 +16,8 @@ from tests.contract.objects import specdep
 from tests.contract.server import Server
 
 from devcluster import Cluster
-from figures import status_view
 from speculative_operator.api.crd import SELECTABLE, schema
-from speculative_operator.api.status import DECISIONS_KEPT, Status
+from speculative_operator.api.status import DECISIONS_KEPT
 from speculative_operator.domain.reasons import ConditionType
 
 pytestmark = pytest.mark.cluster
@@ -68,10 +67,6 @@ def test_every_status_field_is_kept(server: Server, seen: str) -> None:
     assert server.get(seen)["status"] == WHOLE
 
 
-def test_its_types_say_the_same() -> None:
-    Status.model_validate(WHOLE)
-
-
 @pytest.mark.parametrize(
     ("path", "value", "field"),
     [
@@ -114,24 +109,6 @@ def test_scale(server: Server, seen: str) -> None:
     assert server.get(seen)["spec"]["replicas"] == 5
 
 
-def test_what_describe_prints_of_a_tuned_object_can_be_read(
-    bare_cluster: Cluster, server: Server, installed: dict[str, Any]
-) -> None:
-    """The object of a real run, with as many decisions as a status keeps."""
-    body, _, _ = status_view.sample()
-    status = {key: value for key, value in body["status"].items() if key != "memory"}
-    first, *others = status["decisions"]
-    older = [{key: one[key] for key in one if key != "numbers"} for one in [*others] * DECISIONS_KEPT]
-    status["decisions"] = [first, *older][:DECISIONS_KEPT]
-    server.create(specdep(name="long"), keep=True)
-    server.write_status("long", status)
-    described = bare_cluster.kubectl("describe", "specdep", "long").stdout.splitlines()
-    server.custom.delete_namespaced_custom_object(*server.at, "long")
-    begins = next(number for number, line in enumerate(described) if line.startswith("Status:"))
-    assert len(described) - begins <= 210
-    assert max(len(line) for line in described) <= 400
-
-
 def _lines(cluster: Cluster, *arguments: str) -> list[list[str]]:
     return [line.split() for line in cluster.kubectl("get", *arguments).stdout.splitlines()]
 
@@ -143,19 +120,6 @@ def test_columns(bare_cluster: Cluster, seen: str) -> None:
     head, row = _lines(bare_cluster, "specdep", seen, "-o", "wide")
     assert head[9:] == ["TPOT", "COST/1K", "WEIGHTS", "REASON"]
     assert row[9:] == ["8.1ms", "0.0009", "61%,", "3m", "left", "word"]
-
-
-def test_fresh_object_shows_no_errors_in_its_columns(bare_cluster: Cluster, server: Server) -> None:
-    server.create(specdep({"speculator": {"method": "ngram"}}, name="fresh"), keep=True)
-    _, row = _lines(bare_cluster, "specdep", "fresh", "-o", "wide")
-    assert row[0] == "fresh"
-    assert not any("error" in one.lower() for one in row)
-    server.custom.delete_namespaced_custom_object(*server.at, "fresh")
-
-
-@pytest.mark.parametrize("category", ["all", "inference"])
-def test_categories(bare_cluster: Cluster, seen: str, category: str) -> None:
-    assert "seen" in bare_cluster.kubectl("get", category, "-o", "name").stdout
 
 
 def test_selectable_fields(bare_cluster: Cluster, seen: str) -> None:

@@ -32,7 +32,7 @@ PUBLIC = ("vllm/vllm-openai:v0.32.0", "registry.redhat.io/rhaiis/vllm-cuda-rhel9
 """Images of engines that pages name; the emulator plays them."""
 LONGEST = (
     "rights", "quick_starts", "quick_start_laptop", "pairs", "pod_weights", "inference_service", "loop",
-    "leader_worker_set", "llm_inference_service", "chaos", "without_prometheus", "auto",
+    "leader_worker_set", "llm_inference_service", "chaos", "auto",
 )  # fmt: skip
 """Files that take two minutes and more, the longest first."""
 

@@ -100,10 +100,3 @@ def test_a_release_of_the_platform_gets_another_k_by_a_rollout_and_its_status_sa
         until(lambda: stage.get("specdep", name)["status"]["speculation"].get("k") == "2", 180)
     finally:
         stage.cluster.kubectl("delete", "specdep", name, "-n", NAMESPACE)
-
-
-def test_what_kserve_made_is_not_the_operators(stage: Stage, platform: kserve.Controller) -> None:
-    for kind in ("deployment", "service"):
-        made = stage.cluster.kubectl("get", kind, MADE, "-n", NAMESPACE, "-o", "json", "--show-managed-fields").stdout
-        assert '"manager": "speculative-operator"' not in made
-    assert stage.get("networkpolicy", NAME) == {} == stage.get("deployment", NAME)

@@ -87,18 +87,3 @@ def test_a_lost_worker_takes_its_group_with_it_and_the_operator_waits(stage: Sta
     scene.wait_ready(stage.cluster, NAME, 180)
     assert platform.recreated
     assert written(stage) == generation
-
-
-def test_an_edit_is_a_rollout_of_the_group(stage: Stage, platform: lws.Controller) -> None:
-    before = {one["metadata"]["uid"] for one in pods(stage).values()}
-    changed = manifest()
-    changed["spec"]["verifier"]["maxModelLen"] = 4096
-    stage.apply(changed)
-
-    def anew() -> bool:
-        args = [one["spec"]["containers"][0]["args"] for one in pods(stage).values()]
-        return len(args) == 2 and all("4096" in one for one in args)
-
-    until(anew, 180)
-    scene.wait_ready(stage.cluster, NAME, 180)
-    assert not before & {one["metadata"]["uid"] for one in pods(stage).values()}

@@ -82,10 +82,3 @@ def test_pods_answer_by_https_where_the_platform_encrypts(stage: Stage, platform
     assert pod["spec"]["containers"][0]["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
     stage.wait_available(NAME)
     until(lambda: stage.get("specdep", NAME)["status"].get("url", "").startswith("https://"), 180)
-
-
-def test_what_kserve_made_is_not_the_operators(stage: Stage, platform: kserve_llm.Controller) -> None:
-    for kind, name in (("deployment", MADE), ("service", f"{MADE}-workload-svc")):
-        made = stage.cluster.kubectl("get", kind, name, "-n", NAMESPACE, "-o", "json", "--show-managed-fields").stdout
-        assert '"manager": "speculative-operator"' not in made
-    assert stage.get("networkpolicy", NAME) == {} == stage.get("deployment", NAME)

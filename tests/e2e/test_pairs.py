@@ -18,7 +18,6 @@ from speculative_operator.domain import names
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
-TOKEN = "hf_let_me_in"
 TARGET = f"hf://tiny/{hub.TARGET}"
 JOB = names.LABEL_JOB
 WEIGHTS = "model.safetensors"
@@ -26,10 +25,9 @@ WEIGHTS = "model.safetensors"
 
 @pytest.fixture(scope="module")
 def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """Cluster, operator that inspects pairs, and a hub one of whose models is gated."""
+    """Cluster, operator that inspects pairs, and a hub."""
     directory = tmp_path_factory.mktemp("stage")
-    with with_hub("pairs", directory, "--gated", "tiny/gated", "--token", TOKEN) as (stage, folder):
-        shutil.copytree(folder / "tiny" / hub.DRAFT, folder / "tiny" / "gated")
+    with with_hub("pairs", directory) as (stage, _):
         yield stage
 
 
@@ -143,23 +141,6 @@ def test_the_way_back_to_the_pair_before_downloads_nothing(stage: Stage) -> None
     ), grown
 
 
-def test_a_gated_model_names_the_secret_and_comes_when_there_is_one(stage: Stage) -> None:
-    deploy(stage, "gated", "gated")
-
-    def refused() -> dict[str, Any]:
-        found = stage.condition("gated", "PairCompatible")
-        return found if found.get("reason") == "SourceUnauthorized" else {}
-
-    told = until(refused, LONG)
-    assert told["status"] == "Unknown"
-    assert "tiny/gated" in told["message"]
-    assert "HF_TOKEN" in told["message"] or "secret" in told["message"].lower()
-    assert not stage.pods("gated")
-    stage.cluster.kubectl("create", "secret", "generic", "hub", "-n", NAMESPACE, f"--from-literal=HF_TOKEN={TOKEN}")
-    deploy(stage, "gated", "gated", secretName="hub")
-    scene.wait_ready(stage.cluster, "gated", LONG)
-
-
 def test_without_the_hub_what_is_cached_serves_on_and_the_operator_may_restart(stage: Stage) -> None:
     deploy(stage, "steady")
     scene.wait_ready(stage.cluster, "steady", LONG)
@@ -176,12 +157,3 @@ def test_without_the_hub_what_is_cached_serves_on_and_the_operator_may_restart(s
     (after,) = other_pods()
     assert after["metadata"]["labels"][names.LABEL_PAIR] == before["metadata"]["labels"][names.LABEL_PAIR]
     assert not stage.items("jobs", f"{JOB}=fetch,{names.LABEL_DEPLOYMENT}=steady")
-
-
-def test_a_hub_that_does_not_answer_keeps_no_pod_from_being_made_without_a_cache(stage: Stage) -> None:
-    stage.order({"path": "tiny/", "status": 503})
-    body = pairs.manifest("unread", TARGET, hub.DRAFT)
-    del body["spec"]["weights"]["cache"]
-    stage.apply(body)
-    until(lambda: stage.condition("unread", "PairCompatible").get("reason") == "PairUnread", 180)
-    until(lambda: stage.pods("unread"), 180)

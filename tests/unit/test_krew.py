@@ -54,13 +54,6 @@ def test_the_archive_has_the_program_and_the_licence(plugin: tuple[dict[str, Any
     assert modes["kubectl-speculative"] & 0o111
 
 
-def test_the_same_wheel_gives_the_same_archive(plugin: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
-    _, archive = plugin
-    wheel = tmp_path / "speculative_operator-1.2.3-py3-none-any.whl"
-    again = write_plugin(ROOT, wheel, tmp_path / "again", URL, "1.2.3", "https://github.com/example/operator")
-    assert (again.parent / archive.name).read_bytes() == archive.read_bytes()
-
-
 @pytest.mark.parametrize(
     ("runner", "words"),
     [("uv", "tool run --quiet --from {} kubectl-speculative get -A"),

@@ -117,12 +117,6 @@ def test_links_lead_somewhere() -> None:
     assert offenders(lost_links) == []
 
 
-def test_anchors_are_those_of_the_headings(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("# K = 0, `off`\n## [Twice](x.md)\n```\n# no heading\n```\n## Twice\n")
-    assert anchors(page) == {"k--0-off", "twice", "twice-1"}
-
-
 def test_every_page_is_found_from_the_first() -> None:
     """By links alone; a link to a folder leads to all that lies in it."""
     seen, waiting = set(), [ROOT / "README.md"]
@@ -263,48 +257,6 @@ def test_objects_are_valid() -> None:
         except SpecError as problem:
             refused[where] = str(problem)
     assert refused == {}
-
-
-def test_the_operators_image_is_named_where_the_first_page_says() -> None:
-    """Whoever replaces it in these two places has replaced it everywhere."""
-    lines = (ROOT / "manifests" / "install.yaml").read_text().splitlines()
-    image = next(line.split()[1] for line in lines if re.fullmatch(r" +image: \S+:\S+", line))
-    places = [index for index, line in enumerate(lines) if line.endswith(f" {image}")]
-    assert [lines[index].split()[0] for index in places] == ["image:", "value:"]
-    assert "SPECULATIVE_JOB_IMAGE" in lines[places[1] - 1]
-
-
-# -- quick starts
-
-QUICK = [ROOT / "README.md", *sorted((ROOT / "docs").glob("quick-start-*.md"))]
-
-
-def typed(page: Path) -> str:
-    """What a reader of the page types."""
-    return "\n".join(block for language, block in FENCE.findall(text(page)) if language == "bash")
-
-
-def faults(page: Path) -> Iterator[str]:
-    """What would stop or confuse a reader of a first page."""
-    (example,) = (found for where, found in SHOWN if where == "speculative-deployment.yaml")
-    inline = [yaml.safe_load(one) for one in re.findall(r"<<'EOF'\n(.*?)^EOF$", text(page), re.MULTILINE | re.DOTALL)]
-    shown = [found["spec"] for found in (*objects(page), *inline)]
-    if shown not in ([], [example["spec"]]):
-        yield "shows another object than examples/speculative-deployment.yaml"
-    if shown and not inline and "kubectl apply -f examples/speculative-deployment.yaml" not in typed(page):
-        yield "does not apply the object that it shows"
-    built = re.findall(r"^docker build (.*)$", typed(page), re.MULTILINE)
-    if not built or ("docker push" in typed(page) and any("--platform linux/amd64" not in one for one in built)):
-        yield "pushes no image, or one that is not built for the nodes: a Mac builds for its own processor"
-    forwards = re.findall(r"^(?:kubectl port-forward .*&|kill \$!)$", typed(page), re.MULTILINE)
-    if len(forwards) != 2 or "#" in typed(page).replace('"$#', ""):
-        yield "does not end its port-forward, or has comments, which interactive zsh does not take"
-    if "checkout of this repository" not in text(page).replace("\n", " "):
-        yield "does not say where its commands run"
-
-
-def test_first_pages_can_be_followed() -> None:
-    assert offenders(faults, QUICK) == []
 
 
 # -- warnings

@@ -3,7 +3,6 @@ commands; that they ask for no more than they need; and that everything that bea
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -83,22 +82,6 @@ def test_nothing_of_outside_is_put_into_a_script() -> None:
     assert [path.stem for path in WORKFLOWS if "${{" in scripts(path)] == []
 
 
-def test_a_release_publishes_what_it_has_made() -> None:
-    """Each file below build/release that a step reads is one that `python -m release`, or a step, writes."""
-    text = scripts(ROOT / ".github" / "workflows" / "release.yaml")
-    per_image = ("metadata.json", "cdx.json", "provenance.json", "predicate.json", "oci.tar", "oci.tar:$version")
-    made = {f"{image}.{kind}" for image in release.IMAGES for kind in per_image}
-    made |= {"speculative-operator-$version.tgz", "olm", "olm/bundle.Dockerfile", "bundle.metadata.json"}
-    made |= {"olm-bundle.tgz", "*.tgz", "*.cdx.json", "*.provenance.json", ""}
-    made |= {"kubectl-speculative-*.tar.gz", "speculative.yaml"}
-    for name in release.IMAGES:
-        made |= {one.replace(f"{name}.", f"{target}.", 1) for one in made for target in ("$target", "${image%%:*}")}
-    read = {found.removeprefix("build/release").strip("/") for found in re.findall(r"build/release[^\s\")]*", text)}
-    assert read - made == set()
-    pairs = re.findall(r"(\w+):([a-z-]+)(?= |;)", re.findall(r"for image in (.*); do", text)[0] + ";")
-    assert dict(pairs) == release.IMAGES
-
-
 def test_nothing_is_published_before_it_was_scanned() -> None:
     """Not even a login: a step that scans what was pushed leaves it there when it fails."""
     every = steps(ROOT / ".github" / "workflows" / "release.yaml")
@@ -110,27 +93,6 @@ def test_nothing_is_published_before_it_was_scanned() -> None:
     assert set(scanned) == release.IMAGES.keys()
     assert 'oci-archive:build/release/$target.oci.tar"' in every[scan]["run"]
     assert any("oras cp" in step.get("run", "") for step in every[scan:])
-
-
-def test_an_image_is_built_into_the_archive_that_is_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[tuple[str, ...]] = []
-
-    def run(*command: str) -> str:
-        ran.append(command)
-        for option in command:
-            if option.endswith(".metadata.json"):
-                Path(option).write_text(json.dumps({"containerimage.digest": DIGEST}))
-        return ""
-
-    monkeypatch.setattr(release, "OUT", tmp_path)
-    monkeypatch.setattr(release, "_run", run)
-    release.image("ghcr.io/me/", f"python:3@{DIGEST}", archive=True)
-    builds = [command for command in ran if "build" in command]
-    assert [
-        f"--output=type=oci,dest={tmp_path / target}.oci.tar" in one
-        for target, one in zip(release.IMAGES, builds, strict=True)
-    ] == [True, True]
-    assert not {"--push", "--load"} & {option for one in builds for option in one}
 
 
 def test_everything_bears_one_version() -> None:
@@ -186,28 +148,6 @@ def test_the_published_chart_names_the_published_image() -> None:
 
 URL = f"https://git.example/me/operator/releases/download/v{__version__}"
 HOME = "https://git.example/me/operator"
-
-
-def test_the_published_chart_has_what_artifact_hub_shows() -> None:
-    chart = yaml.safe_load(publish.with_home((CHART / "Chart.yaml").read_text(), URL, "ghcr.io/me/", DIGEST))
-    annotations = {name: yaml.safe_load(text) for name, text in chart["annotations"].items()}
-    assert (chart["home"], chart["sources"]) == (HOME, [HOME])
-    assert [one["name"] for one in chart["maintainers"] if "email" not in one], "no address that nobody reads"
-    assert annotations["artifacthub.io/images"] == [
-        {"name": "operator", "image": f"ghcr.io/me/speculative-operator@{DIGEST}"}
-    ]
-    named = [chart["icon"], *(one["url"] for one in annotations["artifacthub.io/links"])]
-    for link in named:
-        assert link.startswith(f"{HOME}/")
-        path = link.removeprefix(f"{HOME}/").partition(f"/v{__version__}/")[2]
-        assert path
-        assert (ROOT / path).exists(), "it is in the repository"
-    kinds = {"added", "changed", "deprecated", "removed", "fixed", "security"}
-    assert {one["kind"] for one in annotations["artifacthub.io/changes"]} <= kinds
-    assert all(one["description"] for one in annotations["artifacthub.io/changes"])
-    (shown,) = annotations["artifacthub.io/crdsExamples"]
-    assert shown == yaml.safe_load((ROOT / "examples" / "speculative-deployment.yaml").read_text())
-    assert chart["version"] == __version__
 
 
 def test_the_published_bundle_links_to_the_project(tmp_path: Path) -> None:

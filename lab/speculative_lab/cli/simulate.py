@@ -283,6 +283,4 @@ def _trace(options: argparse.Namespace) -> Trace:
 def _format(lines: list[str]) -> Format:
     """What the first line looks like."""
     first = next((line.strip() for line in lines if line.strip()), "")
-    if first.startswith("{"):
-        return "jsonl"
-    return "azure" if first.startswith("TIMESTAMP,ContextTokens,") else "csv"
+    return "jsonl" if first.startswith("{") else "csv"

@@ -6,6 +6,9 @@ a real engine would need an accelerator. docs/laboratory.md says what it emulate
 
 from __future__ import annotations
 
+import csv
+from importlib import resources
+
 VLLM_VERSION = "0.32.0"
 """The release whose command line, API and metrics are emulated."""
 
@@ -16,3 +19,9 @@ def notice(engine: str) -> str:
 
 
 NOTICE = notice(f"vLLM {VLLM_VERSION}")
+
+
+def rows(name: str) -> list[dict[str, str]]:
+    """Rows of data/<name>: what is on record of the engines."""
+    path = resources.files("speculative_lab.emulator").joinpath("data", name)
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from speculative_lab.emulator.dialect import run
-from speculative_lab.emulator.server import serve
-from speculative_lab.emulator.vllm import DIALECT, parse
+from speculative_lab.emulator.server import run
+from speculative_lab.emulator.vllm import DIALECT
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the emulator with `argv` (default: the process's arguments); the exit code."""
-    return run(DIALECT, parse, serve, argv)
+    return run(DIALECT, argv)
 
 
 if __name__ == "__main__":

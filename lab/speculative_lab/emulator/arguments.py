@@ -1,17 +1,17 @@
-"""The argument parser of the emulator: vLLM's flags, exit code 2 and a usage line for what it does not know.
+"""The command lines of the emulated engines: flags of data/flags.csv, exit code 2 for any that is not there.
 
-Called by `__main__`; gives a plain namespace that `config` turns into an `EngineConfig`.
+Called by each dialect; gives a plain namespace. A flag that only has to be taken, since it changes nothing here, is in
+the table as any other is.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from speculative_lab.emulator import NOTICE, VLLM_VERSION
-from speculative_lab.emulator.flags import UNDERSTOOD, Flag, Kind
+from speculative_lab.emulator import NOTICE, VLLM_VERSION, notice, rows
 
 DEFAULT_MODEL = "Qwen/Qwen3-0.6B"
 _SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
@@ -38,17 +38,44 @@ def json_value(text: str) -> Any:
         raise argparse.ArgumentTypeError(f"Value {text} cannot be converted to {json.loads}.") from None
 
 
-_OPTIONS: dict[Kind, dict[str, Any]] = {
-    Kind.TEXT: {"type": str},
-    Kind.TEXTS: {"type": str, "nargs": "+"},
-    Kind.INT: {"type": int},
-    Kind.INTS: {"type": int, "nargs": "+"},
-    Kind.HUMAN_INT: {"type": human_int},
-    Kind.FLOAT: {"type": float},
-    Kind.JSON: {"type": json_value},
-    Kind.TOGGLE: {"action": argparse.BooleanOptionalAction},
-    Kind.SWITCH: {"action": "store_true"},
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "text": {},
+    "texts": {"nargs": "+"},
+    "int": {"type": int},
+    "ints": {"type": int, "nargs": "+"},
+    "human_int": {"type": human_int},
+    "float": {"type": float},
+    "json": {"type": json_value},
+    "toggle": {"action": argparse.BooleanOptionalAction},
+    "switch": {"action": "store_true"},
 }
+"""Kinds of the table; a toggle is `--flag` and `--no-flag`, a switch `--flag` alone."""
+
+
+def add_flags(parser: argparse.ArgumentParser, engine: str, variables: Mapping[str, str] | None = None) -> None:
+    """Teach a parser the flags of an engine.
+
+    `variables`: those of the process, where a variable of a flag's name (MAX_BATCH_SIZE for --max-batch-size) stands in
+    for its default, as in TGI.
+    """
+    for row in rows("flags.csv"):
+        if row["engine"] != engine:
+            continue
+        names, options = row["names"].split(), dict(_OPTIONS[row["kind"]])
+        if row["choices"]:
+            options["choices"] = row["choices"].split()
+        if row["kind"] != "switch":
+            variable = names[0].lstrip("-").replace("-", "_").upper()
+            options["default"] = (variables or {}).get(variable) or row["default"] or None
+        parser.add_argument(*names, **options)
+
+
+def parser_of(engine: str, version: str, variables: Mapping[str, str] | None = None) -> argparse.ArgumentParser:
+    """A parser of an engine that is started without a subcommand; `variables` as in `add_flags`."""
+    parser = argparse.ArgumentParser(description=notice(version), allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=notice(version))
+    add_flags(parser, engine, variables)
+    return parser
 
 
 def parser() -> argparse.ArgumentParser:
@@ -58,21 +85,12 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(required=True, dest="command")
     serve = commands.add_parser("serve", help="serve the emulated engine", description=NOTICE, allow_abbrev=False)
     serve.add_argument("model_tag", nargs="?", metavar="MODEL", help="the verifier to serve")
-    for flag in UNDERSTOOD:
-        add(serve, flag)
+    add_flags(serve, "vLLM")
     return root
 
 
-def add(target: argparse.ArgumentParser, flag: Flag) -> None:
-    """Teach a parser one flag."""
-    options = dict(_OPTIONS[flag.kind], default=bool(flag.default) if flag.kind is Kind.SWITCH else flag.default)
-    if flag.choices:
-        options["choices"] = flag.choices
-    target.add_argument(*flag.names, **options)
-
-
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Namespace of `argv` (without the program's name). Raises SystemExit(2) as argparse does.
+    """Namespace of vLLM's `argv` (without the program's name). Raises SystemExit(2) as argparse does.
 
     Underscores in flag names count as dashes, as in vLLM.
     """

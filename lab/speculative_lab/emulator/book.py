@@ -1,7 +1,8 @@
 """Values of the metric families of one engine, whatever engine it is: what a dialect fills and a scrape reads.
 
-`metrics` and the dialects derive from `Book` and say what a step and an ended request add. Counting is numpy on whole
-steps. A family has at most one label that varies; the others are the same on every series of the process.
+The driver tells a `Book` of steps and of requests that end; dialects derive from it and say what these add. Counting
+is numpy on whole steps. A family has at most one label that varies; the others are the same on every series of the
+process.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from speculative_lab.emulator.batch import Floats, Ints
+from speculative_lab.emulator.core import StepResult
 from speculative_lab.emulator.families import Family
+from speculative_lab.emulator.requests import FinishReason, Request
 
 
 class Histogram:
@@ -61,7 +64,7 @@ class Histogram:
 
 
 class Book(Collector):
-    """All families of one engine."""
+    """All families of one engine. By itself it books nothing."""
 
     def __init__(
         self, families: tuple[Family, ...], fixed: Mapping[str, str], created: float | None = None, seeded: bool = True
@@ -82,15 +85,21 @@ class Book(Collector):
                 else:
                     self._values[family.name][value] = 0.0
 
+    def record(self, result: StepResult, running: int, waiting: int, kv_usage: float) -> None:
+        """One step has ended; the state after it. `kv_usage` is a share of the pool, 0..1."""
+
+    def gauges(self, running: int, waiting: int, kv_usage: float) -> None:
+        """The state changed between steps."""
+
+    def finish(self, request: Request, reason: FinishReason, now: float) -> None:
+        """A request ended at engine time `now`."""
+
     def value(self, name: str, label: str = "") -> float:
         """Current value of a counter or gauge, by family name and value of its varying label; 0 when absent."""
         return self._values[name].get(label, 0.0)
 
     def histogram(self, name: str, label: str = "") -> Histogram:
         return self._histograms[name][label]
-
-    def has(self, name: str) -> bool:
-        return name in self._families
 
     def add(self, name: str, amount: float, label: str = "") -> None:
         """Raise a counter."""

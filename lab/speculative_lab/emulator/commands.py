@@ -18,7 +18,7 @@ import speculative_operator
 _MODULES = {
     "sglang/__init__.py": '"""Stands in for SGLang."""\n',
     "sglang/launch_server.py": (
-        "import sys\n\nfrom speculative_lab.emulator.sglang.__main__ import main\n\nsys.exit(main(sys.argv[1:]))\n"
+        "import sys\n\nfrom speculative_lab.emulator.sglang import main\n\nsys.exit(main(sys.argv[1:]))\n"
     ),
 }
 _API_SERVER = """if [ "$1 $2" = "-m vllm.entrypoints.openai.api_server" ]; then

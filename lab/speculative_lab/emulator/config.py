@@ -14,7 +14,7 @@ from enum import StrEnum
 from speculative_lab.emulator import schedule
 from speculative_lab.emulator.captures import LIMIT, LIMIT_BLACKWELL, CaptureFlags, DecodeShape, capture_sizes
 from speculative_lab.emulator.drafting import Drafting, Reaction, Runner, drafting
-from speculative_lab.emulator.errors import ConfigError, LateError, ValidationError
+from speculative_lab.emulator.errors import ConfigError, LateError, invalid
 from speculative_lab.emulator.kv import KvPool
 from speculative_lab.emulator.kv import pool as kv_pool
 from speculative_lab.emulator.settings import Settings
@@ -68,8 +68,6 @@ class EngineConfig:
     max_num_seqs: int
     max_num_batched_tokens: int
     block_size: int = 16
-    chunked_prefill: bool = True
-    prefix_caching: bool = True
     gpu_memory_utilization: float = 0.9
     kv_cache_memory_bytes: int | None = None
     num_gpu_blocks_override: int | None = None
@@ -79,7 +77,6 @@ class EngineConfig:
     drafting: Drafting | None = None
     captures: CaptureFlags = field(default_factory=CaptureFlags)
     scheduler_cls: str | None = None
-    worker_extension_cls: str | None = None
     async_scheduling: bool = True
     keeps_drafts: bool = False
     """Each request keeps what it drafted and had accepted, for engines that tell it when the request ends."""
@@ -102,11 +99,16 @@ class EngineConfig:
     def lookup(self) -> list[int] | None:
         """K for each number of scheduled requests, or None when K is constant. Raises LateError for a bad schedule.
 
-        With data parallelism vLLM drops the schedule and keeps the constant K.
+        With data parallelism vLLM drops the schedule and keeps the constant K. Where the drafter would die of a smaller
+        K, in the middle of serving, this refuses it at start.
         """
-        if self.speculative is None or not self.speculative.has_schedule or self.data_parallel_size > 1:
+        if self.speculative is None or self.speculative.schedule is None or self.data_parallel_size > 1:
             return None
-        return schedule.lookup(self.speculative.schedule, self.max_num_seqs, self.speculative.k)
+        table = schedule.lookup(self.speculative.schedule, self.max_num_seqs, self.speculative.k)
+        dies = self.drafting is not None and self.drafting.reaction is Reaction.DIES
+        if dies and min(table[1:]) < self.speculative.k:
+            raise LateError(f"AssertionError: the drafter of {self.speculative.method} cannot draft fewer than its K")
+        return table
 
     def capture_sizes(self) -> tuple[int, ...]:
         """Tokens of the captured graphs, ascending; empty with --enforce-eager. Raises ConfigError for bad flags.
@@ -163,13 +165,11 @@ class EngineConfig:
 def server_config(namespace: argparse.Namespace, environment: Mapping[str, str]) -> ServerConfig:
     """Front-end part of the arguments. `VLLM_PORT` as a service link sets it is refused, as by vLLM."""
     port = environment.get("VLLM_PORT", "")
-    if "://" in port:
+    if port and not port.isdecimal():
         raise ConfigError(
             f"VLLM_PORT '{port}' appears to be a URI. This may be caused by a Kubernetes service discovery issue:"
             " a Service named vllm injects it; set enableServiceLinks: false in the pod."
         )
-    if port and not port.isdecimal():
-        raise ConfigError(f"VLLM_PORT '{port}' must be a valid integer")
     return ServerConfig(
         served_names=tuple(namespace.served_model_name or (namespace.model,)),
         host=namespace.host or ANY_ADDRESS,
@@ -204,8 +204,6 @@ def engine_config(namespace: argparse.Namespace, environment: Mapping[str, str],
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=namespace.max_num_batched_tokens or max(DEFAULT_BATCHED_TOKENS, max_num_seqs),
         block_size=namespace.block_size,
-        chunked_prefill=namespace.enable_chunked_prefill,
-        prefix_caching=namespace.enable_prefix_caching,
         gpu_memory_utilization=namespace.gpu_memory_utilization,
         kv_cache_memory_bytes=namespace.kv_cache_memory_bytes,
         num_gpu_blocks_override=namespace.num_gpu_blocks_override,
@@ -214,32 +212,30 @@ def engine_config(namespace: argparse.Namespace, environment: Mapping[str, str],
         speculative=speculative,
         drafting=behaviour,
         captures=CaptureFlags(
-            eager=namespace.enforce_eager,
+            eager=bool(namespace.enforce_eager),
             sizes=tuple(namespace.cudagraph_capture_sizes or ()),
             largest=namespace.max_cudagraph_capture_size,
         ),
         scheduler_cls=namespace.scheduler_cls,
-        worker_extension_cls=namespace.worker_extension_cls,
         async_scheduling=namespace.async_scheduling is not False,
     )
     _check_budget(config)
-    _check_adaptive(config, namespace)
     return config
 
 
 def _check_numbers(namespace: argparse.Namespace) -> None:
-    positive = ("max_num_seqs", "max_num_batched_tokens", "block_size", "tensor_parallel_size", "data_parallel_size")
-    problems = [
-        (name, "Input should be greater than or equal to 1", "greater_than_equal")
-        for name in positive
-        if getattr(namespace, name) is not None and getattr(namespace, name) < 1
-    ]
+    at_least_one = (
+        "max_num_seqs",
+        "max_num_batched_tokens",
+        "block_size",
+        "tensor_parallel_size",
+        "data_parallel_size",
+    )
+    wrong = [name for name in at_least_one if getattr(namespace, name) is not None and getattr(namespace, name) < 1]
     if not 0 < namespace.gpu_memory_utilization <= 1:
-        problems.append(("gpu_memory_utilization", "Input should be greater than 0 and at most 1", "less_than_equal"))
-    if namespace.shutdown_timeout < 0:
-        problems.append(("shutdown_timeout", "Input should be greater than or equal to 0", "greater_than_equal"))
-    if problems:
-        raise ValidationError("VllmConfig", problems)
+        wrong.append("gpu_memory_utilization")
+    if wrong:
+        raise invalid("VllmConfig", *((name, "Input should be greater than 0") for name in wrong))
 
 
 def _default_max_num_seqs(found: Shapes) -> int:
@@ -252,7 +248,7 @@ def _max_model_len(asked: int | None, found: Shapes) -> int:
     if asked is None or asked == -1:
         return derived
     if asked < 1:
-        raise ValidationError("ModelConfig", [("max_model_len", "Input should be greater than 0", "greater_than")])
+        raise invalid("ModelConfig", ("max_model_len", "Input should be greater than 0"))
     if asked > derived:
         raise ConfigError(
             f"User-specified max_model_len ({asked}) is greater than the derived max_model_len"
@@ -267,29 +263,9 @@ def _check_budget(config: EngineConfig) -> None:
         raise ConfigError(
             f"max_num_batched_tokens ({budget}) must be greater than or equal to max_num_seqs ({config.max_num_seqs})."
         )
-    if not config.chunked_prefill and budget < config.max_model_len:
-        raise ConfigError(
-            f"max_num_batched_tokens ({budget}) is smaller than max_model_len ({config.max_model_len})."
-            " Enable chunked prefill, increase `max_num_batched_tokens` or decrease `max_model_len`."
-        )
     slots = _drafting_slots(config.speculative)
     if budget <= slots:
         raise ConfigError(f"max_num_batched_tokens ({budget}) must exceed the {slots} drafting slots of one request")
-
-
-def _check_adaptive(config: EngineConfig, namespace: argparse.Namespace) -> None:
-    captured = config.capture_sizes()
-    if config.speculative is None or not config.speculative.adaptive_verification:
-        return
-    if namespace.enable_lora:
-        raise ConfigError("Adaptive verification is not currently compatible with LoRA")
-    if not captured:
-        raise ConfigError(
-            "Adaptive verification requires full CUDA graphs. Use cudagraph mode FULL, FULL_DECODE_ONLY, or"
-            " FULL_AND_PIECEWISE, or disable adaptive verification."
-        )
-    if namespace.pipeline_parallel_size > 1:
-        raise ConfigError("Adaptive verification is not currently compatible with pipeline parallelism")
 
 
 def _drafting_slots(speculative: Speculative | None) -> int:

@@ -9,21 +9,23 @@ for the drafts that the *next* step verifies.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
 from speculative_lab.emulator.acceptance import AcceptanceTable, accepted
 from speculative_lab.emulator.batch import Batch, Floats, Ints
 from speculative_lab.emulator.budget import verified_drafts
-from speculative_lab.emulator.errors import EngineDeadError
 from speculative_lab.emulator.kv import KvPool
-from speculative_lab.emulator.lengths import DraftLengths
 from speculative_lab.emulator.requests import Finished, Request
 from speculative_lab.emulator.timing import StepTimer
 
 CATCH_UP_TOKENS = 2048
 """That a drafter which was left out computes in one pass of those it has missed (`speculative_unseen`)."""
+DraftLengths: TypeAlias = Callable[[int, int], int]
+"""K for the next step, where so many requests had tokens in this one, and so many will decode in the next."""
 _NO_INTS = np.zeros(0, dtype=np.int64)
 _NO_FLOATS = np.zeros(0)
 
@@ -70,7 +72,7 @@ class StepResult:
     """Whether the drafter caught up with what it had missed."""
     preempted: int = 0
     queried_tokens: int = 0
-    """Prompt tokens looked up in the prefix cache at admission."""
+    """Prompt tokens looked up at admission in the prefix cache, which here never hits."""
     finished: list[Finished] = field(default_factory=list)
     progressed: list[tuple[Request, int]] = field(default_factory=list)
     """Streaming requests with the tokens they have now."""
@@ -87,11 +89,6 @@ class CoreLimits:
     max_num_seqs: int
     max_num_batched_tokens: int
     max_k: int = 0
-    chunked_prefill: bool = True
-    prefix_caching: bool = True
-    """Prompts are looked up in a prefix cache, which here never hits."""
-    dies_below_max_k: bool = False
-    """The drafter fails an assertion when asked for fewer than `max_k` tokens."""
     catches_up: bool = False
     """A drafter that is left out need not see prompts either: it computes later what it has missed."""
     keeps_drafts: bool = False
@@ -165,7 +162,7 @@ class EngineCore:
         return True
 
     def step(self, now: float) -> StepResult:
-        """Run one step that starts at `now`. Raises EngineDeadError when the drafter cannot follow the table."""
+        """Run one step that starts at `now`."""
         result = self.under_way = StepResult(end=now)
         if not self.busy:
             return result
@@ -206,16 +203,15 @@ class EngineCore:
         admitted: list[int] = []
         while self.waiting and not result.preempted and batch.size < limits.max_num_seqs and budget > 0:
             request = self.waiting[0]
-            want = request.prompt_tokens + request.generated
-            chunk = min(want, budget)
+            chunk = min(request.prompt_tokens + request.generated, budget)
             blocks = int(self._blocks(np.int64(chunk)))
-            if blocks > free or (chunk < want and not limits.chunked_prefill):
+            if blocks > free:
                 break
             self.waiting.popleft()
             batch.append(request, blocks)
             if request.scheduled is None:
                 request.scheduled = now
-                result.queried_tokens += request.prompt_tokens if limits.prefix_caching else 0
+                result.queried_tokens += request.prompt_tokens
             budget -= chunk
             free -= blocks
             admitted.append(chunk)
@@ -235,7 +231,7 @@ class EngineCore:
         gained = self._verify(decodes, result)
         tokens[decodes] = gained
         further = (batch.todo == prefill) & (batch.generated + tokens + (prefill > 0) < batch.target)
-        result.k = self._next_k(result.scheduled, int(np.count_nonzero(further)))
+        result.k = self.lengths(result.scheduled, int(np.count_nonzero(further)))
         context = result.context_tokens / max(len(decodes), 1)
         catches_up = self._limits.catches_up
         prompts = result.prefill_tokens and not catches_up
@@ -272,14 +268,6 @@ class EngineCore:
         batch.unseen -= caught
         return self._timer.pass_seconds(int(caught.sum()), int(batch.context[caught > 0].sum()))
 
-    def _next_k(self, scheduled: int, decoding: int) -> int:
-        k = self.lengths.next(scheduled, decoding)
-        if k < self._limits.max_k and self._limits.dies_below_max_k:
-            raise EngineDeadError(
-                f"AssertionError: the drafter cannot draft {k} instead of {self._limits.max_k} tokens"
-            )
-        return k
-
     def _verify(self, decodes: Ints, result: StepResult) -> Ints:
         """Tokens each decoding request gains: its accepted drafts and one more, cut at its target."""
         batch, offered = self._batch, result.offered
@@ -300,8 +288,6 @@ class EngineCore:
                 steps = zip(rows.tolist(), offered[drafted].tolist(), result.accepted.tolist(), strict=True)
                 for row, drafts, kept in steps:
                     batch.requests[row].drafts.append((drafts, kept))
-        if len(decodes):
-            self.lengths.verified(gained)
         return np.asarray(np.minimum(1 + gained, batch.target[decodes] - batch.generated[decodes]))
 
     def _within_budget(self, survival: Floats, drafts: Ints, result: StepResult) -> Ints:

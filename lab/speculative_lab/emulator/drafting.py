@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from speculative_lab.emulator.errors import ConfigError, LateError
+from speculative_lab.emulator.errors import ConfigError
 from speculative_lab.emulator.speculative import Speculative
 
 RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
@@ -49,7 +49,7 @@ class Drafting:
     """Workers skip the drafter in steps that are told to be off."""
 
 
-_ONLY_V1 = frozenset({"suffix", "medusa", "mlp_speculator", "custom_class"})
+_ONLY_V1 = frozenset({"suffix", "medusa"})
 _DIE_ON_V1 = frozenset({"suffix", "medusa", "ngram_gpu"})
 _DRAFT_FREE = frozenset({"ngram", "ngram_gpu", "suffix"})
 _BLOCK = frozenset({"dflash", "dspark", "medusa"})
@@ -64,8 +64,6 @@ _SKIPPED = _FOLLOW_ON_V2 | _FOLLOW_BY_WORKER | {"dflash", "dspark"}
 def drafting(config: Speculative, environment: Mapping[str, str], worker: str = "") -> Drafting:
     """Behaviour of `config` with the class that --worker-extension-cls names. Raises ConfigError when the runner that
     the environment asks for cannot serve it."""
-    if config.method == "mlp_speculator":
-        raise LateError("method mlp_speculator is accepted by the configuration, but no model runner implements it")
     runner = _runner(config, environment.get(RUNNER_VARIABLE, ""))
     changed = runner is Runner.V2 and worker == WORKER_EXTENSION
     reaction = Reaction.FOLLOWS if changed and config.method in _FOLLOW_BY_WORKER else _reaction(config.method, runner)

@@ -12,10 +12,10 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from typing import Protocol
 
+from speculative_lab.emulator.book import Book
 from speculative_lab.emulator.core import EngineCore, StepResult
-from speculative_lab.emulator.errors import EngineDeadError
+from speculative_lab.emulator.hot import HotStepper
 from speculative_lab.emulator.requests import FinishReason, Request
 
 MAX_LAG = 0.25
@@ -26,58 +26,21 @@ TELL_SECONDS = 10.0
 log = logging.getLogger(__name__)
 
 
-class Ledger(Protocol):
-    """Where a dialect books what happens."""
-
-    def record(self, result: StepResult, running: int, waiting: int, kv_usage: float) -> None:
-        """One step has ended; the state after it. `kv_usage` is a share of the pool, 0..1."""
-
-    def gauges(self, running: int, waiting: int, kv_usage: float) -> None:
-        """The state changed between steps."""
-
-    def finish(self, request: Request, reason: FinishReason, now: float) -> None:
-        """A request ended at engine time `now`."""
-
-
-class Stepper(Protocol):
-    """Whoever runs the core's steps."""
-
-    def step(self, now: float) -> StepResult:
-        """One step that starts at engine time `now`."""
-
-    def finished(self, result: StepResult) -> None:
-        """The step's time is over."""
-
-
-class CoreStepper:
-    """The core itself."""
-
-    def __init__(self, core: EngineCore) -> None:
-        self._core = core
-
-    def step(self, now: float) -> StepResult:
-        return self._core.step(now)
-
-    def finished(self, result: StepResult) -> None:
-        """Nobody else is told."""
-
-
 class EngineDriver:
     """One running engine. Everything happens in one event loop."""
 
     def __init__(
         self,
         core: EngineCore,
-        metrics: Ledger,
-        stepper: Stepper | None = None,
+        book: Book,
+        stepper: HotStepper | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.dead: EngineDeadError | None = None
         self._given_up = 0.0
         self._may_tell = -math.inf
         self._core = core
-        self._metrics = metrics
-        self._stepper = stepper or CoreStepper(core)
+        self._book = book
+        self._stepper = stepper
         self._clock = clock
         self._engine_time = clock()
         self._wake = asyncio.Event()
@@ -95,19 +58,17 @@ class EngineDriver:
         return len(self._open)
 
     def submit(self, request: Request) -> None:
-        """Queue a request; its listener hears of it. Raises EngineDeadError after the engine died."""
-        if self.dead is not None:
-            raise self.dead
+        """Queue a request; its listener hears of it."""
         self._open.add(request)
         self._idle.clear()
         self._core.add(request)
         self._wake.set()
 
-    def abort(self, request: Request, reason: FinishReason = FinishReason.ABORT) -> None:
+    def abort(self, request: Request) -> None:
         """End a request now; nothing happens when it has ended already."""
         if self._core.abort(request):
-            self._end(request, reason, self.now)
-            self._metrics.gauges(self._core.running, len(self._core.waiting), self._core.kv_usage)
+            self._end(request, FinishReason.ABORT, self.now)
+            self._book.gauges(self._core.running, len(self._core.waiting), self._core.kv_usage)
 
     def abort_all(self) -> None:
         for request in tuple(self._open):
@@ -118,17 +79,13 @@ class EngineDriver:
         await self._idle.wait()
 
     async def run(self) -> None:
-        """Step for ever; returns only when the engine died (then `dead` says why)."""
+        """Step for ever."""
         while True:
             if not self._core.busy:
                 self._wake.clear()
                 await self._wake.wait()
                 self._engine_time = self._clock()
-            try:
-                result = self._step()
-            except EngineDeadError as error:
-                self._die(error)
-                return
+            result = self._step()
             await self._wait_until(self._engine_time)
             self._publish(result)
 
@@ -136,7 +93,7 @@ class EngineDriver:
         lag = self._clock() - self._engine_time
         if lag > MAX_LAG:
             self._give_up(lag)
-        result = self._stepper.step(self._engine_time)
+        result = (self._stepper or self._core).step(self._engine_time)
         self._engine_time = result.end
         return result
 
@@ -156,8 +113,9 @@ class EngineDriver:
         await asyncio.sleep(max(moment - self._clock(), 0.0))
 
     def _publish(self, result: StepResult) -> None:
-        self._stepper.finished(result)
-        self._metrics.record(result, self._core.running, len(self._core.waiting), self._core.kv_usage)
+        if self._stepper is not None:
+            self._stepper.finished(result)
+        self._book.record(result, self._core.running, len(self._core.waiting), self._core.kv_usage)
         for request, generated in result.progressed:
             if request.listener is not None and not request.done:
                 request.listener.progress(generated)
@@ -165,15 +123,9 @@ class EngineDriver:
             self._end(ended.request, ended.reason, result.end)
 
     def _end(self, request: Request, reason: FinishReason, now: float) -> None:
-        self._metrics.finish(request, reason, now)
+        self._book.finish(request, reason, now)
         self._open.discard(request)
         if not self._open:
             self._idle.set()
         if request.listener is not None:
             request.listener.finish(request, reason)
-
-    def _die(self, error: EngineDeadError) -> None:
-        log.error("EngineCore encountered a fatal error: %s", error)
-        self.dead = error
-        for request in tuple(self._open):
-            self._end(request, FinishReason.ERROR, self.now)

@@ -6,10 +6,10 @@ the other files hold what the sources of the other engines declare.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
+
+from speculative_lab.emulator import rows
 
 SPECULATIVE = "vllm:spec_decode_"
 """Families that exist only while a speculator is configured."""
@@ -40,8 +40,10 @@ class Family:
 
 def families(max_model_len: int, speculates: bool) -> tuple[Family, ...]:
     """Every family that a vLLM of these settings exposes, in its order."""
-    rows = _rows("vllm_metric_families.csv")
-    return tuple(_family(row, max_model_len) for row in rows if speculates or not row["family"].startswith(SPECULATIVE))
+    found = rows("vllm_metric_families.csv")
+    return tuple(
+        _family(row, max_model_len) for row in found if speculates or not row["family"].startswith(SPECULATIVE)
+    )
 
 
 def one_two_five(limit: int) -> tuple[float, ...]:
@@ -72,9 +74,4 @@ def _family(row: Mapping[str, str], max_model_len: int = 0) -> Family:
 
 def recorded(name: str) -> tuple[Family, ...]:
     """Every family of data/<name>."""
-    return tuple(map(_family, _rows(name)))
-
-
-def _rows(name: str) -> list[dict[str, str]]:
-    path = resources.files("speculative_lab.emulator").joinpath("data", name)
-    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    return tuple(map(_family, rows(name)))

@@ -11,14 +11,12 @@ import importlib
 import logging
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from speculative_lab.emulator import VLLM_VERSION
-from speculative_lab.emulator.batch import Ints
 from speculative_lab.emulator.config import EngineConfig
 from speculative_lab.emulator.core import EngineCore, StepResult
 from speculative_lab.emulator.errors import LateError
@@ -50,20 +48,17 @@ class StandIn:
         self.now = 0.0
         self.result = StepResult()
 
-    def schedule(self) -> Plan:
+    def schedule(self) -> SchedulerOutput:
         """Run the step; the plan tells what it had."""
         core = self.core
         assert core is not None
         if self.dynamic_sd_lookup is not None:
-            core.lengths = self
+            core.lengths = self._next_k
         self.result = core.step(self.now)
         return plan_of(self.result)
 
-    def verified(self, accepted: Ints) -> None:
-        """See `DraftLengths`: nothing is learned."""
-
-    def next(self, scheduled: int, decoding: int) -> int:
-        """See `DraftLengths`: vLLM looks K up and may have it changed before it makes use of it."""
+    def _next_k(self, scheduled: int, decoding: int) -> int:
+        """See `DraftLengths`: vLLM looks K up, and may have it changed before it makes use of it."""
         assert self.core is not None
         assert self.dynamic_sd_lookup is not None
         complete = self.core.under_way.complete
@@ -84,7 +79,7 @@ class StandIn:
     def _update_after_schedule(self, scheduler_output: Any) -> None:
         """The first that reads K from the plan. Here the core does."""
 
-    def update_from_output(self, scheduler_output: Plan, model_runner_output: Any) -> dict[int, Any]:
+    def update_from_output(self, scheduler_output: SchedulerOutput, model_runner_output: Any) -> dict[int, Any]:
         """What the step gave, for the one client there is."""
         return {0: outputs_of(self.result, self.num_spec_tokens)}
 
@@ -93,21 +88,13 @@ class _AsyncStandIn(StandIn):
     """The same under the name of vLLM's other scheduler."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
-    """A scheduler output, as far as it is looked at. Collections have the right length, not the right contents."""
+def plan_of(result: StepResult) -> SchedulerOutput:
+    """The plan of a step: requests, their tokens, the drafts verified, and K of the drafts made.
 
-    num_scheduled_tokens: Sequence[int]
-    total_num_scheduled_tokens: int
-    scheduled_spec_decode_tokens: Mapping[int, Sequence[int]]
-    num_spec_tokens_to_schedule: int
-    scheduled_cached_reqs: SimpleNamespace
-
-
-def plan_of(result: StepResult) -> Plan:
-    """The plan of a step: requests, their tokens, the drafts verified, and K of the drafts made."""
+    Collections have the right length, not the right contents.
+    """
     drafts = {row: range(length) for row, length in enumerate(result.offered.tolist()) if length}
-    return Plan(
+    return SchedulerOutput(
         num_scheduled_tokens=range(result.scheduled),
         total_num_scheduled_tokens=result.decoded + result.draft_tokens + result.prefill_tokens,
         scheduled_spec_decode_tokens=drafts,
@@ -141,7 +128,7 @@ class HotStepper:
     def __init__(self, core: EngineCore, scheduler: StandIn) -> None:
         scheduler.core = core
         self._core, self._scheduler = core, scheduler
-        self._plan: Plan | None = None
+        self._plan: SchedulerOutput | None = None
         self._time = 0.0
         state = getattr(scheduler, "_speculative_state", None)
         if state is not None and state.meter is not None:

@@ -1,6 +1,5 @@
 """Counters, gauges and histograms of one engine with vLLM's semantics, exposed through prometheus_client.
 
-`record` is called by `driver` at the end of every step, `finish` for every request that ends; `collect` by a scrape.
 Nothing is looped per request but ends and first tokens.
 """
 
@@ -12,8 +11,9 @@ import numpy as np
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from speculative_lab.emulator.book import Book
+from speculative_lab.emulator.config import EngineConfig
 from speculative_lab.emulator.core import StepResult
-from speculative_lab.emulator.families import Family
+from speculative_lab.emulator.families import Family, families
 from speculative_lab.emulator.requests import FinishReason, Request
 
 _V = "vllm:"
@@ -22,20 +22,14 @@ _V = "vllm:"
 class EngineMetrics(Book):
     """All families of one engine."""
 
-    def __init__(
-        self,
-        families: tuple[Family, ...],
-        model_name: str,
-        cache_info: Mapping[str, str],
-        max_k: int,
-        created: float,
-    ) -> None:
+    def __init__(self, config: EngineConfig, model_name: str, created: float) -> None:
         """`created` is the unix time that the `_created` twins tell."""
-        super().__init__(families, {"model_name": model_name, "engine": "0"}, created)
-        self._cache_info = dict(cache_info)
+        self._speculates = config.speculative is not None
+        labels = {"model_name": model_name, "engine": "0"}
+        super().__init__(families(config.max_model_len, self._speculates), labels, created)
+        self._cache_info = _cache_info(config)
         self.set(f"{_V}engine_sleep_state", 1.0, "awake")
-        self._speculates = self.has(f"{_V}spec_decode_num_drafts_total")
-        self._accepted = np.zeros(max_k, dtype=np.int64)
+        self._accepted = np.zeros(config.max_k, dtype=np.int64)
 
     def record(self, result: StepResult, running: int, waiting: int, kv_usage: float) -> None:
         """Book one step and the state after it."""
@@ -106,6 +100,23 @@ class EngineMetrics(Book):
     def _collect(self, family: Family) -> Metric:
         if family.name == f"{_V}cache_config_info":
             info = GaugeMetricFamily(family.name, family.help)
-            info.add_sample(family.name, {**self._cache_info, "engine": "0"}, 1.0)
+            labels = {**dict.fromkeys(family.labels, "None"), **self._cache_info, "engine": "0"}
+            info.add_sample(family.name, labels, 1.0)
             return info
         return super()._collect(family)
+
+
+def _cache_info(config: EngineConfig) -> Mapping[str, str]:
+    """Labels of `vllm:cache_config_info` that this engine knows; others read "None", as a setting not given does."""
+    pool = config.pool()
+    values = {
+        "block_size": config.block_size,
+        "cache_dtype": config.cache_dtype,
+        "gpu_memory_utilization": config.gpu_memory_utilization,
+        "kv_cache_max_concurrency": f"{pool.tokens / config.max_model_len:.2f}",
+        "kv_cache_memory_bytes": config.kv_cache_memory_bytes,
+        "kv_cache_size_tokens": pool.tokens,
+        "num_gpu_blocks": pool.blocks,
+        "num_gpu_blocks_override": config.num_gpu_blocks_override,
+    }
+    return {name: str(value) for name, value in values.items()}

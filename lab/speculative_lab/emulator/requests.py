@@ -13,7 +13,6 @@ class FinishReason(StrEnum):
     STOP = "stop"
     LENGTH = "length"
     ABORT = "abort"
-    ERROR = "error"
 
 
 class Listener(Protocol):

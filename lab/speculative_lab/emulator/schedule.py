@@ -18,7 +18,7 @@ def lookup(schedule: object, max_num_seqs: int, max_k: int) -> list[int]:
     """
     dense = [0] * (max_num_seqs + 1)
     filled, last = 0, 0
-    for start, end, k in validated(schedule):
+    for start, end, k in _validated(schedule):
         for batch in range(filled + 1, min(start - 1, max_num_seqs) + 1):
             dense[batch] = last
         last = min(k, max_k)
@@ -30,16 +30,12 @@ def lookup(schedule: object, max_num_seqs: int, max_k: int) -> list[int]:
     return dense
 
 
-def validated(schedule: object) -> list[tuple[int, int, int]]:
-    """The entries sorted by their start. Raises LateError with vLLM's text for what vLLM refuses."""
-    if schedule is None:
-        raise LateError(f"{_NAME} is required for dynamic speculative decoding.")
-    if not isinstance(schedule, list):
+def _validated(schedule: object) -> list[tuple[int, int, int]]:
+    """The entries sorted by their start."""
+    if not isinstance(schedule, list) or not schedule:
         raise LateError(
             f"{_NAME} must be a non-empty list of (range_start, range_end, num_speculative_tokens) entries."
         )
-    if not schedule:
-        raise LateError(f"{_NAME} must not be empty.")
     entries = sorted((_entry(raw) for raw in schedule), key=lambda entry: entry[0])
     previous = 0
     for start, end, _ in entries:
@@ -54,18 +50,11 @@ def validated(schedule: object) -> list[tuple[int, int, int]]:
 
 
 def _entry(raw: object) -> tuple[int, int, int]:
-    if not isinstance(raw, (list, tuple)) or len(raw) != 3:
+    if not isinstance(raw, list) or len(raw) != 3 or not all(type(cell) is int for cell in raw):
         raise LateError(
             f"Each {_NAME} entry must be a 3-item sequence: (range_start, range_end, num_speculative_tokens)."
         )
-    try:
-        start, end, k = (int(cell) for cell in raw)
-    except (TypeError, ValueError) as error:
-        raise LateError(str(error)) from None
-    if start <= 0 or end <= 0:
-        raise LateError(f"Batch-size range ({start}, {end}) must be positive.")
-    if start > end:
-        raise LateError(f"Batch-size range start must be <= end for ({start}, {end}, {k}).")
-    if k < 0:
-        raise LateError(f"{_NAME} values must be >= 0.")
+    start, end, k = raw
+    if not 1 <= start <= end or k < 0:
+        raise LateError(f"Batch-size range ({start}, {end}, {k}) must be positive and rise, with K of 0 or more.")
     return start, end, k

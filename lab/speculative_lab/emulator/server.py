@@ -1,4 +1,4 @@
-"""Runs one emulated engine as a process: loads, opens its port, serves, drains. Called by `__main__`."""
+"""Runs one emulated engine as a process: loads, opens its port, serves, drains. Called by each dialect's `main`."""
 
 from __future__ import annotations
 
@@ -9,27 +9,45 @@ import logging
 import math
 import os
 import signal
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import uvicorn
+import uvloop
 from prometheus_client import CollectorRegistry
 
 from speculative_lab.emulator import notice
 from speculative_lab.emulator.assembly import build_core
+from speculative_lab.emulator.book import Book
 from speculative_lab.emulator.config import Drain, EngineConfig
-from speculative_lab.emulator.dialect import Dialect, LedgerBook, Program
+from speculative_lab.emulator.dialect import Dialect, Program
 from speculative_lab.emulator.driver import EngineDriver
+from speculative_lab.emulator.errors import ConfigError
 from speculative_lab.emulator.hot import hot_stepper
 from speculative_lab.emulator.http.app import application
 from speculative_lab.emulator.http.completions import Service
-from speculative_lab.emulator.settings import Settings
+from speculative_lab.emulator.settings import Settings, from_environment
 
 CLOSE_SECONDS = 2
 """How long connections may take to close once the engine has stopped."""
 
 log = logging.getLogger(__name__)
+
+
+def run(dialect: Dialect, argv: Sequence[str] | None) -> int:
+    """Serve with `argv` (default: the process's arguments); the exit code, 1 for a refused configuration."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(levelname)s %(asctime)s [%(module)s] %(message)s", datefmt="%m-%d %H:%M:%S"
+    )
+    try:
+        settings = from_environment(os.environ)
+        program = dialect.parse(sys.argv[1:] if argv is None else argv, os.environ, settings)
+        return uvloop.run(_serve(dialect, program, settings))
+    except ConfigError as error:
+        sys.stderr.write(f"ValueError: {error}\n")
+        return 1
 
 
 class _Server(uvicorn.Server):
@@ -40,7 +58,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(dialect: Dialect, program: Program, settings: Settings) -> int:
+async def _serve(dialect: Dialect, program: Program, settings: Settings) -> int:
     """Serve until told to stop; the exit code. Raises LateError when "loading" fails."""
     stopping = _stop_event()
     _announce(dialect, program.engine, settings)
@@ -50,14 +68,15 @@ async def serve(dialect: Dialect, program: Program, settings: Settings) -> int:
         return 0
     if await _happens(stopping, settings.load_seconds):
         return 0
-    ledger = dialect.ledger(program, time.time())
-    service = _build(program, ledger, settings)
+    started = time.time()
+    book = dialect.book(program, started)
+    service = _build(program, book, settings)
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(ledger)
+    registry.register(book)
     server = program.server
     http = _Server(
         uvicorn.Config(
-            application(dialect.routes(service, registry, int(time.time()))),
+            application(dialect, service, registry, int(started)),
             host=server.host,
             port=server.port,
             ssl_certfile=server.certificate or None,
@@ -84,18 +103,11 @@ async def _serve_until_stopped(http: uvicorn.Server, service: Service, stopping:
     http.should_exit = True
     if listening not in done:
         await asyncio.wait({listening}, timeout=CLOSE_SECONDS + 1)
+    if engine.done():
+        log.error("the engine loop failed", exc_info=engine.exception())
     for task in (engine, stop):
         task.cancel()
-    failed = service.driver.dead is not None or (listening in done and stop not in done) or _raised(engine)
-    return 1 if failed else 0
-
-
-def _raised(task: asyncio.Task[None]) -> bool:
-    """True, and logged, when the engine loop ended by an error of its own."""
-    error = task.exception() if task.done() and not task.cancelled() else None
-    if error is not None:
-        log.error("the engine loop failed", exc_info=error)
-    return error is not None
+    return 0 if stop in done and engine not in done else 1
 
 
 def _patience(service: Service) -> int:
@@ -116,14 +128,14 @@ async def _drain(service: Service, http: uvicorn.Server) -> None:
     await asyncio.sleep(0)
 
 
-def _build(program: Program, ledger: LedgerBook, settings: Settings) -> Service:
+def _build(program: Program, book: Book, settings: Settings) -> Service:
     engine = program.engine
     core = build_core(engine, settings, program.lengths)
     return Service(
         server=program.server,
         engine=engine,
         settings=settings,
-        driver=EngineDriver(core, ledger, hot_stepper(engine, core)),
+        driver=EngineDriver(core, book, hot_stepper(engine, core)),
         rng=np.random.default_rng(settings.seed + 1),
     )
 
@@ -150,7 +162,7 @@ def _announce(dialect: Dialect, engine: EngineConfig, settings: Settings) -> Non
             drafter.k,
             runner,
         )
-        if drafter.has_schedule and engine.data_parallel_size > 1:
+        if drafter.schedule is not None and engine.data_parallel_size > 1:
             log.warning("num_speculative_tokens_per_batch_size is not supported with data parallelism: ignored")
     for note in engine.shapes.notes:
         log.warning("%s", note)

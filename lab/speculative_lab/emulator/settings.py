@@ -30,11 +30,7 @@ class Settings:
     step_noise: float = 0.05
     """EMULATOR_STEP_NOISE: coefficient of variation of a step's time."""
     acceptance_spread: float = 0.4
-    """EMULATOR_ACCEPTANCE_SPREAD: standard deviation, in log-odds, of acceptance between requests."""
-    verifier_shape: str = ""
-    """EMULATOR_VERIFIER: catalogue name to price the verifier as; needed where MODEL is a path."""
-    speculator_shape: str = ""
-    """EMULATOR_SPECULATOR: the same for the speculator."""
+    """Standard deviation, in log-odds, of acceptance between requests; no variable sets it."""
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
@@ -52,24 +48,16 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
     default = Settings()
     return Settings(
         accelerator=environment.get("EMULATOR_ACCELERATOR") or default.accelerator,
-        workload=read("WORKLOAD", workload, default.workload, "give one of " + ", ".join(Workload)),
+        workload=read(
+            "WORKLOAD",
+            lambda text: Workload(text.strip().capitalize()),
+            default.workload,
+            "give one of " + ", ".join(Workload),
+        ),
         seed=read("SEED", int, default.seed, "give a whole number"),
         load_seconds=read("LOAD_SECONDS", _not_negative, default.load_seconds, "give seconds, 0 or more"),
         step_noise=read("STEP_NOISE", _not_negative, default.step_noise, "give a ratio such as 0.05"),
-        acceptance_spread=read(
-            "ACCEPTANCE_SPREAD", _not_negative, default.acceptance_spread, "give log-odds such as 0.4, 0 for none"
-        ),
-        verifier_shape=environment.get("EMULATOR_VERIFIER", ""),
-        speculator_shape=environment.get("EMULATOR_SPECULATOR", ""),
     )
-
-
-def workload(text: str) -> Workload:
-    """The workload class of that name, upper and lower case alike; ValueError for any other."""
-    for member in Workload:
-        if member.value.lower() == text.strip().lower():
-            return member
-    raise ValueError(text)
 
 
 def _not_negative(text: str) -> float:

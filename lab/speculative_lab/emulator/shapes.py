@@ -1,7 +1,7 @@
 """Which model and accelerator shapes price the steps and fill the memory of an emulated engine (pure).
 
-Called by `config`. Weights are never read: shapes come from the physics catalogue by name, or from the EMULATOR_*
-variables where the name says nothing (a path), or from a generic shape as a last resort.
+Called by `config`. Weights are never read: shapes come from the physics catalogue by name, or from a generic shape
+where the name says nothing (a path).
 """
 
 from __future__ import annotations
@@ -57,35 +57,29 @@ def shapes(
     if accelerator is None:
         raise ConfigError(f"EMULATOR_ACCELERATOR={settings.accelerator!r} is not in the accelerator catalogue")
     notes: list[str] = []
-    verifier = find_model(settings.verifier_shape or model)
+    verifier = find_model(model)
     if verifier is None:
-        notes.append(
-            f"model {model!r} is not in the catalogue: priced as a dense 8B model (name one in EMULATOR_VERIFIER)"
-        )
+        notes.append(f"model {model!r} is not in the catalogue: priced as a dense 8B model")
         verifier = GENERIC
     verifier = replace(
         verifier,
         bytes_per_parameter=_BYTES_BY_QUANTIZATION.get(quantization.partition("_")[0], verifier.bytes_per_parameter),
         kv_bytes_per_value=1.0 if kv_cache_dtype.startswith("fp8") else verifier.kv_bytes_per_value,
     )
-    speculator = _speculator(speculative, settings, verifier, notes) if speculative else None
+    speculator = _speculator(speculative, verifier, notes) if speculative else None
     return Shapes(verifier, speculator, accelerator, tensor_parallel_size, tuple(notes))
 
 
-def _speculator(
-    speculative: Speculative, settings: Settings, verifier: ModelShape, notes: list[str]
-) -> ModelShape | None:
+def _speculator(speculative: Speculative, verifier: ModelShape, notes: list[str]) -> ModelShape | None:
     if speculative.method in _WEIGHTLESS:
         return None
-    name = settings.speculator_shape or speculative.model or ""
+    name = speculative.model or ""
     found = find_model(name) if name else None
     if found is None and speculative.method in _OWN_MODEL:
         found = replace(
             GENERIC, name="generic-draft", parameters=0.6e9, active_parameters=0.6e9, layers=28, hidden_size=1024
         )
-        notes.append(
-            f"speculator {name!r} is not in the catalogue: priced as a 0.6B model (name one in EMULATOR_SPECULATOR)"
-        )
+        notes.append(f"speculator {name!r} is not in the catalogue: priced as a 0.6B model")
     if found is None:
         return _head(verifier)
     return replace(found, kv_bytes_per_value=verifier.kv_bytes_per_value)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 from speculative_lab.emulator import VLLM_VERSION
 from speculative_lab.emulator.arguments import parse as parse_arguments
-from speculative_lab.emulator.assembly import build_metrics
 from speculative_lab.emulator.config import engine_config, server_config
-from speculative_lab.emulator.dialect import Dialect, LedgerBook, Program
-from speculative_lab.emulator.http.app import vllm_routes
+from speculative_lab.emulator.dialect import Dialect, Program
+from speculative_lab.emulator.metrics import EngineMetrics
 from speculative_lab.emulator.settings import Settings
 
 
@@ -21,12 +19,10 @@ def parse(argv: Sequence[str], environment: Mapping[str, str], settings: Setting
     return Program(server_config(arguments, environment), engine, headless=arguments.headless)
 
 
-def _ledger(program: Program, created: float) -> LedgerBook:
-    return cast("LedgerBook", build_metrics(program.engine, program.server.served_names[0], created))
-
-
 DIALECT = Dialect(
     engine=f"vLLM {VLLM_VERSION}",
-    routes=vllm_routes,
-    ledger=_ledger,
+    parse=parse,
+    book=lambda program, created: EngineMetrics(program.engine, program.server.served_names[0], created),
+    owner="vllm",
+    checks=("/ping",),
 )

@@ -1,12 +1,12 @@
 """Recorded requests -> arrival times and lengths. Called by `speculative simulate`, which opens the file.
 
-Three formats:
+Two formats:
 
-- `azure`: the Azure LLM inference traces, `TIMESTAMP,ContextTokens,GeneratedTokens`.
 - `jsonl`: an object a line with `timestamp` (milliseconds), `input_length` and `output_length`; other keys are ignored.
 - `csv`: a header and a row per request. Columns are recognised by name, whatever their case and punctuation (`_TIMES`,
   `_PROMPTS`, `_OUTPUTS` list the names); other columns are ignored. Times are seconds, milliseconds where the column's
   name ends in ms, or dates. Commas, semicolons or tabs separate.
+  `azure` is another name for it: the Azure LLM inference traces have such columns.
 
 Empty lines are passed over, requests are sorted by time, and the first one arrives at 0.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
@@ -27,7 +27,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Format = Literal["azure", "jsonl", "csv"]
-FORMATS: tuple[Format, ...] = ("azure", "jsonl", "csv")
 Row = tuple[int, int, int]
 """Nanoseconds, prompt tokens, output tokens."""
 
@@ -78,10 +77,7 @@ class Trace:
 
 def read(lines: Iterable[str], form: Format) -> Trace:
     """The trace in `lines` of text, line ends included or not. Raises TraceError."""
-    readers: dict[Format, Callable[[Iterable[str]], Iterator[Row]]] = {"azure": _azure, "jsonl": _jsonl, "csv": _csv}
-    if form not in readers:
-        raise TraceError(f"unknown format {form!r}; known are {', '.join(FORMATS)}")
-    rows = sorted(readers[form](lines))
+    rows = sorted(_jsonl(lines) if form == "jsonl" else _csv(lines))
     if not rows:
         raise TraceError("the trace holds no request; is it the right file?")
     first = rows[0][0]
@@ -90,17 +86,6 @@ def read(lines: Iterable[str], form: Format) -> Trace:
         np.array([row[1] for row in rows], dtype=np.int64),
         np.array([row[2] for row in rows], dtype=np.int64),
     )
-
-
-def _azure(lines: Iterable[str]) -> Iterator[Row]:
-    wanted = ["TIMESTAMP", "ContextTokens", "GeneratedTokens"]
-    rows = _cells(lines, ",")
-    number, header = next(rows, (1, []))
-    if [cell.strip().lstrip("\ufeff") for cell in header] != wanted:
-        raise TraceError(f"line {number}: the header is {','.join(header)!r}, not {','.join(wanted)!r}; try csv")
-    for number, cells in rows:
-        time, prompt, output = _picked(number, cells, range(3), 3)
-        yield _date(number, wanted[0], time), _tokens(number, wanted[1], prompt), _tokens(number, wanted[2], output)
 
 
 def _csv(lines: Iterable[str]) -> Iterator[Row]:

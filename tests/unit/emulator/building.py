@@ -10,9 +10,10 @@ import numpy as np
 
 from speculative_lab.emulator.acceptance import TENDENCIES, WORKLOADS
 from speculative_lab.emulator.arguments import parse
-from speculative_lab.emulator.assembly import build_core, build_metrics
+from speculative_lab.emulator.assembly import build_core
 from speculative_lab.emulator.config import EngineConfig, engine_config
 from speculative_lab.emulator.core import EngineCore, StepResult
+from speculative_lab.emulator.metrics import EngineMetrics
 from speculative_lab.emulator.requests import FinishReason, Request
 from speculative_lab.emulator.settings import Settings
 from speculative_operator.domain.spec import Workload
@@ -41,7 +42,7 @@ class Run:
     def __init__(self, config: EngineConfig, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
         self.core: EngineCore = build_core(config, self.settings)
-        self.metrics: Any = build_metrics(config, "m", 0.0)
+        self.metrics: Any = EngineMetrics(config, "m", 0.0)
         self._start()
 
     def _start(self) -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.unit.emulator.building import Run, configured, speculation
 
 from speculative_lab.emulator.budget import verified_drafts
-from speculative_lab.emulator.errors import ConfigError
 from speculative_lab.emulator.settings import Settings
 from speculative_operator.domain.spec import Workload
 
@@ -102,23 +101,6 @@ def test_drafts_that_are_left_out_would_hardly_have_been_accepted(load: int, wor
     assert accepted(trimmed, "draft_tokens") == pytest.approx(truth, rel=0.20)
     if load == 256:
         assert accepted(trimmed, "verified_tokens") > 1.1 * truth
-
-
-@pytest.mark.parametrize(
-    ("flags", "more", "environment", "said"),
-    [
-        (("--enforce-eager",), {}, V2, "requires full CUDA graphs"),
-        (("--enable-lora",), {}, V2, "not currently compatible with LoRA"),
-        (("--pipeline-parallel-size", "2"), {}, V2, "not currently compatible with pipeline parallelism"),
-        ((), {"use_local_argmax_reduction": True}, V2, "Disable one of them"),
-        ((), {}, {"VLLM_USE_V2_MODEL_RUNNER": "0"}, "V2 model runner only"),
-    ],
-)
-def test_it_refuses_what_vllm_refuses(
-    flags: tuple[str, ...], more: dict[str, Any], environment: dict[str, str], said: str
-) -> None:
-    with pytest.raises(ConfigError, match=said):
-        configured(*flags, *speculation(3, **ADAPTIVE, **more), environment=environment)
 
 
 def test_the_key_changes_nothing_where_nothing_estimates_drafts() -> None:

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from tests.unit.emulator.building import Run, configured
 from tests.unit.engines.building import spec, valued
 
-from speculative_lab.emulator.lengths import ByScheduled, Constant
+from speculative_lab.emulator.assembly import by_scheduled, constant
 from speculative_lab.emulator.settings import Settings
 from speculative_lab.plant.session import Session
 from speculative_operator.domain.decision import Policy
@@ -52,7 +52,7 @@ def rates(load: int) -> dict[int, float]:
     found = {}
     for k in KNOBS.ks:
         engine = started()
-        engine.core.lengths = Constant(k)
+        engine.core.lengths = constant(k)
         serve(engine, load, 3.0)
         found[k] = serve(engine, load, 8.0)
     return found
@@ -66,7 +66,7 @@ def test_trimmed_drafts_at_high_load_take_none_from_low_load() -> None:
     )
 
     def follow() -> None:
-        engine.core.lengths = ByScheduled([0, *session.table.resize(KNOBS.max_batch).dense()])
+        engine.core.lengths = by_scheduled([0, *session.table.resize(KNOBS.max_batch).dense()])
 
     def tick() -> None:
         session.feed(FAR + engine.now, {"pod": generate_latest(registry).decode()})

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.emulator.building import Run, configured, quiet, speculation
+from tests.unit.emulator.building import V1, VERIFIER, Run, quiet, speculation
 
+from speculative_lab.emulator.arguments import parse
 from speculative_lab.emulator.captures import CaptureFlags, DecodeShape, capture_sizes
+from speculative_lab.emulator.config import engine_config
 from speculative_lab.emulator.errors import ConfigError
 
 NONE = CaptureFlags()
@@ -55,10 +57,10 @@ def test_every_decoding_step_below_the_ceiling_is_served(seqs: int, k: int, budg
         assert all(size % (k + 1) == 0 for size in sizes)
 
 
-def seconds(requests: int, *flags: str, k: int = 3, verifier: str = "") -> float:
+def seconds(requests: int, *flags: str, k: int = 3, verifier: str = VERIFIER) -> float:
     """Seconds of a step in which `requests` decode, K = `k`."""
-    settings = quiet(verifier_shape=verifier)
-    run = Run(configured(*flags, *(speculation(k) if k else ()), settings=settings), settings)
+    words = ["serve", verifier, "--max-num-seqs", "256", "--max-model-len", "4096", *flags]
+    run = Run(engine_config(parse([*words, *(speculation(k) if k else ())]), V1, quiet()), quiet())
     for _ in range(requests):
         run.add(prompt=8, output=400)
     run.step()

@@ -1,4 +1,4 @@
-"""The driver on a hand-driven clock: pace, idling, publishing, death."""
+"""The driver on a hand-driven clock: pace, idling, publishing."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.unit.emulator.building import Run, configured, quiet, speculation
 
-from speculative_lab.emulator.core import StepResult
-from speculative_lab.emulator.driver import MAX_LAG, TELL_SECONDS, CoreStepper, EngineDriver
-from speculative_lab.emulator.errors import EngineDeadError
-from speculative_lab.emulator.lengths import Constant
+from speculative_lab.emulator.driver import MAX_LAG, TELL_SECONDS, EngineDriver
 from speculative_lab.emulator.requests import FinishReason, Request
 
 
@@ -150,42 +147,3 @@ async def test_abort_ends_a_request_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert 0 < gone.generated < 1000
     assert run.count("request_success", "abort") == 1
     assert run.metrics.value("vllm:num_requests_running") == 0
-
-
-async def test_a_stepper_may_change_the_table_between_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Run(configured(*speculation(3, [[1, 256, 3]])), quiet())
-
-    class Changing(CoreStepper):
-        steps = ended = 0
-
-        def step(self, now: float) -> StepResult:
-            self.steps += 1
-            if self.steps == 5:
-                run.core.lengths = Constant(0)
-            return super().step(now)
-
-        def finished(self, result: StepResult) -> None:
-            self.ended += 1
-
-    stepper = Changing(run.core)
-    driver = EngineDriver(run.core, run.metrics, stepper, Clock(monkeypatch))
-    async with running(driver):
-        driver.submit(request(driver, 60))
-        await driver.drained()
-    assert stepper.ended == stepper.steps
-    assert run.count("spec_decode_num_drafts") == 4, "steps 2 to 5 verify what steps 1 to 4 drafted"
-    assert run.count("generation_tokens") == 60
-
-
-async def test_death_fails_everybody_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    suffix = '{"method":"suffix","num_speculative_tokens":4,"num_speculative_tokens_per_batch_size":[[1,256,1]]}'
-    driver, run = driven(Clock(monkeypatch), "--speculative-config", suffix)
-    ear = Ear()
-    async with running(driver) as task:
-        driver.submit(request(driver, 10, ear))
-        await asyncio.wait_for(task, 5)
-    assert ear.reason is FinishReason.ERROR
-    assert driver.dead is not None
-    with pytest.raises(EngineDeadError):
-        driver.submit(request(driver, 10))
-    assert run.count("request_success", "error") == 1

@@ -11,9 +11,9 @@ import pytest
 from tests.unit.emulator.building import V1, Run, configured, quiet, speculation
 
 from speculative_lab.emulator.acceptance import with_gaps
+from speculative_lab.emulator.assembly import constant
 from speculative_lab.emulator.config import EngineConfig
 from speculative_lab.emulator.core import EngineCore
-from speculative_lab.emulator.lengths import Constant
 from speculative_lab.emulator.settings import Settings
 from speculative_lab.emulator.timing import step_timer
 from speculative_operator.physics.step_time import pays_graph_tax
@@ -70,13 +70,13 @@ def acceptance(method: str, missed: int) -> tuple[float, float]:
     core: EngineCore = run.core
     for _ in range(100):
         run.add(prompt=150, output=50 + missed + 100)
-    core.lengths = Constant(0)
+    core.lengths = constant(0)
     for _ in range(51):
         run.step()
     core.off = True
     for _ in range(missed):
         run.step()
-    core.off, core.lengths = False, Constant(3)
+    core.off, core.lengths = False, constant(3)
     before = len(run.results)
     run.until_idle()
     running = share(run, before)

@@ -1,4 +1,4 @@
-"""The table by batch size: vLLM's reading of it and its exact error texts."""
+"""The table by batch size: vLLM's reading of it, and what it refuses."""
 
 from __future__ import annotations
 
@@ -10,44 +10,29 @@ from speculative_lab.emulator.errors import LateError
 from speculative_lab.emulator.schedule import lookup
 from speculative_operator.domain.table import KTable
 
-PREFIX = "num_speculative_tokens_per_batch_size"
-
 
 def test_gap_tail_and_clamp_as_vllm_computes_them() -> None:
-    assert lookup([(1, 2, 4), (5, 6, 9), (8, 8, 0)], 12, 4) == [0, 4, 4, 4, 4, 4, 4, 4, 0, 0, 0, 0, 0]
-
-
-def test_entries_are_sorted_and_cut_at_the_capacity() -> None:
+    assert lookup([[8, 8, 0], [5, 6, 9], [1, 2, 4]], 12, 4) == [0, 4, 4, 4, 4, 4, 4, 4, 0, 0, 0, 0, 0]
     assert lookup([[3, 900, 1], [1, 2, 3]], 4, 3) == [0, 3, 3, 1, 1]
 
 
 @pytest.mark.parametrize(
     ("schedule", "text"),
     [
-        (None, f"{PREFIX} is required for dynamic speculative decoding."),
-        ({}, f"{PREFIX} must be a non-empty list of (range_start, range_end, num_speculative_tokens) entries."),
-        ([], f"{PREFIX} must not be empty."),
-        ([[1, 2]], f"Each {PREFIX} entry must be a 3-item sequence: (range_start, range_end, num_speculative_tokens)."),
-        ([[0, 2, 3]], "Batch-size range (0, 2) must be positive."),
-        ([[1, -2, 3]], "Batch-size range (1, -2) must be positive."),
-        ([[4, 2, 3]], "Batch-size range start must be <= end for (4, 2, 3)."),
-        ([[1, 2, -1]], f"{PREFIX} values must be >= 0."),
-        ([[1, 4, 3], [4, 8, 1]], "Batch-size ranges must be non-overlapping and sorted."),
-        (
-            [[2, 4, 3]],
-            "The first batch-size range must start at 1 so every runtime batch size has a defined schedule.",
-        ),
+        ({}, "must be a non-empty list"),
+        ([], "must be a non-empty list"),
+        ([[1, 2]], "3-item sequence"),
+        ([[1, "many", 3]], "3-item sequence"),
+        ([[0, 2, 3]], "must be positive"),
+        ([[4, 2, 3]], "must be positive and rise"),
+        ([[1, 2, -1]], "K of 0 or more"),
+        ([[1, 4, 3], [4, 8, 1]], "non-overlapping"),
+        ([[2, 4, 3]], "must start at 1"),
     ],
 )
 def test_errors(schedule: object, text: str) -> None:
-    with pytest.raises(LateError) as raised:
+    with pytest.raises(LateError, match=text):
         lookup(schedule, 256, 4)
-    assert str(raised.value) == text
-
-
-def test_cells_that_are_no_numbers() -> None:
-    with pytest.raises(LateError, match="invalid literal"):
-        lookup([[1, "many", 3]], 256, 4)
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 6)), min_size=1, max_size=6), st.integers(1, 120))

@@ -6,9 +6,9 @@ Qwen3-8B + Qwen3-0.6B on H100, K = 3, output tokens per second over no speculati
 from __future__ import annotations
 
 import pytest
+from tests.fitted import FITTED_WORKLOADS
 from tests.unit.emulator.building import Run, configured, speculation, speed_up
 
-from speculative_lab.cases.fitted import FITTED_WORKLOADS
 from speculative_operator.domain.spec import Workload
 
 TOLERANCE = 0.1

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.unit.emulator.building import Run, configured, speculation
 
-from speculative_lab.emulator.families import families
-from speculative_lab.emulator.metrics import EngineMetrics
 from speculative_operator.engines.exposition import LONGEST_HEAD, Exposition, ExpositionError, SeriesKey
 from speculative_operator.engines.vllm.reading import METRIC_NAMES
 
@@ -154,8 +153,6 @@ def test_what_is_remembered_is_bounded_whatever_a_pod_says() -> None:
 
 def exposition() -> str:
     """All 43 families of a vLLM 0.32.0 that speculates."""
-    known = families(8192, speculates=True)
-    assert len(known) == 43
     registry = CollectorRegistry()
-    registry.register(EngineMetrics(known, "meta-llama/Llama-3.1-8B-Instruct", {"num_gpu_blocks": "10"}, 8, 1.7e9))
+    registry.register(Run(configured(*speculation(8))).metrics)
     return generate_latest(registry).decode()

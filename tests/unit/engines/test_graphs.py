@@ -139,7 +139,7 @@ def test_the_emulator_captures_the_same(method: Method, top: int, seqs: int, pro
     knobs = engine.knobs(subject)
     made = engine.container(resolve(subject), KTable.constant(max(knobs.ks), seqs))
     environment = {str(entry["name"]): str(entry.get("value", "")) for entry in made.env}
-    words = Settings(accelerator=product, verifier_shape="Qwen/Qwen3-8B", speculator_shape="Qwen/Qwen3-0.6B")
+    words = Settings(accelerator=product)
     emulated = engine_config(parse(["serve", *made.args]), environment, words)
     if emulated.max_num_batched_tokens >= 2048:
         assert emulated.capture_sizes() == knobs.capture_sizes

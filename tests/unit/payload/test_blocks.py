@@ -59,12 +59,6 @@ def made(ks: list[int] | None = None, share: float = ALWAYS, first: int = 1, las
     return blocks
 
 
-def test_without_a_table_nothing_is_tried() -> None:
-    blocks = Blocks()
-    Engine(blocks).run([3] * 100)
-    assert blocks.comparisons == {}
-
-
 def test_without_tries_k_is_the_tables() -> None:
     blocks = Blocks()
     blocks.put_in_force(ROWS, None, 0)
@@ -169,19 +163,6 @@ def test_blocks_with_too_many_steps_between_them_are_no_neighbours(lag: int) -> 
     assert bool(blocks.comparisons) is (lag == module.MOST_LAG)
 
 
-def test_the_first_step_after_each_change_is_left_out() -> None:
-    """One step at K 3, one of before again, then the block: it begins with the second at K 3 in a row."""
-    blocks = made()
-    while blocks.k_for(3) != 5:
-        blocks.count(3, 3, 3, 0.04, 12, 0)
-    while blocks.k_for(3) == 5:
-        blocks.count(5, 3, 3, 0.06, 18, 0)
-    for k in (3, 5, 3, 3):
-        blocks.count(k, 3, 3, 0.04, 12, 0)
-    finish(blocks)
-    assert blocks.comparisons
-
-
 def test_a_new_table_drops_the_block() -> None:
     blocks = made()
     engine = Engine(blocks)
@@ -201,23 +182,6 @@ def test_short_answers_with_pauses_between_them_are_compared_too() -> None:
         engine.run([3] * (STEPS // 2 + 1))
         blocks.idle()
     assert blocks.comparisons
-
-
-def test_some_steps_outside_of_the_row_leave_the_block_as_it_is() -> None:
-    blocks = made()
-    engine = Engine(blocks)
-    for _ in range(60):
-        engine.run([3] * STEPS + [40])
-    assert blocks.comparisons
-
-
-def test_comparisons_go_on_under_a_new_table() -> None:
-    blocks = made()
-    engine = Engine(blocks).run([3] * 100)
-    count = blocks.comparisons[5, 3, 1, 4][0]
-    blocks.put_in_force(ROWS, [(1, 4, [5], ALWAYS)], STEPS)
-    engine.run([3] * 100)
-    assert blocks.comparisons[5, 3, 1, 4][0] > count
 
 
 def test_a_row_of_tries_over_two_rows_of_the_table_is_two() -> None:

@@ -299,21 +299,6 @@ class TestWorker:
         assert runner.step(plan()).speculative_off == (1, "", 0, False)
         assert runner.speculator.passes == []
 
-    @pytest.mark.parametrize(("k", "passes"), [(3, 3), (1, 1), (0, 1)])
-    def test_a_draft_model_makes_k_passes(self, runners: type[Runner], k: int, passes: int) -> None:
-        runner = runners(config(method="draft_model"))
-        runner.step(plan(k, off=False))
-        assert runner.speculator.passes == [passes]
-        assert runner.speculator.num_speculative_steps == 3
-
-    def test_a_dry_run_is_vllms_own(self, runners: type[Runner]) -> None:
-        runner = runners(config(method="draft_model"))
-        runner.execute_model(plan(), dummy_run=True)
-        assert worker.STATE.plan is None
-        runner.step(plan())
-        runner.speculator.propose(input_batch=runner.batch, num_speculative_tokens=0, dummy_run=True)
-        assert runner.speculator.passes == [3]
-
     @pytest.mark.parametrize(
         "changes",
         [

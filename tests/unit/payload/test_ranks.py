@@ -332,15 +332,6 @@ def test_a_rank_that_failed_while_off_says_so_the_next_time(hook: str) -> None:
         assert not one.rests()
 
 
-def test_ranks_agree_again_each_time_that_it_becomes_off() -> None:
-    with world("eagle3", 2) as one:
-        assert one.rests()
-        one.step(2)
-        one.members[1].worker.STATE.refused = "something"
-        assert not one.rests()
-        assert one.refused == ["rank 1: something", "something"]
-
-
 def test_ranks_that_lack_other_tokens_do_not_catch_up() -> None:
     with world("draft_model", 2) as one:
         one.all("add", "a", 10)
@@ -374,13 +365,6 @@ def test_a_draft_model_makes_k_passes(k: int, passes: int) -> None:
         assert speculator.steps == [passes]
         assert speculator.num_speculative_steps == MOST
         assert one.members[0].runner.drafted.shape == (1, MOST), "as wide as vLLM takes it"
-
-
-def test_a_speculator_of_another_kind_makes_as_many_as_vllm_says() -> None:
-    with world("eagle3", 1) as one:
-        one.all("add", "a", 5)
-        one.step(1)
-        assert one.members[0].runner.speculator.steps == [MOST]
 
 
 @pytest.mark.parametrize("k", [0, 1])

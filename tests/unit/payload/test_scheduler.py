@@ -129,13 +129,6 @@ def test_table_is_in_force_before_the_first_step_and_changes_between_steps(file:
     assert len(made.dynamic_sd_lookup) == len(BOOT)
 
 
-@pytest.mark.parametrize("rows", [[[1, 8, 2]], [[1, 8, 99]], [[2, 8, 1]], []])
-def test_bad_tables_leave_the_last_good_one(file: Path, rows: list[list[int]]) -> None:
-    made = start()
-    write(file, 2, rows)
-    assert made.schedule(2) == 3
-
-
 def test_no_file_leaves_the_boot_schedule(file: Path) -> None:
     file.unlink()
     made = start()
@@ -169,18 +162,6 @@ def test_inert_without_the_variable(
     monkeypatch.delenv("SPECULATIVE_TABLE_FILE")
     assert start().schedule(2) == 1
     assert "SPECULATIVE_TABLE_FILE is not set" in caplog.text
-
-
-@pytest.mark.parametrize("version", ["0.23.0", "dev", ""])
-@pytest.mark.usefixtures("file")
-def test_engines_without_a_schedule_of_k_start_as_they_are(
-    vllm: ModuleType, version: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    vllm.__version__ = version  # type: ignore[attr-defined]  # a module made here
-    made = start(asynchronous=True)
-    assert type(made) is AsyncScheduler
-    assert made.schedule(2) == 1
-    assert "takes no schedule of K" in caplog.text
 
 
 @pytest.mark.parametrize("version", ["0.34.0", "0.34.0.dev1", "1.32.0"])

@@ -45,16 +45,6 @@ def test_a_step_is_counted_by_k_and_batch(clock: Clock) -> None:
     assert meter.positions == {3: ((2, 2, 2, 0, 0, 0, 0, 0), (1, 1, 0, 0, 0, 0, 0, 0))}
 
 
-def test_figures_add_up(clock: Clock) -> None:
-    meter = Meter(KS, varied=False, clock=clock)
-    for accepted in (0, 1, 1):
-        plan = Plan({"a": 1})
-        step(meter, clock, plan, outputs({"a": accepted}, plan), 0.25)
-    assert meter.cells == {(1, 1): (3, 0.75, 3, 5, 0)}
-    assert meter.positions[1][0][0] == 3
-    assert meter.positions[1][1][0] == 2
-
-
 def test_the_time_between_steps_counts_while_there_is_work(clock: Clock) -> None:
     """Drafting of a synchronous engine lies there."""
     meter = Meter(KS, varied=False, clock=clock)
@@ -363,11 +353,6 @@ def test_no_port_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     before = threading.active_count()
     assert serve(lambda: exposition(state_of())) is None
     assert threading.active_count() == before
-
-
-def test_the_thread_does_not_keep_the_engine_alive(port: int) -> None:
-    assert port
-    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "speculative-telemetry")
 
 
 def test_scrapes_beside_a_counting_engine_see_whole_steps(clock: Clock) -> None:

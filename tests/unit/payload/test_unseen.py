@@ -85,44 +85,6 @@ def test_what_was_missed_is_computed_once_before_the_first_drafts() -> None:
     assert len(world.caught_up) == 1
 
 
-def test_a_prefix_that_was_cached_while_off_is_computed_for_who_gets_it() -> None:
-    world = World()
-    world.engine.add("a", 10)
-    for _ in range(4):
-        world.step(0, off=True)
-    world.engine.end("a")
-    world.engine.add("b", 10)
-    world.step(3)
-    assert world.caught_up == [[("b", 0, 8)]]
-    world.engine.add("c", 10)
-    world.step(0)
-    world.step(3)
-    assert len(world.caught_up) == 1, "now the blocks hold all"
-
-
-def test_a_prefix_that_another_computes_in_the_same_step_is_missing_too() -> None:
-    """vLLM hands out blocks of the prefix cache before they are computed."""
-    world = World()
-    world.engine.add("a", 10)
-    world.engine.add("b", 11)
-    world.step(0, off=True)
-    assert world.engine.requests["b"].computed == 11
-    world.step(2)
-    assert {part for part in world.caught_up[0] if part[0] == "b"} == {("b", 0, 11)}
-
-
-def test_a_prefix_of_a_chunk_that_another_with_a_hole_computes_in_the_same_step_is_missing_too() -> None:
-    world = World(room=4, budget=12)
-    world.engine.add("a", 20)
-    world.step(0, off=True)
-    world.engine.budget = 40
-    world.engine.add("b", 20)
-    world.step(2)
-    assert world.engine.requests["b"].computed == 20
-    assert "b" in world.unseen._holes
-    world.drain()
-
-
 def test_a_block_that_is_copied_lacks_what_it_lacked() -> None:
     """Also where a request that still runs has it."""
     world = World()
@@ -150,55 +112,6 @@ def test_a_prompt_of_one_token_is_not_forgotten() -> None:
         world.step(2)
     assert world.unseen.requests == 0
     assert world.caught_up[0][0][:2] == ("a", 0)
-
-
-def test_one_pass_takes_what_it_has_room_for_and_the_next_goes_on() -> None:
-    world = World(room=6)
-    world.engine.add("a", 10)
-    world.step(0, off=True)
-    world.step(1)
-    assert world.caught_up == [[("a", 0, 6)]]
-    assert world.unseen.requests == 1
-    world.step(1)
-    assert world.caught_up[1][0][:2] == ("a", 6)
-    assert world.unseen.behind
-    world.drain()
-    world.step(1)
-    assert not world.unseen.behind
-
-
-def test_a_request_that_ends_is_forgotten() -> None:
-    world = World()
-    world.engine.add("a", 2)
-    world.engine.add("b", 2, family=2)
-    world.step(0, off=True)
-    world.engine.end("a")
-    world.step(0, off=True)
-    assert set(world.unseen._holes) == set(world.unseen._blocks) == {"b"}
-
-
-def test_what_nobody_asks_for_is_told_and_kept() -> None:
-    world = World()
-    world.engine.add("a", 5)
-    world.step(0, off=True)
-    world.step(2, catches_up=False)
-    assert world.unseen.behind
-    assert world.unseen.requests == 1
-    assert not world.caught_up
-
-
-def test_blocks_that_are_used_again_leave_no_request_behind() -> None:
-    """Ids of blocks come back for other requests, whose speculator sees all: a short trial costs no whole context."""
-    world = World(eager=True)
-    world.engine.add("a", 30)
-    world.step(0, off=True)
-    world.engine.end("a")
-    world.engine.add("b", 30, family=2)
-    world.step(0)
-    world.step(0, off=True)
-    world.step(1)
-    assert world.caught_up == [[("b", 30 - MOST, 31)]]
-    assert not world.unseen._stale.intersection(world.engine.requests["b"].blocks)
 
 
 def _joining(name: str, blocks: list[int], computed: int, **changes: Any) -> Any:

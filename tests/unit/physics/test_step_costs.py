@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.fitted import FITTED_WORKLOADS, end_to_end_speedup
 
-from speculative_lab.cases.fitted import FITTED_WORKLOADS, end_to_end_speedup
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Method, Workload
 from speculative_operator.domain.table import Actuator, KnobSpace

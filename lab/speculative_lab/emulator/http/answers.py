@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+Body = dict[str, Any]
 DONE = b"data: [DONE]\n\n"
 
 
@@ -19,12 +20,13 @@ class Envelope:
     chat: bool
     prompt_tokens: int
 
-    def head(self, kind: str) -> dict[str, Any]:
-        """The fields that name the response; `kind` is what follows "chat.completion" in those of chats."""
-        name = f"chat.completion{kind}" if self.chat else "text_completion"
-        return {"id": self.identity, "object": name, "created": self.created, "model": self.model}
+    def body(self, choices: list[Body], chunk: bool = False) -> Body:
+        """A body around these choices."""
+        name = f"chat.completion{'.chunk' if chunk else ''}" if self.chat else "text_completion"
+        head = {"id": self.identity, "object": name, "created": self.created, "model": self.model}
+        return {**head, "choices": choices}
 
-    def usage(self, generated: int) -> dict[str, Any]:
+    def usage(self, generated: int) -> Body:
         return {
             "prompt_tokens": self.prompt_tokens,
             "total_tokens": self.prompt_tokens + generated,
@@ -33,39 +35,39 @@ class Envelope:
         }
 
 
-def whole_body(envelope: Envelope, text: str, generated: int, finish: str) -> dict[str, Any]:
+def whole_body(envelope: Envelope, text: str, generated: int, finish: str) -> Body:
     """The body of an answer that is not streamed."""
-    choice: dict[str, Any] = {"index": 0, "logprobs": None, "finish_reason": finish, "stop_reason": None}
-    if envelope.chat:
-        choice["message"] = {"role": "assistant", "content": text, "refusal": None, "tool_calls": [], "reasoning": None}
-    else:
-        choice["text"] = text
-    return {**envelope.head(""), "choices": [choice], "usage": envelope.usage(generated)}
+    message: Body = {"role": "assistant", "content": text, "refusal": None, "tool_calls": [], "reasoning": None}
+    said = {"message": message} if envelope.chat else {"text": text}
+    choice = {"index": 0, "logprobs": None, "finish_reason": finish, "stop_reason": None, **said}
+    return {**envelope.body([choice]), "usage": envelope.usage(generated)}
 
 
+@dataclass(frozen=True, slots=True)
 class Chunks:
-    """Server-sent events of one stream. The constant part of a chunk is serialised once."""
+    """Server-sent events of one stream."""
 
-    def __init__(self, envelope: Envelope, includes_usage: bool) -> None:
-        self._envelope, self._includes_usage = envelope, includes_usage
-        self._head = "data: " + json.dumps(envelope.head(".chunk"))[:-1] + ', "choices": ['
+    envelope: Envelope
+    includes_usage: bool
 
     def opening(self) -> bytes:
         """The first chunk of a chat stream, which names the role."""
-        if not self._envelope.chat:
-            return b""
-        choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
-        return f"{self._head}{json.dumps(choice)}]}}\n\n".encode()
+        return self._chunk({"delta": {"role": "assistant", "content": ""}}, None) if self.envelope.chat else b""
 
     def text_chunk(self, text: str, finish: str | None) -> bytes:
         """One chunk of text."""
-        encoded = json.dumps(text)
-        body = f'"delta": {{"content": {encoded}}}' if self._envelope.chat else f'"text": {encoded}'
-        ending = f'"finish_reason": {json.dumps(finish)}, "stop_reason": null'
-        return f'{self._head}{{"index": 0, {body}, "logprobs": null, {ending}}}]}}\n\n'.encode()
+        return self._chunk({"delta": {"content": text}} if self.envelope.chat else {"text": text}, finish)
 
     def closing(self, generated: int) -> bytes:
         """The chunk without choices that `include_usage` asks for, and the end."""
-        if not self._includes_usage:
+        if not self.includes_usage:
             return DONE
-        return f'{self._head}], "usage": {json.dumps(self._envelope.usage(generated))}}}\n\n'.encode() + DONE
+        return _event({**self.envelope.body([], chunk=True), "usage": self.envelope.usage(generated)}) + DONE
+
+    def _chunk(self, said: Body, finish: str | None) -> bytes:
+        choice = {"index": 0, **said, "logprobs": None, "finish_reason": finish, "stop_reason": None}
+        return _event(self.envelope.body([choice], chunk=True))
+
+
+def _event(body: Body) -> bytes:
+    return f"data: {json.dumps(body)}\n\n".encode()

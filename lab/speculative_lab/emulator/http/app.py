@@ -1,13 +1,12 @@
-"""Routes that every dialect shares, and the application around them. `server` builds it once per process."""
+"""The application of one engine: its routes, over one `EngineDriver`. `server` builds it once per process."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from prometheus_client import CollectorRegistry, make_asgi_app
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -15,40 +14,29 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from speculative_lab.emulator import NOTICE, VLLM_VERSION
 from speculative_lab.emulator.config import Drain
-from speculative_lab.emulator.errors import EngineDeadError
+from speculative_lab.emulator.dialect import Dialect
 from speculative_lab.emulator.http.completions import Service, complete
 from speculative_lab.emulator.http.protocol import ApiError
 
 Handler = Callable[[HttpRequest], Awaitable[Response]]
 
 
-def application(routes: Sequence[Route]) -> ASGIApp:
-    """The ASGI application of one engine."""
-    handlers = {ApiError: _api_error, HTTPException: _http_error, EngineDeadError: _engine_dead}
-    return Starlette(routes=routes, exception_handlers=handlers)
-
-
-def openai_routes(service: Service, started: int, owner: str) -> list[Route]:
-    """Completions, chat, models and health; `started` (unix time) and `owner` are shown by /v1/models."""
-    return [
+def application(dialect: Dialect, service: Service, registry: CollectorRegistry, started: int) -> ASGIApp:
+    """Completions, chat, models, health and metrics; `started` (unix time) is shown by /v1/models."""
+    health = _health(service)
+    routes = [
         Route("/v1/completions", _completions(service, chat=False), methods=["POST"]),
         Route("/v1/chat/completions", _completions(service, chat=True), methods=["POST"]),
-        Route("/v1/models", _models(service, started, owner), methods=["GET"]),
-        Route("/health", health(service), methods=["GET"]),
-    ]
-
-
-def vllm_routes(service: Service, registry: CollectorRegistry, started: int) -> list[Route]:
-    """Routes of vLLM."""
-    return [
-        *openai_routes(service, started, "vllm"),
-        Route("/ping", health(service), methods=["GET", "POST"]),
+        Route("/v1/models", _models(service, started, dialect.owner), methods=["GET"]),
+        *(Route(path, health, methods=["GET", "POST"]) for path in ("/health", *dialect.checks)),
         Route("/version", _version, methods=["GET"]),
-        Route("/metrics", Exposition(registry)),
     ]
+    if service.server.metrics:
+        routes.append(Route(dialect.metrics, _Exposition(registry)))
+    return Starlette(routes=routes, exception_handlers={ApiError: _api_error})
 
 
-class Exposition:
+class _Exposition:
     """prometheus_client's own endpoint; a class, because starlette takes a plain function for a request handler."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -84,12 +72,12 @@ def _models(service: Service, started: int, owner: str) -> Handler:
     return answer
 
 
-def health(service: Service) -> Handler:
+def _health(service: Service) -> Handler:
     """200 while the engine lives; a SGLang that drains is no longer healthy."""
 
     async def answer(_: HttpRequest) -> Response:
         draining = not service.accepting and service.server.drain is Drain.SERVES
-        return Response(status_code=200 if service.driver.dead is None and not draining else 503)
+        return Response(status_code=503 if draining else 200)
 
     return answer
 
@@ -101,12 +89,3 @@ async def _version(_: HttpRequest) -> Response:
 async def _api_error(_: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     return JSONResponse(error.body(), status_code=error.status)
-
-
-async def _engine_dead(_: HttpRequest, error: Exception) -> Response:
-    return JSONResponse(ApiError(500, str(error), "InternalServerError").body(), status_code=500)
-
-
-async def _http_error(_: HttpRequest, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"detail": error.detail}, status_code=error.status_code, headers=error.headers)

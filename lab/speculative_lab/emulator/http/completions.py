@@ -5,24 +5,23 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import numpy as np
 from starlette.requests import Request as HttpRequest
-from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from speculative_lab.emulator.acceptance import TENDENCIES, WORKLOADS
 from speculative_lab.emulator.config import Drain, EngineConfig, ServerConfig
 from speculative_lab.emulator.driver import EngineDriver
 from speculative_lab.emulator.http.answers import Chunks, Envelope, whole_body
-from speculative_lab.emulator.http.protocol import ApiError, Generation, generation, output_limit, parse_body
+from speculative_lab.emulator.http.protocol import ApiError, Generation, generation, output_limit
 from speculative_lab.emulator.requests import FinishReason, Request
 from speculative_lab.emulator.settings import Settings
 from speculative_lab.emulator.texts import Answer
 
 _SHUT_DOWN = "cannot schedule new futures after shutdown"
-_FAILED = "EngineCore encountered an issue. See stack trace (above) for the root cause."
 
 
 @dataclass(slots=True)
@@ -73,77 +72,55 @@ class Job:
     request: Request
     waiter: Waiter
 
-    async def finished(self, receive: Receive) -> None:
-        """Wait for the whole answer; a client that leaves ends it. Raises ApiError when the engine failed."""
-        watcher = asyncio.create_task(self.abort_on_disconnect(receive))
+    async def finished(self, http: HttpRequest) -> FinishReason:
+        """Wait for the whole answer, and say how it ended; a client that leaves ends it."""
+        watcher = asyncio.create_task(self._abort_on_disconnect(http))
         try:
             while self.waiter.reason is None:
                 await self.waiter.more(self.request.target)
         finally:
             watcher.cancel()
-        if self.waiter.reason is FinishReason.ERROR:
-            raise ApiError(500, _FAILED, "InternalServerError")
+        return self.waiter.reason
 
-    async def abort_on_disconnect(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
+    async def _abort_on_disconnect(self, http: HttpRequest) -> None:
+        while (await http.receive())["type"] != "http.disconnect":
             pass
         self.driver.abort(self.request)
+
+    async def events(self, chunks: Chunks) -> AsyncIterator[bytes]:
+        """The parts of a streamed answer: one for each engine step that gave this request tokens."""
+        waiter, seen = self.waiter, 0
+        try:
+            yield chunks.opening()
+            while waiter.reason is None:
+                await waiter.more(seen)
+                last, finish = waiter.generated, waiter.reason.value if waiter.reason else None
+                yield chunks.text_chunk(self.answer.text(seen, last), finish)
+                seen = last
+            yield chunks.closing(seen)
+        finally:
+            self.driver.abort(self.request)
 
 
 async def complete(service: Service, http: HttpRequest, chat: bool) -> Response:
     """Answer one completion request. Raises ApiError for what the server does not take."""
-    asked = generation(parse_body(await http.body()), chat)
+    asked = generation(await http.body(), chat)
     job = _begin(service, asked)
     model = asked.model or service.server.served_names[0]
     envelope = Envelope(job.request.identity, int(time.time()), model, chat, asked.prompt_tokens)
     if asked.stream:
-        return EventStream(job, Chunks(envelope, asked.include_usage))
-    await job.finished(http.receive)
-    generated, reason = job.waiter.generated, job.waiter.reason
-    assert reason is not None
+        return StreamingResponse(job.events(Chunks(envelope, asked.include_usage)), media_type="text/event-stream")
+    reason = await job.finished(http)
+    generated = job.waiter.generated
     return JSONResponse(whole_body(envelope, job.answer.text(0, generated), generated, reason.value))
-
-
-class EventStream(Response):
-    """A streamed answer: one event for each engine step that gave this request tokens."""
-
-    def __init__(self, job: Job, chunks: Chunks) -> None:
-        super().__init__(media_type="text/event-stream")
-        del self.headers["content-length"]
-        self._job, self._chunks = job, chunks
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        watcher = asyncio.create_task(self._job.abort_on_disconnect(receive))
-        try:
-            await self._pump(send)
-        finally:
-            watcher.cancel()
-            self._job.driver.abort(self._job.request)
-
-    async def _pump(self, send: Send) -> None:
-        waiter, seen = self._job.waiter, 0
-        await _send(send, self._chunks.opening())
-        while waiter.reason is None:
-            await waiter.more(seen)
-            last, finish = waiter.generated, waiter.reason.value if waiter.reason else None
-            await _send(send, self._chunks.text_chunk(self._job.answer.text(seen, last), finish))
-            seen = last
-        await _send(send, self._chunks.closing(seen))
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-async def _send(send: Send, body: bytes) -> None:
-    if body:
-        await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
 def _begin(service: Service, asked: Generation) -> Job:
     """Check and submit a request."""
     if not service.accepting and service.server.drain is Drain.REFUSES:
-        raise ApiError(500, _SHUT_DOWN, "InternalServerError")
+        raise ApiError(500, _SHUT_DOWN)
     if service.server.checks_model and asked.model not in (None, *service.server.served_names):
-        raise ApiError(404, f"The model `{asked.model}` does not exist.", "NotFoundError", "model")
+        raise ApiError(404, f"The model `{asked.model}` does not exist.", "model")
     answer = Answer.to(asked.prompt, service.settings.seed)
     target, reason = output_limit(asked, service.engine.max_model_len), FinishReason.LENGTH
     if not asked.ignore_eos and answer.natural_length < target:

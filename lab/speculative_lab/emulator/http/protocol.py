@@ -18,17 +18,14 @@ DEFAULT_COMPLETION_TOKENS = 16
 class ApiError(Exception):
     """An error answer: HTTP status and the body that vLLM gives."""
 
-    def __init__(self, status: int, message: str, kind: str, param: str | None = None) -> None:
+    def __init__(self, status: int, message: str, param: str | None = None) -> None:
         super().__init__(message)
-        self.status, self.message, self.kind, self.param = status, message, kind, param
+        self.status, self.message, self.param = status, message, param
 
     def body(self) -> dict[str, Any]:
         """`{"error": {message, type, param, code}}`."""
-        return {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.status}}
-
-
-def bad_request(message: str, param: str | None = None) -> ApiError:
-    return ApiError(400, message, "BadRequestError", param)
+        kind = {400: "BadRequestError", 404: "NotFoundError"}.get(self.status, "InternalServerError")
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.status}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +43,14 @@ class Generation:
     include_usage: bool = False
 
 
-def parse_body(raw: bytes) -> dict[str, Any]:
-    """A JSON object; ApiError 400 for anything else."""
+def generation(raw: bytes, chat: bool) -> Generation:
+    """The checked request; raises ApiError 400 naming the field."""
     try:
         body = json.loads(raw)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        position = getattr(error, "pos", 0)
-        detail = [{"type": "json_invalid", "loc": ("body", position), "msg": "JSON decode error", "input": {}}]
-        raise ApiError(400, str(detail), "Bad Request") from None
+    except ValueError as error:
+        raise ApiError(400, f"the body is no JSON: {error}") from None
     if not isinstance(body, dict):
-        detail = [{"type": "model_attributes_type", "loc": ("body",), "msg": "Input should be a valid dictionary"}]
-        raise ApiError(400, str(detail), "Bad Request")
-    return body
-
-
-def generation(body: Mapping[str, Any], chat: bool) -> Generation:
-    """The checked request; raises ApiError 400 naming the field."""
+        raise ApiError(400, "the body should be a valid dictionary")
     prompt, tokens = _messages(body) if chat else _prompt(body)
     options = body.get("stream_options")
     return Generation(
@@ -78,23 +67,22 @@ def generation(body: Mapping[str, Any], chat: bool) -> Generation:
 
 def output_limit(asked: Generation, max_model_len: int) -> int:
     """Most tokens that may be generated; raises ApiError 400 when prompt or answer exceed the context."""
-    if asked.prompt_tokens >= max_model_len:
-        raise bad_request(
+    room = max_model_len - asked.prompt_tokens
+    if room <= 0:
+        raise ApiError(
+            400,
             f"This model's maximum context length is {max_model_len} tokens. However, your request has"
             f" {asked.prompt_tokens} input tokens. Please reduce the length of the input messages.",
             "input_tokens",
         )
-    room = max_model_len - asked.prompt_tokens
-    if asked.max_tokens is None:
-        return room
-    if asked.max_tokens > room:
-        raise bad_request(
+    if asked.max_tokens is not None and asked.max_tokens > room:
+        raise ApiError(
+            400,
             f"'max_tokens' or 'max_completion_tokens' is too large: {asked.max_tokens}. This model's maximum context"
-            f" length is {max_model_len} tokens and your request has {asked.prompt_tokens} input tokens"
-            f" ({asked.max_tokens} > {max_model_len} - {asked.prompt_tokens}).",
+            f" length is {max_model_len} tokens and your request has {asked.prompt_tokens} input tokens.",
             "max_tokens",
         )
-    return asked.max_tokens
+    return asked.max_tokens or room
 
 
 def _prompt(body: Mapping[str, Any]) -> tuple[bytes, int]:
@@ -104,35 +92,28 @@ def _prompt(body: Mapping[str, Any]) -> tuple[bytes, int]:
         return prompt.encode(), count_tokens(prompt)
     if isinstance(prompt, list) and prompt and all(type(token) is int for token in prompt):
         return json.dumps(prompt).encode(), len(prompt)
-    raise bad_request("prompt must be a text or a list of token ids", "prompt")
+    raise ApiError(400, "prompt must be a text or a list of token ids", "prompt")
 
 
 def _messages(body: Mapping[str, Any]) -> tuple[bytes, int]:
+    """The same of `messages`, each a mapping with a content that is a text or a list of parts."""
     messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise bad_request("messages must be a list with at least one message", "messages")
-    tokens = CHAT_TOKENS_PER_MESSAGE
-    for message in messages:
-        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-            raise bad_request("each message must be an object with a role", "messages")
-        tokens += CHAT_TOKENS_PER_MESSAGE + count_tokens(_content(message.get("content")))
-    return json.dumps(messages, sort_keys=True).encode(), tokens
+    if not isinstance(messages, list) or not messages or not all(isinstance(one, Mapping) for one in messages):
+        raise ApiError(400, "messages must be a list with at least one message", "messages")
+    tokens = sum(CHAT_TOKENS_PER_MESSAGE + count_tokens(_content(one.get("content"))) for one in messages)
+    return json.dumps(messages, sort_keys=True).encode(), CHAT_TOKENS_PER_MESSAGE + tokens
 
 
 def _content(content: Any) -> str:
     if isinstance(content, list):
         return "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
-    if content is None or isinstance(content, str):
-        return content or ""
-    raise bad_request("message content must be a text or a list of parts", "messages")
+    return str(content or "")
 
 
 def _max_tokens(body: Mapping[str, Any], chat: bool) -> int | None:
-    newer = "max_completion_tokens"
-    name = newer if chat and body.get(newer) is not None else "max_tokens"
-    value = body.get(name)
+    value = (body.get("max_completion_tokens") if chat else None) or body.get("max_tokens")
     if value is None:
         return None if chat else DEFAULT_COMPLETION_TOKENS
     if type(value) is not int or value < 1:
-        raise bad_request(f"{name} must be a whole number of at least 1, got {value!r}", name)
+        raise ApiError(400, f"max_tokens must be a whole number of at least 1, got {value!r}", "max_tokens")
     return value
