@@ -77,7 +77,7 @@ BUDGETS = {
     "operator/speculative_operator/weights/": 3_300,
     "lab/": 8_400,
     "dev/": 24_700,
-    "tests/": 69_700,
+    "tests/": 70_250,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 
