@@ -21,7 +21,7 @@ from speculative_operator import __version__
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DEFAULT_VERSIONS
 from speculative_operator.engines.images import IMAGES, Image
-from speculative_operator.engines.matrix.cell import parse_version
+from speculative_operator.engines.matrix.rows import parse_version
 
 FOLDER = "manifests/olm"
 PACKAGE = names.OPERATOR
@@ -149,7 +149,7 @@ def engine_images() -> list[dict[str, str]]:
 def _release(row: Image) -> str:
     default = DEFAULT_VERSIONS[row.engine]
     version = parse_version(default)
-    covered = version is not None and row.since <= version and (row.before is None or version < row.before)
+    covered = version is not None and row.holds(version)
     return default if covered else ".".join(map(str, row.since))
 
 

@@ -207,6 +207,38 @@ COMBINATIONS: tuple[Combination, ...] = (
         reason="SpecInvalid",
     ),
     Combination(
+        "own-name-draft-model",
+        {"speculator.model": VERIFIER},
+        "speculator.model",
+        (VERIFIER, "set another speculator"),
+        reason="SpecInvalid",
+    ),
+    *(
+        Combination(
+            f"flag{argument}",
+            {"engine.args": ["--enforce-eager", argument]},
+            "engine.args",
+            (argument, "remove it from engine.args"),
+            reason="SpecInvalid",
+        )
+        for argument in ("--speculative-config", "--max_num_seqs=9", "-tp=2", "--speculative-config.method=x", "-ep")
+    ),
+    *(
+        Combination(
+            f"{method}-schedule",
+            {**drafted(method, model=HEAD if method == "medusa" else None), **scheduled([1, 256, 3])},
+            "speculation.schedule",
+            (method, "numSpeculativeTokens"),
+        )
+        for method in ("suffix", "ngram_gpu", "medusa")
+    ),
+    Combination(
+        "data-parallel-schedule",
+        {**drafted("eagle3", verifier__dataParallelSize=2), **scheduled([1, 256, 3])},
+        "speculation.schedule",
+        ("dataParallelSize 2", "numSpeculativeTokens"),
+    ),
+    Combination(
         "pipeline-early",
         {**drafted("eagle3"), "verifier.pipelineParallelSize": 2, "engine.version": "0.14.0"},
         "speculator.method",

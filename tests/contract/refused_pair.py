@@ -57,7 +57,6 @@ PAIR: tuple[Bad, ...] = (
         "tensorParallelSize is 1",
         "write 4, or remove it",
     ),
-    broken("draft-is-another", {"speculator.model": VERIFIER}, f'"{VERIFIER}"'),
     *(
         broken(
             "one-checkpoint-one-revision",

@@ -9,19 +9,6 @@ REST: tuple[Bad, ...] = (
     wrong("engine.type", "vllm"),
     wrong("engine.version", "latest"),
     wrong("engine.image", "docker://x"),
-    *(
-        broken("reserved-flags", {"engine.args": ["--enforce-eager", argument]}, argument)
-        for argument in (
-            "--speculative-config",
-            "--max-num-seqs=9",
-            "--max_num_seqs=9",
-            "-tp=2",
-            "--speculative-config.method=x",
-            "--max-num-batched-tokens=8192",
-            "--enable-lora",
-            "-ep",
-        )
-    ),
     Bad("argument-empty", {"engine.args": [""]}, "spec.engine.args[0]", '""', "remove it"),
     Bad(
         "env-name",

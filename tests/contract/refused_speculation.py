@@ -71,13 +71,6 @@ SPECULATION: tuple[Bad, ...] = (
         "must have at most 64 items",
         "use at most 64 items, not 65",
     ),
-    *(
-        broken("schedule-method", scheduled([1, 256, 3], speculator={"method": method}), f"1 row(s) but K of {method}")
-        for method in ("suffix", "ngram_gpu", "medusa")
-    ),
-    broken(
-        "schedule-data-parallel", scheduled([1, 256, 3], verifier__dataParallelSize=2), "verifier.dataParallelSize is 2"
-    ),
     wrong("speculation.offPolicy", "Always"),
     wrong("speculation.adaptiveVerification", "yes"),
     broken(

@@ -63,10 +63,10 @@ TOP = {"__init__", "world", "turn", "tick"}
 
 BUDGETS = {
     "operator/speculative_operator/*.py": 850,
-    "operator/speculative_operator/api/": 2_700,
-    "operator/speculative_operator/cli/": 3_450,
+    "operator/speculative_operator/api/": 2_620,
+    "operator/speculative_operator/cli/": 3_430,
     "operator/speculative_operator/domain/": 2_400,
-    "operator/speculative_operator/engines/": 5_200,
+    "operator/speculative_operator/engines/": 5_015,
     "operator/speculative_operator/pairing/": 3_400,
     "operator/speculative_operator/payload/": 1_900,
     "operator/speculative_operator/physics/": 950,

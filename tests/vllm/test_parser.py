@@ -24,9 +24,8 @@ from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, EngineType, Method
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.engines.vllm.capability import Runner
 from speculative_operator.engines.vllm.graphs import budget
-from speculative_operator.engines.vllm.plan import plan
+from speculative_operator.engines.vllm.plan import Runner, plan
 
 ENGINE = paths.python()
 pytestmark = pytest.mark.skipif(ENGINE is None, reason=paths.MISSING)

@@ -34,9 +34,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "duration": seconds,
     "substring": lambda text, first, end=None: text[first:end],
     "startsWith": str.startswith,
-    "endsWith": str.endswith,
-    "split": str.split,
-    "replace": str.replace,
     "matches": lambda text, pattern: re.search(re.sub(r"\$$", r"\\Z", pattern), text) is not None,
     "isSorted": lambda items: all(one <= other for one, other in itertools.pairwise(items)),
 }
@@ -66,10 +63,6 @@ def render(text: str, **scope: Any) -> str:
 @cache
 def _parsed(text: str) -> Expression:
     return _Parser(text).parse()
-
-
-class _UnknownError(LookupError):
-    """There is no variable of that name."""
 
 
 class _Parser:
@@ -129,10 +122,10 @@ class _Parser:
             return found
         if word == "[":
             items = self._list("]")
-            return _constant(items) or (lambda scope: [item(scope) for item in items])
+            return lambda scope: [item(scope) for item in items]
         if word in ("true", "false"):
             return lambda scope: word == "true"
-        return self._call(word) if self._take("(") else _variable(word)
+        return self._call(word) if self._take("(") else lambda scope: scope[word]
 
     def _call(self, name: str, target: Expression | None = None) -> Expression:
         """A function, a method of `target`, or a macro; its parenthesis is open."""
@@ -167,24 +160,6 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 def _apply(function: Callable[..., Any], *given: Expression) -> Expression:
     return lambda scope: function(*(one(scope) for one in given))
-
-
-def _constant(items: list[Expression]) -> Expression | None:
-    """The list as a value that is made once, where none of its items looks at a variable."""
-    try:
-        found = [item({}) for item in items]
-    except _UnknownError:
-        return None
-    return lambda scope: found
-
-
-def _variable(name: str) -> Expression:
-    def variable(scope: Scope) -> Any:
-        if name not in scope:
-            raise _UnknownError(name)
-        return scope[name]
-
-    return variable
 
 
 def _field(target: Expression, name: str) -> Expression:

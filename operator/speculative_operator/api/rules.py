@@ -19,7 +19,7 @@ from speculative_operator.api.targets import (
 from speculative_operator.api.weights import CACHE_RULES
 from speculative_operator.api.wire import Rule
 from speculative_operator.domain.spec import EngineType, Method
-from speculative_operator.domain.vllm import ADAPTIVE, ALIASES, FIELDS_OF_FLAGS, IN_ONE_PASS
+from speculative_operator.domain.vllm import ADAPTIVE, IN_ONE_PASS
 
 _AUTO = "has(self.auto) && self.auto"
 
@@ -65,16 +65,8 @@ NAME_LIMIT = 53
 """Characters of metadata.name: children add up to ten more, and names of Services end at 63."""
 OWN_WEIGHTS = tuple(m for m in Method if not m.draft_free and not m.may_sit_in_verifier)
 DRAFT_FREE = tuple(m for m in Method if m.draft_free)
-NO_TABLE = (Method.SUFFIX, Method.MEDUSA, Method.NGRAM_GPU)
-"""Methods whose K vLLM fixes when it starts. Source: vLLM 0.32, model runners (assertion on a changed K)."""
 LOOKS_UP = (Method.NGRAM, Method.NGRAM_GPU)
 """Methods that look up runs of tokens whose length can be chosen."""
-RESERVED_FLAGS = {
-    spelt: field
-    for flag, field in FIELDS_OF_FLAGS.items()
-    for spelt in (flag, *(short for short, long in ALIASES.items() if long == flag))
-}
-"""Flags of vLLM that fields of the spec stand for, each followed by its short form."""
 
 
 def _cel_list(methods: tuple[Method, ...]) -> str:
@@ -257,20 +249,6 @@ SPECULATION_RULES = (
     ),
 )
 
-_FLAG = "a.split('=')[0].split('.')[0].replace('_', '-')"
-_RESERVED = f"{_FLAG} in [{', '.join(repr(flag) for flag in RESERVED_FLAGS)}]"
-
-ENGINE_RULES = (
-    Rule(
-        "reserved-flags",
-        f"self.type != 'vLLM' || !has(self.args) || !self.args.exists(a, {_RESERVED})",
-        f'args holds "{{self.args.filter(a, {_RESERVED})[0]}}": remove it and set the field of the spec instead '
-        "(docs/api.md names the field)",
-        "args",
-        "FieldValueForbidden",
-    ),
-)
-
 ROLLOUT_RULES = (
     Rule(
         "window-of-interrupt",
@@ -302,24 +280,6 @@ SPEC_RULES = (
         "speculation.numSpeculativeTokens is not set but speculation.mode is Static: set it, or set a schedule",
         "speculation.numSpeculativeTokens",
         "FieldValueRequired",
-    ),
-    Rule(
-        "schedule-method",
-        f"{_OTHER_ENGINE} || {_UNSCHEDULED} || !has(self.speculator) || "
-        f"!has(self.speculator.method) || !(self.speculator.method in {_cel_list(NO_TABLE)})",
-        "speculation.schedule has {#size(self.speculation.schedule)} row(s) but K of {self.speculator.method} "
-        "is fixed when vLLM starts: set speculation.numSpeculativeTokens instead",
-        "speculation.schedule",
-        "FieldValueForbidden",
-    ),
-    Rule(
-        "schedule-data-parallel",
-        f"{_OTHER_ENGINE} || {_UNSCHEDULED} || self.verifier.dataParallelSize == 1",
-        "speculation.schedule has {#size(self.speculation.schedule)} row(s) but verifier.dataParallelSize is "
-        "{#self.verifier.dataParallelSize}, and vLLM ignores schedules under data parallelism: "
-        "set speculation.numSpeculativeTokens instead, or raise replicas instead of dataParallelSize",
-        "speculation.schedule",
-        "FieldValueForbidden",
     ),
     Rule(
         "adaptive-verification-engine",
@@ -362,14 +322,6 @@ SPEC_RULES = (
         "speculator.tensorParallelSize",
     ),
     Rule(
-        "draft-is-another",
-        "!has(self.speculator) || !has(self.speculator.model) || self.speculator.model != self.verifier.model || "
-        f"!has(self.speculator.method) || self.speculator.method != '{Method.DRAFT_MODEL}'",
-        'speculator.model is "{self.speculator.model}", the verifier, which cannot draft faster than it verifies: '
-        "set a smaller model",
-        "speculator.model",
-    ),
-    Rule(
         "one-checkpoint-one-revision",
         "!has(self.speculator) || !has(self.speculator.model) || self.speculator.model != self.verifier.model || "
         "!has(self.speculator.revision) || "
@@ -389,6 +341,6 @@ SPEC_RULES = (
 )
 
 ALL_RULES = (
-    *ROOT_RULES, *SPECULATOR_RULES, *LOOKUP_RULES, *SPECULATION_RULES, *ENGINE_RULES, *CACHE_RULES, *SPEC_RULES,
+    *ROOT_RULES, *SPECULATOR_RULES, *LOOKUP_RULES, *SPECULATION_RULES, *CACHE_RULES, *SPEC_RULES,
     *ROLLOUT_RULES, *ENV_RULES, *SOURCE_RULES, *KEY_RULES, *LABEL_RULES,
 )  # fmt: skip

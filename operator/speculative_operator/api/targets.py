@@ -23,16 +23,13 @@ TARGET_STAYS = Rule(
     "target",
 )
 """It compares an edit with what is stored, so that no object alone can break it."""
-TLS_REMEDY = (
-    f"remove tls, or set target: {Target.LLM_INFERENCE_SERVICE} and engine.type: {EngineType.VLLM}, because KServe has "
-    "a certificate for such pods alone"
-)
-OF_KSERVE = (Target.INFERENCE_SERVICE, Target.LLM_INFERENCE_SERVICE)
+_OF_KSERVE = (Target.INFERENCE_SERVICE, Target.LLM_INFERENCE_SERVICE)
+_KSERVE = [str(one) for one in _OF_KSERVE]
 TARGET_RULES = (
     Rule(
         "inference-service-target",
-        f"!has(self.inferenceService) || self.target in {[str(one) for one in OF_KSERVE]}",
-        f"inferenceService is set but target is {{self.target}}: set target: {' or '.join(OF_KSERVE)}, or remove "
+        f"!has(self.inferenceService) || self.target in {_KSERVE}",
+        f"inferenceService is set but target is {{self.target}}: set target: {' or '.join(_OF_KSERVE)}, or remove "
         "inferenceService",
         "inferenceService",
         "FieldValueForbidden",
@@ -41,7 +38,9 @@ TARGET_RULES = (
         "certificate-of-kserve",
         "!has(self.inferenceService) || !has(self.inferenceService.tls) || "
         f"(self.target == '{Target.LLM_INFERENCE_SERVICE}' && self.engine.type == '{EngineType.VLLM}')",
-        f"inferenceService.tls is set but target is {{self.target}} and engine.type {{self.engine.type}}: {TLS_REMEDY}",
+        "inferenceService.tls is set but target is {self.target} and engine.type {self.engine.type}: "
+        f"remove tls, or set target: {Target.LLM_INFERENCE_SERVICE} and engine.type: {EngineType.VLLM}, because KServe "
+        "has a certificate for such pods alone",
         "inferenceService.tls",
         "FieldValueForbidden",
     ),
@@ -138,14 +137,13 @@ GROUP_RULES = (
 
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_REMEDY = f"remove route, or set target: {Target.DEPLOYMENT}"
-ROUTE_OF_KSERVE = f"KServe makes the routes of its objects: {_REMEDY}"
-CANARY_OF_ITSELF = "which is this object: name another one of the namespace, or remove canary"
+
 ROUTE_RULES = (
     Rule(
         "route-of-kserve",
-        f"!has(self.route) || !self.target.endsWith('{Target.INFERENCE_SERVICE}')",
-        f"route is set but target is {{self.target}}, and {ROUTE_OF_KSERVE}",
+        f"!has(self.route) || !(self.target in {_KSERVE})",
+        "route is set but target is {self.target}, and KServe makes the routes of its objects: "
+        f"remove route, or set target: {Target.DEPLOYMENT}",
         "route",
         "FieldValueForbidden",
     ),
@@ -154,7 +152,8 @@ ROUTE_ROOT_RULES = (
     Rule(
         "canary-of-another",
         "!has(self.spec.route) || !has(self.spec.route.canary) || self.spec.route.canary.name != self.metadata.name",
-        f"spec.route.canary.name is {{self.metadata.name}}, {CANARY_OF_ITSELF}",
+        "spec.route.canary.name is {self.metadata.name}, which is this object: name another one of the namespace, or "
+        "remove canary",
         "spec.route.canary.name",
     ),
 )

@@ -225,8 +225,6 @@ _VERSION = (
 class Engine(Wire):
     """The inference engine."""
 
-    model_config = config_with_rules(*rules.ENGINE_RULES)
-
     type: EngineType = EngineType.VLLM
     """Which inference engine. If it cannot do what the object asks, the object reports UnsupportedByEngine with the
     remedy (docs/engines.md lists what each engine supports)."""

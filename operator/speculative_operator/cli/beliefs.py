@@ -6,16 +6,16 @@ Used by `plan` before anything is measured, and by `explain` with what the tuner
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from speculative_operator.api.convert import SpecError, to_domain
 from speculative_operator.domain.decision import Interval
-from speculative_operator.domain.spec import Method, ModelSource, Scheme, Speculator
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.pair.verdicts import tuner_facts
+from speculative_operator.reconcile.snapshot import picked
 from speculative_operator.reconcile.table.deciding import policy_of
 from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
@@ -82,19 +82,12 @@ def outlook_of(body: Any) -> Outlook | None:
     if not isinstance(stored, dict) or not stored:
         return None
     try:
-        spec = _with_pick(to_domain(dict(body)), status.get("picked") or {})
+        spec, pick = to_domain(dict(body)), picked.read(status.get("picked") or {})
+        if spec.auto_speculator and pick is not None:
+            spec = pick.fill(spec)
         policy = policy_of(spec, knobs=engine_for(spec).knobs(spec), facts=tuner_facts(spec, None))
         memory = from_status(stored, policy)
     except (SpecError, ValueError, KeyError, TypeError):
         return None
     cells = memory.cells
     return outlook(policy, memory.costs, memory.acceptance, memory.traffic, cells=cells, compares=bool(cells))
-
-
-def _with_pick(spec: Any, picked: dict[str, Any]) -> Any:
-    """The spec with the speculator that the operator picked."""
-    if not spec.auto_speculator or not picked.get("method"):
-        return spec
-    scheme, _, location = str(picked.get("speculator") or "").partition("://")
-    source = ModelSource(Scheme(scheme), location) if location else None
-    return replace(spec, speculator=Speculator(Method(picked["method"]), source))

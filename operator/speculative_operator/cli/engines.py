@@ -16,7 +16,7 @@ from speculative_operator.cli.commands import FAILED, OK, UsageError, member
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
 from speculative_operator.engines.matrix.answers import Answer, answers
-from speculative_operator.engines.matrix.cell import CELLS, Version, parse_version, show_version
+from speculative_operator.engines.matrix.rows import CELLS, Version, parse_version, show_version
 
 EPILOG = """examples:
   speculative engines
@@ -153,7 +153,7 @@ def _object(row: _Row) -> dict[str, Any]:
         "dataParallel": parallel.actuator.value if served else None,
         "passesAtZero": one.passes if served else None,
         "smallerKDraftsLess": one.follows_k if served else None,
-        "metrics": sorted(figure.value for figure in cell.metrics) if cell else [],
+        "metrics": list(cell.metrics) if cell else [],
         "since": show_version(cell.since) if cell else None,
         "before": show_version(cell.before) if cell and cell.before else None,
         "plugin": one.platform.plugin if one.platform else "",

@@ -2,9 +2,9 @@
 
 Used by `shell.scraper`, `speculative doctor` and the laboratory.
 
-Of the 43 families of a vLLM exposition a reader wants a dozen, and the label sets of a pod hardly ever change: the
-text before the last space of a line is judged once for each distinct text, so that a scrape costs a look-up a line.
-Everything out of the ordinary goes to `prometheus_client`'s parser, to which a property test holds this one.
+Of the 43 families of a vLLM exposition a reader wants a dozen, and their label sets in a pod hardly ever change: the
+text before the last space of a line is judged once for each distinct text, so that a wanted line costs a look-up.
+Everything else goes to `prometheus_client`'s parser, to which a property test holds this one.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Exposition:
     def __init__(self, names: Collection[str], most: int = LARGEST_MEMORY) -> None:
         """`names`: the wanted series; `most`: number of beginnings of lines to remember."""
         self._names, self._most = frozenset(names), most
-        self._heads: dict[str, SeriesKey | None] = {}
-        """Text before a value -> its series; None: no wanted series."""
+        self._heads: dict[str, SeriesKey] = {}
+        """Text before a value -> its series."""
 
     def parse(self, text: str) -> dict[SeriesKey, float]:
         """Value of every wanted series in `text`; timestamps and exemplars are dropped.
@@ -48,39 +48,30 @@ class Exposition:
         ExpositionError.
         """
         found: dict[SeriesKey, float] = {}
-        heads = self._heads
         for line in text.split("\n"):
             head, _, tail = line.rpartition(" ")
-            try:
-                key = heads[head]
-            except KeyError:
-                key = self._learn(head)
-            if key is None:
-                if head not in heads:
-                    self._put_odd(found, line.strip())
-                continue
-            value = _plain_number(tail)
-            if value is None:
-                self._put_odd(found, line.strip())
-            else:
-                self._put(found, key, value, line)
+            key = self._heads.get(head)
+            value = None if key is None else _plain_number(tail)
+            if key is None or value is None:
+                sample = self._sample(line.strip())
+                if sample is None:
+                    continue
+                key, value = _identity(sample), sample.value
+                self._remember(head)
+            before = found.setdefault(key, value)
+            if before is not value and before != value:
+                raise ExpositionError(f"two values of one series: {_excerpt(line)}")
         return found
 
-    def _learn(self, head: str) -> SeriesKey | None:
-        """The wanted series that `head` names, or None; remembered where the answer follows from `head` alone."""
-        if len(head) > LONGEST_HEAD:
+    def _sample(self, line: str) -> Sample | None:
+        """The sample in a line; None for a line without a wanted one. Raises ExpositionError for a broken line of a
+        wanted name."""
+        if not line or not self._concerns(line):
             return None
-        if len(self._heads) >= self._most:
-            self._heads.clear()
-        plain = head.strip()
-        if plain and not self._concerns(plain):
-            self._heads[head] = None
-            return None
-        whole = _parse(f"{plain} 0") if plain else None
-        if whole is None or whole.value != 0 or whole.timestamp is not None:
-            return None
-        self._heads[head] = key = _identity(whole) if whole.name in self._names else None
-        return key
+        sample = _parse(line)
+        if sample is None:
+            raise ExpositionError(f"not a sample: {_excerpt(line)}")
+        return sample if sample.name in self._names else None
 
     def _concerns(self, line: str) -> bool:
         """False only when the line can be no sample of a wanted name; a name may also stand within the braces."""
@@ -89,25 +80,13 @@ class Exposition:
         name, brace, _ = line.partition("{")
         return (bool(brace) and not name.strip()) or name.split(maxsplit=1)[0] in self._names
 
-    def _put_odd(self, found: dict[SeriesKey, float], line: str) -> None:
-        """Adds the sample of a line that its beginning does not explain: with a timestamp, tabs, an exemplar, or
-        broken.
-
-        Raises ExpositionError for a broken line of a wanted name.
-        """
-        if not line or not self._concerns(line):
-            return
-        sample = _parse(line)
-        if sample is None:
-            raise ExpositionError(f"not a sample: {_excerpt(line)}")
-        if sample.name in self._names:
-            self._put(found, _identity(sample), _finite_or_inf(sample.value), line)
-
-    @staticmethod
-    def _put(found: dict[SeriesKey, float], key: SeriesKey, value: float, line: str) -> None:
-        before = found.setdefault(key, value)
-        if before is not value and before != value:
-            raise ExpositionError(f"two values of one series: {_excerpt(line)}")
+    def _remember(self, head: str) -> None:
+        """Remember the wanted series that the text before a value names, where that text alone tells it."""
+        whole = _parse(f"{head.strip()} 0") if 0 < len(head) <= LONGEST_HEAD else None
+        if whole is not None and whole.name in self._names and whole.value == 0 and whole.timestamp is None:
+            if len(self._heads) >= self._most:
+                self._heads.clear()
+            self._heads[head] = _identity(whole)
 
 
 def _identity(sample: Sample) -> SeriesKey:
@@ -117,9 +96,10 @@ def _identity(sample: Sample) -> SeriesKey:
 def _parse(line: str) -> Sample | None:
     try:
         families = list(text_string_to_metric_families(line))
-    except (ValueError, IndexError):
+        found = next((sample for family in families for sample in family.samples), None)
+        return found and found._replace(value=float(found.value))
+    except (ValueError, IndexError, OverflowError):
         return None
-    return next((sample for family in families for sample in family.samples), None)
 
 
 def _plain_number(text: str) -> float | None:
@@ -130,14 +110,6 @@ def _plain_number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
-
-
-def _finite_or_inf(value: float) -> float:
-    """`value` as a float, infinite where too large: the parser keeps whole numbers of any length."""
-    try:
-        return float(value)
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
 
 
 def _excerpt(line: str) -> str:

@@ -16,7 +16,7 @@ from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Target
 from speculative_operator.engines.base import Refusal
-from speculative_operator.engines.matrix.cell import Version, parse_version, rows_of
+from speculative_operator.engines.matrix.rows import Row, parse_version, row_fields, rows_of
 
 _USER = 2000
 """vllm/vllm-openai is prepared for this id (docs/deployment/docker.md of vLLM). In the other images it is an id that
@@ -25,38 +25,20 @@ _SERVE = ("vllm", "serve")
 API_SERVER = ("python3", "-m", "vllm.entrypoints.openai.api_server")
 """What the platform's own runtimes start (vllm-cuda-runtime of OpenShift AI), by the name that every image has: vLLM's
 own has no `python` (docker/Dockerfile of vllm-project/vllm). It takes no model by position."""
-_NEURON = "public.ecr.aws/neuron/pytorch-inference-vllm-neuronx:"
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
-    """A documented public image. `{version}` in `reference` is the release without a leading v."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image(Row):
+    """A documented public image."""
 
-    engine: EngineType
     vendor: Vendor
     reference: str
-    source: str
-    since: Version
-    """First release that the image is published for."""
-    before: Version | None
-    """First release that the image is no longer published for."""
-
-    def speaks_of(self, version: Version) -> bool:
-        return self.since <= version and (self.before is None or version < self.before)
+    """`{version}` in it is the release without a leading v."""
 
 
 IMAGES: tuple[Image, ...] = tuple(
-    Image(
-        EngineType(row["engine"]),
-        Vendor(row["vendor"]),
-        row["reference"],
-        row["source"],
-        parse_version(row["since"]) or (0, 0, 0),
-        parse_version(row["before"]),
-    )
-    for row in rows_of("images")
+    Image(**row_fields(row), vendor=Vendor(row["vendor"]), reference=row["reference"]) for row in rows_of("images")
 )
-"""At most one row speaks of an engine, a vendor and a release."""
 
 EXAMPLES: Mapping[tuple[EngineType, Vendor], str] = MappingProxyType(
     {
@@ -64,7 +46,9 @@ EXAMPLES: Mapping[tuple[EngineType, Vendor], str] = MappingProxyType(
             "vault.habana.ai/gaudi-docker/1.24.0/ubuntu24.04/habanalabs/vllm-installer-2.10.0:latest, whose name tells "
             "the releases of Intel Gaudi software and PyTorch"
         ),
-        (EngineType.VLLM, Vendor.NEURON): f"one of {_NEURON.rstrip(':')}, whose tags tell the Neuron SDK",
+        (EngineType.VLLM, Vendor.NEURON): (
+            "one of public.ecr.aws/neuron/pytorch-inference-vllm-neuronx, whose tags tell the Neuron SDK"
+        ),
         (EngineType.SGLANG, Vendor.AMD): (
             "lmsysorg/sglang:v0.5.20-rocm10-mi30x, whose tags tell the release of ROCm and the accelerator"
         ),
@@ -171,7 +155,7 @@ def stock(spec: DeploymentSpec) -> Image | None:
     version, vendor = parse_version(spec.engine.version), spec.accelerator.vendor
     wanted = (spec.engine.type, Vendor.NVIDIA if vendor is Vendor.OTHER else vendor)
     fitting = (image for image in IMAGES if (image.engine, image.vendor) == wanted)
-    return next((image for image in fitting if version is not None and image.speaks_of(version)), None)
+    return next((image for image in fitting if version is not None and image.holds(version)), None)
 
 
 def image_of(spec: DeploymentSpec) -> str:

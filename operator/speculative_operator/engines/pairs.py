@@ -16,7 +16,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, ModelSource, Scheme, Speculator
 from speculative_operator.domain.vllm import drafting_kv_cache_dtype
 from speculative_operator.engines.base import Engine
-from speculative_operator.engines.matrix.cell import Version, parse_version
+from speculative_operator.engines.matrix.rows import Version, parse_version
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.engines.vllm.facts import facts_of
 from speculative_operator.pairing.catalogue import Catalogue, Choice, pick, stem, tail

@@ -27,7 +27,6 @@ class Ring:
         """Unix time at which the last window ended; None before the first."""
         self._pod, self._horizon = pod, horizon
         self._scrapes: deque[tuple[float, Mapping[SeriesKey, float]]] = deque()
-        self._labels: dict[SeriesKey, dict[str, str]] = {}
         self._failures = 0
 
     def add(self, time: float, values: Mapping[SeriesKey, float]) -> None:
@@ -42,7 +41,9 @@ class Ring:
         for time, values in self._scrapes:
             for key, value in values.items():
                 samples.setdefault(key, []).append((time, value))
-        return [Series(key.name, self._labels_of(key), tuple(found)) for key, found in samples.items()]
+        return [
+            Series(key.name, {**dict(key.labels), "pod": self._pod}, tuple(found)) for key, found in samples.items()
+        ]
 
     def settle(self, result: PodWindow | Gap) -> None:
         """Drop the scrapes that `result`, the outcome of reading `series`, has made useless."""
@@ -64,11 +65,4 @@ class Ring:
         newest = self._scrapes[-1]
         self._scrapes.clear()
         self._scrapes.append(newest)
-        self._labels.clear()
         self._failures = 0
-
-    def _labels_of(self, key: SeriesKey) -> dict[str, str]:
-        found = self._labels.get(key)
-        if found is None:
-            found = self._labels[key] = {**dict(key.labels), "pod": self._pod}
-        return found

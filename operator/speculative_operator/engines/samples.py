@@ -238,23 +238,29 @@ def _growth(tracks: Iterable[Series], start: float, end: float) -> dict[float, f
     """
     grown: dict[float, float] = {}
     news: set[bool] = set()
-    low, high = start - SAME_SCRAPE_SECONDS, end + SAME_SCRAPE_SECONDS
     for track in tracks:
-        bound = _parse_bound(track.labels.get(_LE, ""))
-        inside = sorted(sample for sample in track.samples if low <= sample[0] <= high)
-        if not inside or inside[-1][0] < end - SAME_SCRAPE_SECONDS or bound in grown:
+        bound, found = _parse_bound(track.labels.get(_LE, "")), growth(track, start, end)
+        if found is None or bound in grown:
             raise UnusableError("a bucket ends before the window, or is there twice")
-        new = inside[0][0] > start + SAME_SCRAPE_SECONDS
-        before = least = 0.0 if new else inside[0][1]
-        for _, value in inside:
-            if not least <= value < EXACT_BELOW or value < 0:
-                raise UnusableError("a bucket fell or is no count")
-            least = value
+        grown[bound], new = found
         news.add(new)
-        grown[bound] = least - before
     if len(news) > 1:
         raise UnusableError("a scrape was read by half")
     return grown
+
+
+def growth(track: Series, start: float, end: float) -> tuple[float, bool] | None:
+    """Growth of a counter between the scrapes at `start` and `end`, and whether it began at 0 in between. None where it
+    does not reach `end`. Raises UnusableError where it has fallen or is no count."""
+    low, high = start - SAME_SCRAPE_SECONDS, end + SAME_SCRAPE_SECONDS
+    inside = sorted(sample for sample in track.samples if low <= sample[0] <= high)
+    if not inside or inside[-1][0] < end - SAME_SCRAPE_SECONDS:
+        return None
+    new = inside[0][0] > start + SAME_SCRAPE_SECONDS
+    values = [0.0] * new + [value for _, value in inside]
+    if not all(0 <= value < EXACT_BELOW for value in values) or any(b < a for a, b in pairwise(values)):
+        raise UnusableError(f"{track.name} fell or is no count")
+    return values[-1] - values[0], new
 
 
 def _parse_bound(text: str) -> float:

@@ -21,7 +21,7 @@ from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, Speculator, Verifier
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine, EngineContainer, Notice, Refusal
-from speculative_operator.engines.matrix.cell import CELLS, Version
+from speculative_operator.engines.matrix.rows import Version
 from speculative_operator.engines.shared.arguments import (
     ALL_INTERFACES,
     ALWAYS,
@@ -30,7 +30,7 @@ from speculative_operator.engines.shared.arguments import (
     flag_arguments,
     locate,
     of_verifier,
-    share,
+    verifier_arguments,
 )
 from speculative_operator.engines.shared.checks import refusals_of, refuse_field
 from speculative_operator.engines.shared.container import environment, serving_container, startup_seconds
@@ -46,21 +46,22 @@ NOTHING_TUNED = (
 
 OFFER = Offer(
     engine=EngineType.TGI,
-    cells=CELLS[EngineType.TGI],
     oldest=OLDEST,
     why_oldest="was not read for this adapter",
     default_batch=DEFAULT_MAX_BATCH,
 )
 
 
+VERIFIER_FLAGS = {
+    "--num-shard": "tensorParallelSize", "--max-total-tokens": "maxModelLen",
+    "--max-batch-prefill-tokens": "maxNumBatchedTokens", "--dtype": "dtype", "--quantize": "quantization",
+    "--kv-cache-dtype": "kvCacheDtype", "--cuda-memory-fraction": "gpuMemoryUtilizationPercent",
+}  # fmt: skip
 FLAGS = Flags(
     owned={
         **of_verifier({
-            "--model-id": "model", "--revision": "revision", "--num-shard": "tensorParallelSize",
-            "--sharded": "tensorParallelSize", "--max-batch-size": "maxNumSeqs",
-            "--max-concurrent-requests": "maxNumSeqs", "--max-total-tokens": "maxModelLen",
-            "--max-batch-prefill-tokens": "maxNumBatchedTokens", "--dtype": "dtype", "--quantize": "quantization",
-            "--kv-cache-dtype": "kvCacheDtype", "--cuda-memory-fraction": "gpuMemoryUtilizationPercent",
+            **VERIFIER_FLAGS, "--model-id": "model", "--revision": "revision", "--sharded": "tensorParallelSize",
+            "--max-batch-size": "maxNumSeqs", "--max-concurrent-requests": "maxNumSeqs",
         }),
         **dict.fromkeys(("--hostname", "--port", "--graceful-termination-timeout"), ALWAYS),
         "--speculate": SPECULATION,
@@ -145,8 +146,9 @@ ENGINE = Engine((), refusals, notices, partial(knobs, offer=OFFER), container, r
 
 
 def _arguments(spec: DeploymentSpec, plan: Plan, table: KTable) -> tuple[str, ...]:
+    verifier = verifier_arguments(spec.verifier, VERIFIER_FLAGS)
     drafting = ("--speculate", str(table.max_k)) if plan.drafts(table) else ()
-    return (*_serving(spec, plan), *_verifier(spec.verifier), *drafting, *spec.engine.args)
+    return (*_serving(spec, plan), *verifier, *drafting, *spec.engine.args)
 
 
 def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
@@ -156,15 +158,3 @@ def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
     yield from ("--hostname", ALL_INTERFACES, "--port", str(spec.port))
     yield from ("--max-concurrent-requests", str(plan.max_batch), "--max-batch-size", str(plan.max_batch))
     yield from ("--graceful-termination-timeout", str(_DRAIN_SECONDS))
-
-
-def _verifier(verifier: Verifier) -> Iterator[str]:
-    return flag_arguments(
-        ("--num-shard", verifier.tensor_parallel_size),
-        ("--max-total-tokens", verifier.max_model_len),
-        ("--max-batch-prefill-tokens", verifier.max_num_batched_tokens),
-        ("--dtype", verifier.dtype),
-        ("--quantize", verifier.quantization),
-        ("--kv-cache-dtype", verifier.kv_cache_dtype),
-        ("--cuda-memory-fraction", share(verifier.gpu_memory_utilization_percent)),
-    )

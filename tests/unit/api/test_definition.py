@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
-from pydantic import BaseModel
-
-from speculative_operator.api.crd import SELECTABLE, NotStructuralError, crd, schema, structural
+from speculative_operator.api.crd import SELECTABLE, crd, schema
 from speculative_operator.api.rules import ALL_RULES
 from speculative_operator.api.wire import VALIDATIONS, concatenation, literal
 
@@ -111,24 +108,6 @@ def test_selectable_fields_are_scalars() -> None:
     assert len(SELECTABLE) <= 8, "the API server takes eight"
     types = dict(NODES)
     assert {types[path]["type"] for path in SELECTABLE} == {"string"}
-
-
-class Either(BaseModel):
-    field: int | str
-
-
-def test_what_a_definition_cannot_say_is_refused() -> None:
-    with pytest.raises(NotStructuralError, match=r"Either\.field may be 2 things"):
-        structural(Either)
-
-
-class Untyped(BaseModel):
-    field: object
-
-
-def test_untyped_fields_are_refused() -> None:
-    with pytest.raises(NotStructuralError, match=r"Untyped\.field has no type"):
-        structural(Untyped)
 
 
 def test_texts_become_expressions() -> None:

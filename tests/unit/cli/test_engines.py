@@ -9,7 +9,7 @@ import pytest
 from tests.unit.cli.conftest import Run
 
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
-from speculative_operator.engines.matrix.cell import CELLS
+from speculative_operator.engines.matrix.rows import CELLS
 
 
 def test_lists_every_engine_with_its_default_release(run: Run) -> None:

@@ -10,10 +10,9 @@ from tests.unit.engines.building import spec
 from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPolicy
 from speculative_operator.domain.table import Actuator, KTable
-from speculative_operator.engines.matrix import cell
+from speculative_operator.engines.matrix.rows import Version, parse_version
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.engines.vllm.capability import Runner
-from speculative_operator.engines.vllm.plan import boot_schedule, plan
+from speculative_operator.engines.vllm.plan import Runner, boot_schedule, plan
 
 V1, V2 = {"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}, {"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "1"}
 
@@ -21,11 +20,8 @@ V1, V2 = {"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "0"}, {"name": "VLLM_USE_
 @pytest.mark.parametrize(
     ("method", "release", "actuator", "runner"),
     [
-        (Method.EAGLE, "0.32.0", Actuator.LIVE, Runner.V2),
         (Method.EAGLE3, "0.32.1", Actuator.LIVE, Runner.V2),
-        (Method.MTP, "0.32.0", Actuator.LIVE, Runner.V2),
         (Method.DRAFT_MODEL, "0.32.0", Actuator.LIVE, Runner.V2),
-        (Method.NGRAM, "0.32.0", Actuator.LIVE, Runner.V2),
         (Method.DFLASH, "0.32.0", Actuator.LIVE, Runner.V2),
         (Method.DSPARK, "0.32.0", Actuator.LIVE, Runner.V2),
         (Method.NGRAM_GPU, "0.32.0", Actuator.RESTART, Runner.V2),
@@ -193,5 +189,5 @@ def test_boot_schedule_holds_every_k_of_the_knob_space(
         ("0.32.0.4", None),
     ],
 )
-def test_versions(text: str, parsed: cell.Version | None) -> None:
-    assert cell.parse_version(text) == parsed
+def test_versions(text: str, parsed: Version | None) -> None:
+    assert parse_version(text) == parsed

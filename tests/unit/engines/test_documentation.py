@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from generate import matrix
-from speculative_operator.engines.matrix.cell import CELLS
+from speculative_operator.engines.matrix.rows import CELLS
 from speculative_operator.engines.vllm import reading
-from speculative_operator.engines.vllm.graphs import FLAGS
+from speculative_operator.engines.vllm.flags import FLAGS
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 ENGINES = (DOCS / "engines.md").read_text(encoding="utf-8")

@@ -12,21 +12,19 @@ from tests.unit.failing import failing
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
 from speculative_operator.domain.table import Actuator
-from speculative_operator.engines.matrix.answers import answer, answers, forms
-from speculative_operator.engines.matrix.cell import (
+from speculative_operator.engines.matrix.answers import END_TO_END, Proven, answer, answers, forms
+from speculative_operator.engines.matrix.rows import (
     CELLS,
+    PLATFORMS,
     Cell,
-    Figure,
-    Proven,
     Question,
     Variant,
     Version,
     parse_version,
+    platform_of,
+    vendors_of,
 )
-from speculative_operator.engines.matrix.proofs import END_TO_END, RUNS, shown_live
-from speculative_operator.engines.matrix.vendors import PLATFORMS, platform_of, vendors_of
-from speculative_operator.engines.vllm import capability
-from speculative_operator.engines.vllm import capability as vllm_forms
+from speculative_operator.engines.vllm.plan import LIVE_PROVEN, RUNS, UNPROVEN, V2_SCHEDULE_SINCE
 
 EVERY = [cell for cells in CELLS.values() for cell in cells]
 VERSIONS: list[Version] = [
@@ -66,7 +64,7 @@ def sound(cell: Cell) -> None:
     assert cell.since < (cell.before or (99, 0, 0))
     assert cell.source
     assert cell.actuator is not Actuator.NONE
-    assert (Figure.ACTIVE_K in cell.metrics) >= (cell.engine is EngineType.VLLM and cell.actuator is Actuator.LIVE)
+    assert ("active K" in cell.metrics) >= (cell.engine is EngineType.VLLM and cell.actuator is Actuator.LIVE)
     assert cell.follows_k or cell.actuator is not Actuator.RESTART, "a smaller constant K drafts less"
 
 
@@ -84,10 +82,11 @@ def test_every_release_with_a_schedule_is_live() -> None:
     live = [cell for cell in CELLS[EngineType.VLLM] if cell.actuator is Actuator.LIVE]
     assert {cell.before for cell in live} == {None}
     for cell in live:
-        assert cell.since >= (vllm_forms.SCHEDULE_SINCE if cell.runner == "V1" else vllm_forms.V2_SCHEDULE_SINCE)
-        assert shown_live(cell, vllm_forms.UNPROVEN[:2]) is Proven.SOURCE
-        assert cell.skips == (cell.runner == "V2" and cell.method in capability.SKIPPED)
-    assert max(run.last for run in RUNS) == capability.LIVE_PROVEN[-1]
+        assert cell.since >= ((0, 24, 0) if cell.runner == "V1" else V2_SCHEDULE_SINCE)
+        asked = Question(EngineType.VLLM, UNPROVEN, cell.method, cell.runner, cell.variant)
+        assert answer(asked).live is Proven.SOURCE
+        assert cell.skips == (cell.runner == "V2")
+    assert max(run.last for run in RUNS) == LIVE_PROVEN[-1]
 
 
 @pytest.mark.parametrize(
@@ -147,27 +146,6 @@ def test_any_question_has_an_answer(asked: Question) -> None:
         row = platform_of(engine, vendor, version)
         assert row is not None
         assert method in row.methods
-
-
-@pytest.mark.parametrize(
-    ("vendor", "version", "served", "actuator"),
-    [
-        (Vendor.AMD, (0, 32, 0), 14, Actuator.LIVE),
-        (Vendor.CPU, (0, 32, 0), 12, Actuator.LIVE),
-        (Vendor.CPU, (0, 31, 0), 0, None),
-        (Vendor.GAUDI, (0, 26, 0), 4, Actuator.RESTART),
-        (Vendor.NEURON, (0, 11, 0), 1, Actuator.RESTART),
-        (Vendor.NEURON, (0, 24, 0), 2, Actuator.RESTART),
-        (Vendor.NEURON, (0, 18, 0), 0, None),
-        (Vendor.TPU, (0, 24, 0), 2, Actuator.RESTART),
-        (Vendor.TPU, (0, 27, 0), 3, Actuator.RESTART),
-    ],
-)
-def test_what_accelerators_leave_of_vllm(vendor: Vendor, version: Version, served: int, actuator: Actuator) -> None:
-    here = [one for one in answers(EngineType.VLLM, version, vendor) if not one.refused]
-    assert len(here) == served
-    assert {one.actuator for one in here} - {Actuator.RESTART} <= {actuator}
-    assert not here or actuator in {one.actuator for one in here}
 
 
 def test_forms_are_listed_once() -> None:

@@ -10,7 +10,7 @@ from tests.unit.failing import failing
 
 from speculative_operator.domain.spec import EngineType, Method
 from speculative_operator.engines.matrix import refusing
-from speculative_operator.engines.matrix.cell import CELLS, Cell, Extent, Version, find, show_version
+from speculative_operator.engines.matrix.rows import Cell, Extent, Version, find, show_version
 from speculative_operator.engines.registry import engine_for
 
 OTHERS = [cell for cell in EVERY if cell.engine is not EngineType.VLLM]
@@ -29,7 +29,7 @@ def obeyed(cell: Cell) -> None:
     for version in releases(cell):
         subject = make_spec(cell.method, cell.variant, version, data=data, pipeline=pipeline)
         subject = replace(subject, engine=replace(subject.engine, type=cell.engine, version=show_version(version)))
-        assert find(CELLS[cell.engine], refusing.question_of(subject, version)) is cell
+        assert find(refusing.question_of(subject, version)) is cell
         engine = engine_for(subject)
         if cell.engine is EngineType.TGI and cell.method is Method.MEDUSA and subject.speculator is not None:
             # TGI finds the heads in the verifier's own checkpoint.

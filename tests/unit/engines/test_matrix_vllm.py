@@ -17,19 +17,28 @@ from speculative_lab.emulator.errors import ConfigError, LateError
 from speculative_lab.emulator.speculative import checked, raw_config
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.resolved import resolve
-from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, Method, OffPolicy
+from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, EngineType, Method, OffPolicy
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.matrix import refusing
-from speculative_operator.engines.matrix.cell import Cell, Extent, Variant, Version, find, show_version
-from speculative_operator.engines.matrix.vendors import PLATFORMS, Platform
+from speculative_operator.engines.matrix.rows import (
+    CELLS,
+    PLATFORMS,
+    Cell,
+    Extent,
+    Platform,
+    Variant,
+    Version,
+    find,
+    show_version,
+)
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.engines.vllm.capability import ROWS as CELLS
 from speculative_operator.engines.vllm.plan import plan
 
 EMULATED: Version = (0, 32, 0)
+ROWS = CELLS[EngineType.VLLM]
 IMITATED = [
     cell
-    for cell in CELLS
+    for cell in ROWS
     if cell.since <= EMULATED < (cell.before or (99, 0, 0)) and cell.variant is not Variant.PARALLEL
 ]
 RUNNERS = {"V1": "0", "V2": "1"}
@@ -78,13 +87,13 @@ def releases(cell: Cell) -> tuple[Version, ...]:
 
 
 def test_adapter_obeys_the_rows() -> None:
-    assert failing(obeyed, CELLS, shown) == []
+    assert failing(obeyed, ROWS, shown) == []
 
 
 def obeyed(cell: Cell) -> None:
     for version in releases(cell):
         subject = of(cell, version)
-        assert find(CELLS, refusing.question_of(subject, version, cell.runner)) is cell
+        assert find(refusing.question_of(subject, version, cell.runner)) is cell
         engine = engine_for(subject)
         refused = engine.refusals(subject)
         assert refused == ()
@@ -167,7 +176,7 @@ def obeyed_on(case: tuple[Platform, Method]) -> None:
         assert [one.field for one in found] == ["spec.speculator.method"]
         assert not row.remedy or row.remedy in found[0].message
         return
-    if find(CELLS, refusing.question_of(subject, version, plan(subject).runner)) is None:
+    if find(refusing.question_of(subject, version, plan(subject).runner)) is None:
         assert found, "the release has no such method"
         return
     assert found == ()
@@ -204,5 +213,5 @@ def test_cells_cover_both_runners_at_every_release() -> None:
     for method, version in itertools.product(Method, [(0, 25, 1), (0, 28, 0), (0, 31, 0), (0, 32, 0), (0, 40, 1)]):
         subject = make_spec(method, version=version)
         asked = refusing.question_of(subject, version, plan(subject).runner)
-        cell = find(CELLS, asked)
+        cell = find(asked)
         assert cell is not None

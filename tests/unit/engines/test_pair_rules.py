@@ -8,11 +8,11 @@ import pytest
 from tests.unit.engines.building import spec
 
 from speculative_operator.domain.spec import EngineSettings, EngineType, Method, Mode, Speculation
-from speculative_operator.engines.matrix.cell import Variant, Version, show_version
+from speculative_operator.engines.matrix.rows import CELLS, Variant, Version, show_version
 from speculative_operator.engines.pairs import rules_of
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.engines.vllm.capability import OLDEST, ROWS, SCHEDULE_SINCE
 from speculative_operator.engines.vllm.facts import facts_of, last_read
+from speculative_operator.engines.vllm.plan import OLDEST
 from speculative_operator.pairing.pair import EngineRules, Fact
 
 
@@ -51,13 +51,12 @@ def test_of_releases_that_were_not_read_rules_hold_and_lists_are_unknown() -> No
 
 def test_the_matrix_claims_no_form_before_the_release_that_has_it() -> None:
     first: dict[Variant, Version] = {Variant.PARALLEL: (0, 16, 0), Variant.HETEROGENEOUS: (0, 25, 0)}
-    for form in ROWS:
+    for form in CELLS[EngineType.VLLM]:
         assert form.since >= first.get(form.variant, OLDEST)
         if form.variant is Variant.HETEROGENEOUS:
             assert Fact.HETEROGENEOUS in facts_of(form.since)
         if form.method is Method.DRAFT_MODEL:
             assert Fact.SAME_VOCABULARY_SIZE in facts_of(form.since)
-    assert last_read() >= SCHEDULE_SINCE
 
 
 @pytest.mark.parametrize("k", [1, 3, 5])

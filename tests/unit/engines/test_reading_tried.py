@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.engines.test_reading_telemetry import END, START, WINDOW, Change, last, relabel
 
-from speculative_operator.domain.observation import BlockTotals, Comparison, PodWindow, Series
+from speculative_operator.domain.observation import BlockTotals, Comparison, Series
 from speculative_operator.engines.vllm.pieces import TRIED_LABELS, TRIED_NAMES
 from speculative_operator.engines.vllm.telemetry import extend
 
-NOW = 1_700_000_100.0
-START, END = NOW - 35, NOW - 5
-WINDOW = PodWindow(
-    start=START, end=END, steps=100, decode_request_steps=400, step_seconds=4.0, first_tokens=8,
-    generated_tokens=808, prompt_tokens=5000, running=4, waiting=2, drafts=400, draft_tokens=1200,
-    accepted_tokens=400, accepted_per_position=(250, 120, 30),
-)  # fmt: skip
 SCRAPED = (START - 4, START + 10, END - 4)
 TOLD = replace(WINDOW, live=True, engine_version="0.32.0")
 THREE = ("3", "4", "5", "6")
@@ -127,28 +121,17 @@ def test_cells_do_not_depend_on_comparisons_nor_these_on_cells() -> None:
     assert (seen.cells, seen.comparisons) == ((), (ONE,))
 
 
-Change = Callable[[Series], Series | None]
-
-
 def only(name: str, change: Change, side: str = "") -> Change:
     wanted = f"tried_{name}_total"
     return lambda t: change(t) if t.name.endswith(wanted) and t.labels.get("side", "") == side else t
 
 
-def ends_with(value: float) -> Change:
-    return lambda t: Series(t.name, t.labels, (*t.samples[:-1], (t.samples[-1][0], value)))
-
-
-def relabel(**labels: str) -> Change:
-    return lambda t: Series(t.name, {**t.labels, **labels}, t.samples)
-
-
 WRONG: dict[str, Change] = {
-    "a counter fell": only("blocks", ends_with(1.0)),
-    "no number": only("tokens", ends_with(math.nan), "tried"),
-    "infinite": only("seconds_square", ends_with(math.inf)),
-    "negative": only("requests", ends_with(-1.0), "beside"),
-    "too large to count": only("request_seconds", ends_with(2.0**53), "beside"),
+    "a counter fell": only("blocks", last(1.0)),
+    "no number": only("tokens", last(math.nan), "tried"),
+    "infinite": only("seconds_square", last(math.inf)),
+    "negative": only("requests", last(-1.0), "beside"),
+    "too large to count": only("request_seconds", last(2.0**53), "beside"),
     "a series missing": only("tokens_square", lambda _: None),
     "one side missing": lambda t: None if t.labels.get("side") == "beside" else t,
     "no side": lambda t: Series(t.name, {k: v for k, v in t.labels.items() if k != "side"}, t.samples),

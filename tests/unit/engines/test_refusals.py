@@ -6,49 +6,16 @@ import pytest
 from tests.unit.engines.building import spec
 
 from speculative_operator.domain.spec import Method, Mode, ModelSource, Scheme
-from speculative_operator.domain.table import KTable
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.engines.vllm.graphs import FLAGS
+from speculative_operator.engines.vllm.flags import FLAGS
 
-TABLE = KTable.from_rows([[1, 16, 3], [17, 256, 1]])
 S3 = ModelSource(Scheme.S3, "bucket/m")
 
+# Further ones, for each engine: tests/contract/refused_engines.py.
 WRONG: list[tuple[dict[str, Any], str, str, tuple[str, ...]]] = [
     ({"version": "nightly"}, "spec.engine.version", "UnsupportedByEngine", ("'nightly'", "0.32.0")),
-    ({"version": "0.10.2"}, "spec.engine.version", "UnsupportedByEngine", ("0.10.2", "0.11.0 or newer")),
-    ({"verifier": {"source": S3}}, "spec.verifier.model", "UnsupportedSource", ("s3://bucket/m", "hf://")),
     ({"source": S3}, "spec.speculator.model", "UnsupportedSource", ("s3://bucket/m", "pvc://")),
-    (
-        {"method": Method.DRAFT_MODEL, "version": "0.13.0"},
-        "spec.speculator.method",
-        "UnsupportedByEngine",
-        ("draft_model", "0.15.0", "0.13.0"),
-    ),
-    (
-        {"method": Method.DSPARK, "version": "0.24.0"},
-        "spec.speculator.method",
-        "UnsupportedByEngine",
-        ("dspark", "0.25.1"),
-    ),
     ({"method": Method.MEDUSA, "source": None}, "spec.speculator.model", "SpecInvalid", ("medusa",)),
-    (
-        {"method": Method.SUFFIX, "mode": Mode.STATIC, "schedule": TABLE},
-        "spec.speculation.schedule",
-        "UnsupportedByEngine",
-        ("suffix", "numSpeculativeTokens"),
-    ),
-    (
-        {"version": "0.23.0", "mode": Mode.STATIC, "schedule": TABLE},
-        "spec.speculation.schedule",
-        "UnsupportedByEngine",
-        ("0.23.0",),
-    ),
-    (
-        {"verifier": {"data_parallel_size": 2}, "mode": Mode.STATIC, "schedule": TABLE},
-        "spec.speculation.schedule",
-        "UnsupportedByEngine",
-        ("dataParallelSize 2",),
-    ),
     ({"args": ("serve",)}, "spec.engine.args", "SpecInvalid", ("'serve'", "spec.verifier.model")),
     ({"args": ("--disable-log-stats",)}, "spec.engine.args", "SpecInvalid", ("--disable-log-stats", "mode: Static")),
     (

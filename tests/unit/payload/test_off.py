@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from speculative_operator.engines.vllm.capability import SKIPPED
+from speculative_operator.domain.spec import EngineType
+from speculative_operator.engines.matrix.rows import CELLS
 from speculative_operator.payload import speculative_off as off
 from speculative_operator.payload import speculative_worker as worker
 
@@ -372,7 +373,7 @@ class TestWorker:
         assert "GPUModelRunner" in worker.STATE.refused
 
     def test_payload_and_adapter_agree(self) -> None:
-        assert set(worker.METHODS) == set(map(str, SKIPPED))
+        assert set(worker.METHODS) == {str(cell.method) for cell in CELLS[EngineType.VLLM] if cell.skips}
 
     def test_it_is_imported_without_vllm(self) -> None:
         assert importlib.reload(worker).Extension().speculative_rested()[0] == 0

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from speculative_operator.engines.vllm.capability import LIVE_PROVEN
+from speculative_operator.engines.vllm.plan import LIVE_PROVEN
 from speculative_operator.payload import speculative_hooks as hooks
 from speculative_operator.payload import speculative_off as off
 from speculative_operator.payload import speculative_port as door

@@ -1,25 +1,53 @@
-"""Answers of the whole matrix: what an engine's release does with a method on a vendor's accelerators.
+"""Answers of the whole matrix: what an engine's release does with a method on a vendor's accelerators, and how that was
+shown to be true.
 
-Used by `speculative engines`, by the generator of docs/engines.md and by tests. Adapters ask their own rows.
+Used by `speculative engines`, by the generator of docs/engines.md and by tests. Adapters ask `rows` themselves.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cache
 
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import EngineType, Method
 from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.matrix import refusing
-from speculative_operator.engines.matrix.cell import CELLS, Cell, Proven, Question, Variant, Version, find
-from speculative_operator.engines.matrix.proofs import END_TO_END_SOURCE, shown, shown_live
-from speculative_operator.engines.matrix.vendors import Platform, best_actuator, platform_of
-from speculative_operator.engines.vllm import capability as vllm
+from speculative_operator.engines.matrix.rows import (
+    CELLS,
+    Cell,
+    Platform,
+    Question,
+    Variant,
+    Version,
+    find,
+    platform_of,
+)
+from speculative_operator.engines.vllm import plan as vllm
+from speculative_operator.engines.vllm.plan import RUNS, Line
 
 FORMS = {Variant.PLAIN: "", Variant.PARALLEL: " (one pass)", Variant.HETEROGENEOUS: " (other vocabulary)"}
 """Variant -> text behind the name of a method, for people."""
+EMULATED: Line = (0, 32)
+"""The line that the emulator imitates, and that the end-to-end run serves on a CPU."""
+END_TO_END = frozenset({Method.DRAFT_MODEL, Method.NGRAM, Method.EAGLE3})
+"""Methods whose live changes of K the end-to-end run asserts, on the V1 runner in one process."""
+END_TO_END_SOURCE = "make e2e-vllm: vLLM 0.32.0 on a CPU, V1 runner, one process"
+
+
+class Proven(StrEnum):
+    """How a row was shown to be true, strongest first."""
+
+    REAL_ENGINE = "RealEngine"
+    """An end-to-end run on the real engine asserts it; the source names the make target."""
+    CLASSES = "Classes"
+    """What the operator mounts ran in the release's own scheduler classes; no model did."""
+    EMULATED = "Emulated"
+    """The whole loop runs so against the emulator, whose behaviour was read from the engine's source."""
+    SOURCE = "Source"
+    """Read from the engine's source or documentation of the release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +69,7 @@ class Answer:
     @property
     def actuator(self) -> Actuator:
         """The gentlest actuator that changes K in this case; NONE where the method is refused."""
-        if self.refused or self.cell is None or self.platform is None:
-            return Actuator.NONE
-        return best_actuator(self.cell, self.platform)
+        return Actuator.NONE if self.refused or self.cell is None else self.cell.actuator
 
     @property
     def passes_at_zero(self) -> float:
@@ -63,15 +89,27 @@ class Answer:
     @property
     def proven(self) -> Proven:
         """How the answer was shown to be true; a vendor's plug-in was only read, never run."""
+        cell, asked = self.cell, self.question
+        imitated = asked.engine is EngineType.VLLM and asked.version[:2] == EMULATED
         plugged = self.platform is not None and bool(self.platform.plugin)
-        return Proven.SOURCE if self.cell is None or plugged else shown(self.cell, self.question)
+        if cell is None or plugged or not imitated or cell.variant is Variant.PARALLEL:
+            return Proven.SOURCE
+        served = cell.actuator is Actuator.LIVE and cell.runner == "V1" and cell.variant is Variant.PLAIN
+        on_cpu = asked.vendor is Vendor.CPU and served and cell.method in END_TO_END
+        return Proven.REAL_ENGINE if on_cpu else Proven.EMULATED
 
     @property
     def live(self) -> Proven | None:
         """How live changes of K were shown to work; None where K changes by another actuator."""
-        if self.cell is None or self.actuator is not Actuator.LIVE:
+        cell, line = self.cell, self.question.version[:2]
+        if cell is None or self.actuator is not Actuator.LIVE:
             return None
-        return shown_live(self.cell, self.question.version[:2])
+        ran = (
+            Proven(run.proven)
+            for run in RUNS
+            if cell.method in run.methods and cell.runner == run.runner and run.first <= line <= run.last
+        )
+        return next(ran, Proven.SOURCE) if cell.variant is Variant.PLAIN else Proven.SOURCE
 
     @property
     def off(self) -> Proven | None:
@@ -90,7 +128,6 @@ class Answer:
 
 def answer(question: Question) -> Answer:
     """The answer to one question; an empty runner stands for the runner that serves best."""
-    cells = CELLS.get(question.engine, ())
     if not question.runner and question.engine is EngineType.VLLM:
         question = replace(question, runner=vllm.runner_under_schedule(question))
     row = platform_of(question.engine, question.vendor, question.version)
@@ -98,9 +135,8 @@ def answer(question: Question) -> Answer:
         return Answer(
             question, None, None, f"{question.engine} is not known to run on {question.vendor} in this release"
         )
-    refusal = refusing.why(question, cells)
-    cell = find(cells, refusing.asked_there(question, row))
-    return Answer(question, cell, row, "" if refusal is None else refusal.message)
+    refusal = refusing.why(question)
+    return Answer(question, find(question), row, "" if refusal is None else refusal.message)
 
 
 @cache

@@ -1,20 +1,29 @@
 """What an engine's platform and rows refuse, with field, value and remedy. Called by every adapter's checks.
 
-yield from refusing.platform(spec, version)          # engine, release and accelerators
-refusing.why(question_of(spec, version), CELLS)     # the row of the method
+yield from refusing.platform(spec, version)   # engine, release and accelerators
+refusing.why(question_of(spec, version))     # the row of the method
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Speculator
 from speculative_operator.engines.base import Refusal
-from speculative_operator.engines.matrix.cell import Cell, Question, Variant, Version, find, show_version
-from speculative_operator.engines.matrix.vendors import PLATFORMS, Platform, platform_of, vendors_of
+from speculative_operator.engines.matrix.rows import (
+    CELLS,
+    PLATFORMS,
+    Question,
+    Variant,
+    Version,
+    find,
+    platform_of,
+    show_version,
+    vendors_of,
+)
 
 _UNSUPPORTED = Reason.UNSUPPORTED_BY_ENGINE
 METHOD = "spec.speculator.method"
@@ -72,21 +81,15 @@ def platform(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
         yield Refusal("spec.verifier.lora", _UNSUPPORTED, message)
 
 
-def why(question: Question, cells: Collection[Cell]) -> Refusal | None:
+def why(question: Question) -> Refusal | None:
     """Why the rows refuse the question; None where a row serves it, or where the engine does not run at all."""
     row = platform_of(question.engine, question.vendor, question.version)
     if row is None:
         return None
-    if question.method not in row.methods or question.variant not in row.variants:
+    if not row.has(question):
         where = f"{question.engine} {show_version(question.version)} on {question.vendor}"
         return Refusal(METHOD, _UNSUPPORTED, f"speculator.method {_method_text(question)}, {where}: {row.remedy}")
-    asked = asked_there(question, row)
-    return None if find(cells, asked) is not None else Refusal(METHOD, _UNSUPPORTED, _no_row(asked, cells))
-
-
-def asked_there(question: Question, row: Platform) -> Question:
-    """The question without a pipeline where accelerators have none at all, which `platform` refuses."""
-    return question if row.pipeline else replace(question, pipeline_parallel_size=1)
+    return None if find(question) is not None else Refusal(METHOD, _UNSUPPORTED, _no_row(question))
 
 
 def _elsewhere(spec: DeploymentSpec, version: Version) -> Refusal:
@@ -105,9 +108,10 @@ def _elsewhere(spec: DeploymentSpec, version: Version) -> Refusal:
     return Refusal("spec.accelerator.resource", _UNSUPPORTED, message)
 
 
-def _no_row(question: Question, cells: Collection[Cell]) -> str:
+def _no_row(question: Question) -> str:
     """Why no row answers: engine, form, layout, runner or release lacks the method; each has its own remedy."""
     engine, told = question.engine, f"speculator.method {_method_text(question)}"
+    cells = CELLS[engine]
     formed = [cell for cell in cells if (cell.method, cell.variant) == (question.method, question.variant)]
     if not formed:
         known = [method for method in Method if any(cell.method is method for cell in cells)]
@@ -115,12 +119,12 @@ def _no_row(question: Question, cells: Collection[Cell]) -> str:
         return f"{told}: {engine} does not have it; {form}use one of {', '.join(known)}, or engine.type: vLLM"
     release = show_version(question.version)
     others = {cell.runner for cell in formed} - {question.runner}
-    if any(find(cells, replace(question, runner=one)) is not None for one in others):
+    if any(find(replace(question, runner=one)) is not None for one in others):
         return (
             f"{told}: the {question.runner} model runner of {engine} {release} does not have it; remove "
             "VLLM_USE_V2_MODEL_RUNNER from engine.env"
         )
-    if find(cells, replace(question, pipeline_parallel_size=1)) is not None:
+    if find(replace(question, pipeline_parallel_size=1)) is not None:
         later = [
             cell.pipelined_since for cell in formed if cell.pipelined_since and not cell.pipelined(question.version)
         ]

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from speculative_operator.domain.observation import PodWindow, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.samples import Buckets, Cut, Need, UnreadableError
-from speculative_operator.engines.shared.reading import Reader, mean, more, refuse
+from speculative_operator.engines.shared.reading import Reader, idle, mean, more, refuse
 
 PASSES = "sglang:cuda_graph_passes_total"
 TOKENS = "sglang:realtime_tokens_total"
@@ -88,29 +88,23 @@ def _counts(track: Series) -> bool:
 def _window(piece: Cut) -> PodWindow:
     passes, first = sum(piece.delta(PASSES, mode=mode) for mode in _DECODING), piece.delta(FIRST_TOKENS)
     # A pod that ran no decode pass has no load: its gauges still tell of the last pass.
-    idle = PodWindow(
-        start=piece.start,
-        end=piece.end,
-        steps=0.0,
-        decode_request_steps=0.0,
-        step_seconds=0.0,
+    quiet = idle(
+        piece,
         first_tokens=first,
         generated_tokens=first,
         prompt_tokens=piece.delta(TOKENS, mode="prefill_compute"),
-        running=0.0,
-        waiting=0.0,
         kv_capacity_tokens=piece.gauge_mean(KV_CAPACITY),
         ttft_seconds=piece.delta(TTFT_SECONDS),
         requests_finished=piece.delta(ENDED),
     )
     if passes == 0:
-        return idle
+        return quiet
     decoding = _decoding(piece, passes)
     steps = decoding.request_steps
     drafts, drafted, accepted = _drafts(decoding)
     refuse(_contradictions(decoding))
     return replace(
-        idle,
+        quiet,
         steps=passes,
         decode_request_steps=steps,
         step_seconds=decoding.tokens * decoding.seconds_per_token,

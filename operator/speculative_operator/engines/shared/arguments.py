@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DeploymentSpec, Mode, ModelSource, Scheme
+from speculative_operator.domain.spec import DeploymentSpec, Mode, ModelSource, Scheme, Verifier
 from speculative_operator.engines.base import MODELS_MOUNT, ImageMount, PvcMount, Refusal
 
 FIELD = "spec.engine.args"
@@ -37,14 +37,11 @@ class Flags:
     aliases: Mapping[str, str] = field(default_factory=dict)
     blinding: Mapping[str, str] = field(default_factory=dict)
     """Flags that take away or double the metrics that modes Auto and Recommend read -> what they do."""
-    abbreviates: bool = False
-    """True when the engine's parser takes an unambiguous beginning for the whole flag (argparse)."""
-
     flexible: bool = False
     """True for vLLM's parser, which also takes `--max_num_seqs`, `--speculative-config.method` and `-tp2`."""
 
     def name(self, argument: str) -> str:
-        """The flag that `argument` names, in its long form; "" for a value."""
+        """The flag that `argument` names, by an unambiguous beginning too, in its long form; "" for a value."""
         if not argument.startswith("-"):
             return ""
         flag = argument.partition("=")[0]
@@ -52,7 +49,7 @@ class Flags:
             flag = self._plain(flag)
         flag = self.aliases.get(flag, flag)
         known = {**self.owned, **self.blinding}
-        if not self.abbreviates or flag in known or len(flag) < 3:
+        if flag in known or len(flag) < 3:
             return flag
         every = {*known, *self.aliases}
         meant = {self.aliases.get(whole, whole) for whole in every if whole.startswith(flag)}
@@ -106,14 +103,34 @@ def flag_arguments(*rows: tuple[str, object]) -> Iterator[str]:
             yield from (flag, str(value))
 
 
-def above_one(size: int) -> int | None:
+def verifier_arguments(
+    verifier: Verifier, fields: Mapping[str, str], batch: int | None = None, experts: object = True
+) -> Iterator[str]:
+    """Arguments that say what the verifier's fields do: flag -> field of spec.verifier, in this order.
+
+    `batch` stands for maxNumSeqs, `experts` for expertParallel true. Fields that are not set, and parallel sizes of 1
+    but the tensors', are left to the engine.
+    """
+    percent = verifier.gpu_memory_utilization_percent
+    values: dict[str, object] = {
+        "tensorParallelSize": verifier.tensor_parallel_size,
+        "pipelineParallelSize": _above_one(verifier.pipeline_parallel_size),
+        "dataParallelSize": _above_one(verifier.data_parallel_size),
+        "expertParallel": verifier.expert_parallel and experts,
+        "maxNumSeqs": batch,
+        "maxModelLen": verifier.max_model_len,
+        "maxNumBatchedTokens": verifier.max_num_batched_tokens,
+        "dtype": verifier.dtype,
+        "quantization": verifier.quantization,
+        "kvCacheDtype": verifier.kv_cache_dtype,
+        "gpuMemoryUtilizationPercent": "" if percent is None else f"{percent / 100:g}",
+    }
+    return flag_arguments(*((flag, values[field]) for flag, field in fields.items()))
+
+
+def _above_one(size: int) -> int | None:
     """`size`, or None for 1, which engines take by themselves."""
     return size if size > 1 else None
-
-
-def share(percent: int | None) -> str:
-    """Percent as a share of 1; empty where the spec leaves it open."""
-    return "" if percent is None else f"{percent / 100:g}"
 
 
 @dataclass(frozen=True, slots=True)

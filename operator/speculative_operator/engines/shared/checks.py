@@ -14,7 +14,7 @@ from speculative_operator.domain.table import Actuator
 from speculative_operator.engines import images
 from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.matrix import refusing
-from speculative_operator.engines.matrix.cell import Version, parse_version, show_version
+from speculative_operator.engines.matrix.rows import Version, parse_version, show_version
 from speculative_operator.engines.shared import arguments
 from speculative_operator.engines.shared.arguments import Flags
 from speculative_operator.engines.shared.plan import Offer, plan
@@ -82,7 +82,7 @@ def _release(spec: DeploymentSpec, offer: Offer, version: Version) -> Iterator[R
 def _speculator(spec: DeploymentSpec, speculator: Speculator, offer: Offer, version: Version) -> Iterator[Refusal]:
     if version < offer.oldest:
         return
-    refused = refusing.why(refusing.question_of(spec, version), offer.cells)
+    refused = refusing.why(refusing.question_of(spec, version))
     if refused is not None:
         yield refused
         return

@@ -8,7 +8,7 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.resolved import ResolvedSpec
-from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme
+from speculative_operator.domain.spec import DeploymentSpec, Scheme
 from speculative_operator.engines.base import EngineContainer, PvcMount
 from speculative_operator.engines.images import environment_of, image_of, limits_of, user_of
 from speculative_operator.engines.shared.arguments import locate_all
@@ -76,9 +76,7 @@ def weights_seconds(spec: DeploymentSpec) -> int:
     LOAD_SECONDS, which every budget holds already."""
     size = spec.weights.bytes
     load = max(math.ceil(size / LOAD_RATE) - LOAD_SECONDS, 0)
-    if not any(source.scheme is Scheme.HF for source in _sources(spec)):
-        return load
-    return load + max(DOWNLOAD_SECONDS, math.ceil(size / DOWNLOAD_RATE))
+    return load + (max(DOWNLOAD_SECONDS, math.ceil(size / DOWNLOAD_RATE)) if _downloads(spec) else 0)
 
 
 def environment(spec: DeploymentSpec, own: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
@@ -103,15 +101,15 @@ def hub(spec: DeploymentSpec, *, asked: bool = False) -> Iterator[Mapping[str, A
 
     `asked`: the engine asks the hub wherever its sources lie.
     """
-    if not asked and not any(source.scheme is Scheme.HF for source in _sources(spec)):
+    if not asked and not _downloads(spec):
         yield {"name": "HF_HUB_OFFLINE", "value": "1"}
-    elif spec.weights.secret_name:
+        return
+    if spec.weights.secret_name:
         reference = {"name": spec.weights.secret_name, "key": TOKEN_KEY, "optional": True}
         yield {"name": TOKEN_KEY, "valueFrom": {"secretKeyRef": reference}}
-    if asked or any(source.scheme is Scheme.HF for source in _sources(spec)):
-        yield from reach(spec)
-        if spec.weights.ca_config_map:
-            yield from authorities()
+    yield from reach(spec)
+    if spec.weights.ca_config_map:
+        yield from authorities()
 
 
 def authorities() -> Iterator[Mapping[str, Any]]:
@@ -131,6 +129,7 @@ def reach(spec: DeploymentSpec) -> Iterator[Mapping[str, Any]]:
         yield {"name": "NO_PROXY", "value": ",".join(weights.no_proxy)}
 
 
-def _sources(spec: DeploymentSpec) -> list[ModelSource]:
-    found = [spec.verifier.source, spec.speculator.source if spec.speculator else None]
-    return [source for source in found if source is not None]
+def _downloads(spec: DeploymentSpec) -> bool:
+    """True when the engine itself loads a model from the hub."""
+    sources = (spec.verifier.source, spec.speculator.source if spec.speculator else None)
+    return any(source is not None and source.scheme is Scheme.HF for source in sources)

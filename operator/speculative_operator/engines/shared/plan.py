@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Mode, OffPolicy
 from speculative_operator.domain.table import Actuator, KnobSpace, KTable
-from speculative_operator.engines.matrix.cell import Cell, Version, find, parse_version
 from speculative_operator.engines.matrix.refusing import question_of
+from speculative_operator.engines.matrix.rows import Cell, Version, find, parse_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,6 @@ class Offer:
     """What one engine offers, as far as planning and the common checks need it."""
 
     engine: EngineType
-    cells: tuple[Cell, ...]
     oldest: Version
     """First release that the adapter serves."""
     why_oldest: str
@@ -63,7 +62,7 @@ def plan(spec: DeploymentSpec, offer: Offer) -> Plan:
     batch = spec.verifier.max_num_seqs or offer.default_batch
     if spec.speculator is None or not spec.speculates:
         return Plan(Actuator.NONE, version, batch, (0,))
-    cell = find(offer.cells, question_of(spec, version))
+    cell = find(question_of(spec, version))
     actuator = _actuator(spec, cell, offer)
     top = spec.speculation.max_speculative_tokens
     in_table = offer.table_ks | {top} if offer.table_ks else range(1, top + 1)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
@@ -194,6 +195,28 @@ class Reader:
             except UnreadableError as problem:
                 found[pod] = Gap(problem.reason, problem.message)
         return found
+
+
+_OF_LOAD = (
+    "steps", "decode_request_steps", "step_seconds", "first_tokens", "generated_tokens", "prompt_tokens", "running",
+    "waiting",
+)  # fmt: skip
+
+
+def idle(piece: Cut, **known: Any) -> PodWindow:
+    """The window of a pod in which no request advanced, with the figures that are `known` all the same."""
+    figures: dict[str, Any] = dict.fromkeys(_OF_LOAD, 0.0)
+    return PodWindow(start=piece.start, end=piece.end, **(figures | known))
+
+
+def by_position(piece: Cut, name: str, label: str) -> tuple[float, ...]:
+    """Growth of a counter of draft tokens by position, the first one first; empty where there is none. Raises
+    UnreadableError where a position between others is missing."""
+    found = piece.delta_by(name, label)
+    places = [str(place) for place in range(len(found))]
+    if set(places) != set(found):
+        raise UnreadableError(Reason.METRICS_PARTIAL, f"{name} has positions {', '.join(sorted(found))} only")
+    return tuple(found[place] for place in places)
 
 
 def refuse(contradictions: Iterable[tuple[bool, str]]) -> None:

@@ -13,12 +13,13 @@ that found any. The gauges are those of the last iteration, so while nothing end
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from speculative_operator.domain.observation import PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.samples import Buckets, Cut, Need, UnreadableError
-from speculative_operator.engines.shared.reading import Reader, mean, more, refuse
+from speculative_operator.engines.shared.reading import Reader, by_position, idle, mean, more, refuse
 
 ENDED = "trtllm_request_success_total"
 GENERATED = "trtllm_generation_tokens_total"
@@ -46,41 +47,22 @@ _GAUGES = frozenset({*_LOAD, KV_USAGE, KV_BLOCKS, KV_BLOCK_TOKENS})
 _POSITION = "token_position"
 
 
-@dataclass(frozen=True, slots=True)
-class _Drafts:
-    """Draft tokens of a window by position, the first position first."""
-
-    drafted: tuple[float, ...]
-    accepted: tuple[float, ...]
-
-
 def _window(piece: Cut) -> PodWindow:
     _check_release(piece)
     ended = piece.delta(ENDED)
     # Where no request ended, gauges may be those of an iteration long past.
-    idle = PodWindow(
-        start=piece.start,
-        end=piece.end,
-        steps=0.0,
-        decode_request_steps=0.0,
-        step_seconds=0.0,
-        first_tokens=0.0,
-        generated_tokens=0.0,
-        prompt_tokens=0.0,
-        running=0.0,
-        waiting=0.0,
-        kv_capacity_tokens=_capacity(piece),
-    )
+    quiet = idle(piece, kv_capacity_tokens=_capacity(piece))
     if ended == 0:
-        return idle
+        return quiet
     first, generated, seconds = piece.delta(FIRST_TOKENS), piece.delta(GENERATED), piece.delta(DECODE_SECONDS)
-    drafts = _drafts(piece)
-    drafting, accepted = (drafts.drafted[0], sum(drafts.accepted)) if drafts else (0.0, 0.0)
-    steps = max(drafting, generated - first - accepted)
-    refuse(_contradictions(steps, seconds, first, generated, drafts))
+    drafted, accepted = _drafts(piece)
+    drafting, taken = (drafted[0] if drafted else 0.0), sum(accepted)
+    steps = max(drafting, generated - first - taken)
+    refuse(_contradictions(steps, seconds, first, generated))
+    refuse(_draft_contradictions(drafted, accepted))
     batch = _batch(piece, steps)
     return replace(
-        idle,
+        quiet,
         steps=steps / batch,
         decode_request_steps=steps,
         step_seconds=seconds,
@@ -90,11 +72,11 @@ def _window(piece: Cut) -> PodWindow:
         running=piece.gauge_mean(RUNNING) or 0.0,
         waiting=piece.gauge_mean(WAITING) or 0.0,
         kv_usage=piece.gauge_mean(KV_USAGE, mean),
-        drafts=drafting if drafts else None,
-        draft_tokens=sum(drafts.drafted) if drafts else None,
-        accepted_tokens=accepted if drafts else None,
-        accepted_per_position=drafts.accepted if drafts else (),
-        drafted_per_position=drafts.drafted if drafts else (),
+        drafts=drafting if drafted else None,
+        draft_tokens=sum(drafted) if drafted else None,
+        accepted_tokens=taken if drafted else None,
+        accepted_per_position=accepted,
+        drafted_per_position=drafted,
         ttft_seconds=piece.delta(TTFT_SECONDS),
         requests_finished=ended,
     )
@@ -107,17 +89,15 @@ def _check_release(piece: Cut) -> None:
         raise UnreadableError(Reason.UNSUPPORTED_BY_ENGINE, message)
 
 
-def _drafts(piece: Cut) -> _Drafts | None:
-    """Draft tokens by position; None where the window has none: the pods run without a speculator."""
-    drafted, accepted = piece.delta_by(DRAFTED, _POSITION), piece.delta_by(ACCEPTED, _POSITION)
-    if not any(drafted.values()):
-        return None
-    places = [str(place) for place in range(len(drafted))]
-    if set(places) != set(drafted) or not set(accepted) <= set(places):
-        raise UnreadableError(Reason.METRICS_PARTIAL, f"{DRAFTED} has positions {', '.join(sorted(drafted))} only")
-    return _Drafts(
-        tuple(drafted[place] for place in places), tuple(accepted.get(place, 0.0) for place in places)
-    )  # fmt: skip
+def _drafts(piece: Cut) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Draft tokens verified and accepted by position; both empty where the window has none: the pods run without a
+    speculator."""
+    drafted, accepted = (by_position(piece, name, _POSITION) for name in (DRAFTED, ACCEPTED))
+    if not any(drafted):
+        return (), ()
+    if len(accepted) > len(drafted):
+        raise UnreadableError(Reason.METRICS_PARTIAL, f"{DRAFTED} has {len(drafted)} positions only")
+    return drafted, (*accepted, *[0.0] * (len(drafted) - len(accepted)))
 
 
 def _batch(piece: Cut, steps: float) -> float:
@@ -131,20 +111,15 @@ def _capacity(piece: Cut) -> float | None:
     return blocks * size if blocks and size else None
 
 
-def _contradictions(
-    steps: float, seconds: float, first: float, generated: float, drafts: _Drafts | None
-) -> list[tuple[bool, str]]:
-    found = [
-        (steps > 0 and seconds <= 0, f"{steps:g} request-steps took 0 s"),
-        (more(first, generated), f"{first:g} first tokens, but {generated:g} tokens in all"),
-        (more(steps, generated), f"{steps:g} request-steps, but {generated:g} tokens"),
-    ]
-    if drafts is not None:
-        found += [
-            (more(taken, offered), f"{taken:g} drafts accepted of {offered:g} at position {place}")
-            for place, (offered, taken) in enumerate(zip(drafts.drafted, drafts.accepted, strict=True))
-        ]
-    return found
+def _contradictions(steps: float, seconds: float, first: float, generated: float) -> Iterator[tuple[bool, str]]:
+    yield steps > 0 and seconds <= 0, f"{steps:g} request-steps took 0 s"
+    yield more(first, generated), f"{first:g} first tokens, but {generated:g} tokens in all"
+    yield more(steps, generated), f"{steps:g} request-steps, but {generated:g} tokens"
+
+
+def _draft_contradictions(drafted: Sequence[float], accepted: Sequence[float]) -> Iterator[tuple[bool, str]]:
+    for place, (offered, taken) in enumerate(zip(drafted, accepted, strict=True)):
+        yield more(taken, offered), f"{taken:g} drafts accepted of {offered:g} at position {place}"
 
 
 read = Reader(Need((ENDED,), gauges=_GAUGES, infos=frozenset()), _OTHERS, BUCKETS, _window)

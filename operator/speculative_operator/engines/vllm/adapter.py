@@ -7,18 +7,20 @@ from speculative_operator.domain.spec import DeploymentSpec, Target
 from speculative_operator.domain.table import Actuator, KnobSpace, KTable
 from speculative_operator.engines import images
 from speculative_operator.engines.base import Engine, EngineContainer
-from speculative_operator.engines.matrix.cell import Variant
+from speculative_operator.engines.matrix.rows import Variant
 from speculative_operator.engines.shared.container import serving_container, startup_seconds
 from speculative_operator.engines.vllm import checks, reading
-from speculative_operator.engines.vllm.arguments import (
-    SHUTDOWN_SECONDS,
-    arguments,
-    environment,
-    has_own_weights,
-)
-from speculative_operator.engines.vllm.capability import BLOCK_METHODS, SHUTDOWN_TIMEOUT_SINCE, Runner
+from speculative_operator.engines.vllm.arguments import SHUTDOWN_SECONDS, arguments, environment, has_own_weights
 from speculative_operator.engines.vllm.graphs import capture_sizes, raised_ceiling
-from speculative_operator.engines.vllm.plan import can_skip, follows_k, plan, skips
+from speculative_operator.engines.vllm.plan import (
+    BLOCK_METHODS,
+    SHUTDOWN_TIMEOUT_SINCE,
+    Runner,
+    can_skip,
+    follows_k,
+    plan,
+    skips,
+)
 
 _START_SECONDS_RAISED = 120
 """Seconds added to the startup budget for graphs above the engine's own ceiling."""

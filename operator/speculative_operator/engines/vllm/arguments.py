@@ -23,11 +23,18 @@ from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPo
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.images import API_SERVER, command_of, environment_of
-from speculative_operator.engines.shared.arguments import ALL_INTERFACES, above_one, flag_arguments, locate, share
+from speculative_operator.engines.shared.arguments import ALL_INTERFACES, flag_arguments, locate, verifier_arguments
 from speculative_operator.engines.shared.container import hub, variables, with_users
-from speculative_operator.engines.vllm.capability import SHUTDOWN_TIMEOUT_SINCE, Runner
+from speculative_operator.engines.vllm.flags import VERIFIER_FLAGS
 from speculative_operator.engines.vllm.graphs import boot, budget_flag, raised_ceiling
-from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, Plan, has_worker, skips
+from speculative_operator.engines.vllm.plan import (
+    RUNNER_VARIABLE,
+    SHUTDOWN_TIMEOUT_SINCE,
+    Plan,
+    Runner,
+    has_worker,
+    skips,
+)
 
 OWN_NAME = (Method.EAGLE3, Method.DFLASH, Method.DSPARK)
 """Methods that speculators-format checkpoints have (vLLM 0.32 transformers_utils/configs/speculators/algos.py)."""
@@ -166,17 +173,7 @@ def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
 
 
 def _verifier(verifier: Verifier) -> Iterator[str]:
-    yield from flag_arguments(
-        ("--tensor-parallel-size", verifier.tensor_parallel_size),
-        ("--pipeline-parallel-size", above_one(verifier.pipeline_parallel_size)),
-        ("--data-parallel-size", above_one(verifier.data_parallel_size)),
-        ("--enable-expert-parallel", verifier.expert_parallel),
-        ("--max-model-len", verifier.max_model_len),
-        ("--dtype", verifier.dtype),
-        ("--quantization", verifier.quantization),
-        ("--kv-cache-dtype", verifier.kv_cache_dtype),
-        ("--gpu-memory-utilization", share(verifier.gpu_memory_utilization_percent)),
-    )
+    yield from verifier_arguments(verifier, VERIFIER_FLAGS)
     if (lora := verifier.lora) is not None:
         yield from flag_arguments(
             ("--enable-lora", True), ("--max-loras", lora.max_adapters), ("--max-lora-rank", lora.max_rank)

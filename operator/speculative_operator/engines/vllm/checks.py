@@ -19,14 +19,22 @@ from speculative_operator.domain.vllm import FIELDS_OF_KEYS
 from speculative_operator.engines import images
 from speculative_operator.engines.base import Notice, Refusal
 from speculative_operator.engines.matrix import refusing
-from speculative_operator.engines.matrix.cell import Variant, Version, parse_version, show_version
-from speculative_operator.engines.matrix.vendors import platform_of
+from speculative_operator.engines.matrix.rows import Variant, Version, parse_version, platform_of, show_version
 from speculative_operator.engines.shared import checks as shared
 from speculative_operator.engines.shared.arguments import source_refusals
-from speculative_operator.engines.vllm import arguments, capability, graphs
-from speculative_operator.engines.vllm.capability import LIVE_PROVEN, OLDEST, UNPROVEN, Runner
-from speculative_operator.engines.vllm.graphs import FLAGS, capture_sizes
-from speculative_operator.engines.vllm.plan import RUNNER_VARIABLE, Plan, plan, user_runner
+from speculative_operator.engines.vllm import arguments, graphs
+from speculative_operator.engines.vllm.flags import FLAGS
+from speculative_operator.engines.vllm.graphs import capture_sizes
+from speculative_operator.engines.vllm.plan import (
+    LIVE_PROVEN,
+    OLDEST,
+    RUNNER_VARIABLE,
+    UNPROVEN,
+    Plan,
+    Runner,
+    plan,
+    user_runner,
+)
 from speculative_operator.physics.catalog import find_accelerator
 
 _UNSUPPORTED, _INVALID = Reason.UNSUPPORTED_BY_ENGINE, Reason.SPEC_INVALID
@@ -69,7 +77,7 @@ def _all(spec: DeploymentSpec, version: Version) -> Iterator[Refusal]:
 def _speculator(spec: DeploymentSpec, speculator: Speculator, version: Version) -> Iterator[Refusal]:
     if version >= OLDEST:
         yield from _runner(spec, version)
-        refused = refusing.why(refusing.question_of(spec, version, plan(spec).runner), capability.ROWS)
+        refused = refusing.why(refusing.question_of(spec, version, plan(spec).runner))
         yield from (refused,) if refused is not None else ()
     if speculator.method is Method.MEDUSA and speculator.source is None:
         message = "speculator.method medusa needs weights of its own; set spec.speculator.model"
@@ -174,45 +182,37 @@ def _key_refusals(speculator: Speculator) -> Iterator[Refusal]:
 
 def _adaptive_refusals(spec: DeploymentSpec, speculator: Speculator, planned: Plan) -> Iterator[Refusal]:
     """Refuses adaptive verification where vLLM would not start with it; nothing where the spec does not ask for it."""
-    if not spec.speculation.adaptive_verification:
-        return
+    conditions = _adaptive_conditions(spec, speculator, planned) if spec.speculation.adaptive_verification else ()
+    for hinders, why in conditions:
+        if hinders:
+            yield Refusal(_ADAPTIVE, _UNSUPPORTED, f"speculation.adaptiveVerification true {why}")
+
+
+def _adaptive_conditions(spec: DeploymentSpec, speculator: Speculator, planned: Plan) -> Iterator[tuple[bool, str]]:
+    """Yield whether something hinders adaptive verification, and what, with its remedy."""
+    since, release, vendor = show_version(ADAPTIVE_SINCE), show_version(planned.version), spec.accelerator.vendor
     if planned.version < ADAPTIVE_SINCE:
-        since = show_version(ADAPTIVE_SINCE)
-        yield _refuse_adaptive(
-            f"needs engine.version {since} or newer, not {show_version(planned.version)}; set it, or remove this"
-        )
+        yield True, f"needs engine.version {since} or newer, not {release}; set it, or remove this"
         return
-    yield from _without_graphs(spec, planned)
-    if planned.runner is not Runner.V2:
-        chosen = f"remove {RUNNER_VARIABLE} from engine.env" if user_runner(spec) is Runner.V1 else "remove this"
-        remedy = _OF_VARIANT.get(planned.variant, chosen)
-        yield _refuse_adaptive(f"needs vLLM's V2 model runner, and V1 serves {speculator.method} here; {remedy}")
-    verifier = spec.verifier
-    if verifier.lora is not None:
-        yield _refuse_adaptive("does not work with the adapters of verifier.lora; remove one of the two")
-    if verifier.pipeline_parallel_size > 1:
-        size = verifier.pipeline_parallel_size
-        yield _refuse_adaptive(f"does not work with verifier.pipelineParallelSize {size}; set 1, or remove this")
-    if speculator.options.get("use_local_argmax_reduction") and speculator.method is not Method.DSPARK:
-        yield _refuse_adaptive(
-            "needs the logits that speculator.options.use_local_argmax_reduction omits; remove one of the two"
-        )
-
-
-def _without_graphs(spec: DeploymentSpec, planned: Plan) -> Iterator[Refusal]:
-    vendor, product = spec.accelerator.vendor, spec.accelerator.product
-    if vendor in _GRAPHLESS:
-        yield _refuse_adaptive(f"needs full CUDA graphs, which {vendor} accelerators have not; remove this")
-    elif vendor in (Vendor.NVIDIA, Vendor.AMD) and not capture_sizes(spec, planned):
-        yield _refuse_adaptive("needs full CUDA graphs, which engine.args turn off; remove that argument, or this")
-    found = find_accelerator(product) if product else None
-    named = any(FLAGS.name(argument) in _ATTENTION_FLAGS for argument in spec.engine.args)
-    if found is not None and found.name.startswith(_FLASH_ATTENTION_2) and not named:
-        yield _refuse_adaptive(
-            f"needs attention with CUDA graphs for steps of unequal lengths, which vLLM's own choice on {found.name}, "
-            "FlashAttention 2, has not; add --attention-backend=TRITON_ATTN to engine.args, or remove this"
-        )
-
-
-def _refuse_adaptive(why: str) -> Refusal:
-    return Refusal(_ADAPTIVE, _UNSUPPORTED, f"speculation.adaptiveVerification true {why}")
+    yield vendor in _GRAPHLESS, f"needs full CUDA graphs, which {vendor} accelerators have not; remove this"
+    eager = vendor in (Vendor.NVIDIA, Vendor.AMD) and not capture_sizes(spec, planned)
+    yield eager, "needs full CUDA graphs, which engine.args turn off; remove that argument, or this"
+    found = find_accelerator(spec.accelerator.product) if spec.accelerator.product else None
+    chosen = any(FLAGS.name(argument) in _ATTENTION_FLAGS for argument in spec.engine.args)
+    product = found.name if found is not None and not chosen else ""
+    yield (
+        product.startswith(_FLASH_ATTENTION_2),
+        f"needs attention with CUDA graphs for steps of unequal lengths, which vLLM's own choice on {product}, "
+        "FlashAttention 2, has not; add --attention-backend=TRITON_ATTN to engine.args, or remove this",
+    )
+    remedy = f"remove {RUNNER_VARIABLE} from engine.env" if user_runner(spec) is Runner.V1 else "remove this"
+    remedy = _OF_VARIANT.get(planned.variant, remedy)
+    on_v1 = f"needs vLLM's V2 model runner, and V1 serves {speculator.method} here; {remedy}"
+    yield planned.runner is not Runner.V2, on_v1
+    yield spec.verifier.lora is not None, "does not work with the adapters of verifier.lora; remove one of the two"
+    size = spec.verifier.pipeline_parallel_size
+    yield size > 1, f"does not work with verifier.pipelineParallelSize {size}; set 1, or remove this"
+    yield (
+        bool(speculator.options.get("use_local_argmax_reduction")) and speculator.method is not Method.DSPARK,
+        "needs the logits that speculator.options.use_local_argmax_reduction omits; remove one of the two",
+    )

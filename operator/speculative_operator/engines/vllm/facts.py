@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
-from speculative_operator.engines.matrix.cell import Version, parse_version, rows_of
+from speculative_operator.engines.matrix.rows import Version, parse_version, rows_of
 from speculative_operator.pairing.pair import Fact
 
 READ = "Read"

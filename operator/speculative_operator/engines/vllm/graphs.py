@@ -1,6 +1,5 @@
-"""The flags of vLLM that the operator owns, how many tokens a step may hold (`--max-num-batched-tokens`), so that
-the drafts of a full batch fit in, and the numbers of tokens per step for which vLLM captures CUDA graphs, with the
-ceiling that the operator sets.
+"""How many tokens a step may hold (`--max-num-batched-tokens`), so that the drafts of a full batch fit in, and the
+numbers of tokens per step for which vLLM captures CUDA graphs, with the ceiling that the operator sets.
 
 vLLM pads a step to the next number; above the largest it runs eagerly, several times slower. Asked by `adapter` for the
 knob space, by `arguments` and by `checks`. Rules of vLLM 0.32: config/speculative.py, config/vllm.py and
@@ -18,27 +17,11 @@ from dataclasses import dataclass
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator
-from speculative_operator.domain.vllm import ALIASES, ALWAYS_SET, FIELDS_OF_FLAGS
 from speculative_operator.engines.base import Refusal
-from speculative_operator.engines.matrix.cell import Version
-from speculative_operator.engines.shared.arguments import ALWAYS, SPECULATION, Flags
-from speculative_operator.engines.vllm.capability import Runner
-from speculative_operator.engines.vllm.plan import Plan, boot_schedule
+from speculative_operator.engines.matrix.rows import Version
+from speculative_operator.engines.vllm.flags import FLAGS
+from speculative_operator.engines.vllm.plan import Plan, Runner, boot_schedule
 from speculative_operator.physics.catalog import find_accelerator
-
-FLAGS = Flags(
-    owned={
-        **{flag: ALWAYS if field == ALWAYS_SET else f"set {field} instead" for flag, field in FIELDS_OF_FLAGS.items()},
-        "--scheduler-cls": "K is changed through it",
-        "--worker-extension-cls": "the speculator follows K through it",
-        **dict.fromkeys(("--spec-method", "--spec-model", "--spec-tokens"), SPECULATION),
-    },
-    aliases=ALIASES,
-    blinding={"--disable-log-stats": "turns off the metrics"},
-    abbreviates=True,
-    flexible=True,
-)
-
 
 ADVISED = 8192
 """vLLM warns below it when it speculates; also its own default for the API server on an H100."""

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from speculative_operator.domain.observation import BlockTotals, Comparison, PodWindow, Series
-from speculative_operator.engines.samples import EXACT_BELOW, SAME_SCRAPE_SECONDS, UnusableError
+from speculative_operator.engines.samples import SAME_SCRAPE_SECONDS, UnusableError, growth
 
 PREFIX = "speculative_payload_"
 INFO = f"{PREFIX}info"
@@ -52,16 +51,13 @@ def piece_of(tracks: Sequence[Series], window: PodWindow) -> Piece | None:
     return Piece(tracks, start, until[-1]) if until[-1] > start else None
 
 
-def rows(
-    piece: Piece, names: Sequence[str], labels: Sequence[str], *, may_end: bool = False
-) -> dict[tuple[str, ...], Row]:
-    """Growth of the counters `names` by the values of `labels`.
+def rows(piece: Piece, names: Sequence[str], labels: Sequence[str]) -> dict[tuple[str, ...], Row]:
+    """Growth of the counters `names` by the values of `labels`. A label set that is no longer exported is passed over.
 
     Raises UnusableError when a counter has fallen or is no count, and when it lacks a label set, or begins it at
-    another scrape, that the others have: then a scrape was read by half. With `may_end` a label set that is no longer
-    exported is passed over, else it is an error as well.
+    another scrape, that the others have: then a scrape was read by half.
     """
-    columns = [_column(piece, name, labels, may_end=may_end) for name in names]
+    columns = [_column(piece, name, labels) for name in names]
     found = {}
     for key in sorted(set[tuple[str, ...]]().union(*columns)):
         cells = [column[key] for column in columns if key in column]
@@ -78,9 +74,7 @@ def whole(text: str, most: int) -> int:
     return int(text)
 
 
-def _column(
-    piece: Piece, name: str, labels: Sequence[str], *, may_end: bool
-) -> dict[tuple[str, ...], tuple[float, bool]]:
+def _column(piece: Piece, name: str, labels: Sequence[str]) -> dict[tuple[str, ...], tuple[float, bool]]:
     grown: dict[tuple[str, ...], tuple[float, bool]] = {}
     for track in piece.tracks:
         if track.name != name:
@@ -88,27 +82,10 @@ def _column(
         key = tuple(track.labels.get(label, "") for label in labels)
         if key in grown:
             raise UnusableError(f"{name} {key} twice")
-        increase = _increase(track, piece, may_end=may_end)
+        increase = growth(track, piece.start, piece.end)
         if increase is not None:
             grown[key] = increase
     return grown
-
-
-def _increase(track: Series, piece: Piece, *, may_end: bool) -> tuple[float, bool] | None:
-    """Growth, and whether it began within the piece. None for a label set that is only there at other times."""
-    low, high = piece.start - SAME_SCRAPE_SECONDS, piece.end + SAME_SCRAPE_SECONDS
-    inside = sorted((time, value) for time, value in track.samples if low <= time <= high)
-    if not inside and not any(time < low for time, _ in track.samples):
-        return None
-    if not inside or inside[-1][0] < piece.end - SAME_SCRAPE_SECONDS:
-        if may_end:
-            return None
-        raise UnusableError(f"{track.name} has ended")
-    new = inside[0][0] > piece.start + SAME_SCRAPE_SECONDS
-    values = [0.0] * new + [value for _, value in inside]
-    if not all(0 <= value < EXACT_BELOW for value in values) or any(b < a for a, b in pairwise(values)):
-        raise UnusableError(f"{track.name} fell or is no count")
-    return values[-1] - values[0], new
 
 
 _OF_BLOCKS = tuple(f"{PREFIX}tried_{name}_total" for name in ("blocks", "seconds_square", "tokens_square"))
@@ -124,8 +101,8 @@ _MOST_REQUESTS = 99_999
 
 def comparisons(piece: Piece) -> tuple[Comparison, ...]:
     """Comparisons of the piece, by label set. Raises UnusableError where series are missing or have fallen."""
-    blocks = rows(piece, _OF_BLOCKS, TRIED_LABELS, may_end=True)
-    sides = rows(piece, _OF_STEPS, (*TRIED_LABELS, SIDE), may_end=True)
+    blocks = rows(piece, _OF_BLOCKS, TRIED_LABELS)
+    sides = rows(piece, _OF_STEPS, (*TRIED_LABELS, SIDE))
     if set(sides) != {(*key, side) for key in blocks for side in ("tried", "beside")}:
         raise UnusableError("blocks and their steps differ")
     found = (_comparison(key, row, sides[(*key, "tried")], sides[(*key, "beside")]) for key, row in blocks.items())

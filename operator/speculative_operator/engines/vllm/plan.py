@@ -1,32 +1,101 @@
-"""One spec resolved against the capability data: actuator, runner, the K that may occur, the boot schedule.
+"""What vLLM's releases have, and one spec resolved against that and against the rows of the matrix: actuator, runner,
+the K that may occur, the boot schedule.
 
-Used by every other module of this adapter, so that command line, environment and knob space cannot disagree.
+Used by every other module of this adapter, so that command line, environment and knob space cannot disagree. The
+versions come from comparing the sources of releases 0.11 to 0.33.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
-from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy
+from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, OffPolicy
 from speculative_operator.domain.table import Actuator
-from speculative_operator.engines.matrix.cell import Cell, Question, Variant, parse_version
 from speculative_operator.engines.matrix.refusing import question_of
-from speculative_operator.engines.matrix.vendors import best_actuator, platform_of
-from speculative_operator.engines.shared import plan as shared
-from speculative_operator.engines.vllm.capability import (
-    IN_FULL_ALONE,
-    OLDEST,
-    V2_SCHEDULE_SINCE,
-    Runner,
-    row_of,
-    runner_under_schedule,
+from speculative_operator.engines.matrix.rows import (
+    CELLS,
+    GENTLEST,
+    Cell,
+    Question,
+    Variant,
+    Version,
+    find,
+    parse_version,
+    platform_of,
+    rows_of,
 )
+from speculative_operator.engines.shared import plan as shared
 
+OLDEST: Version = (0, 11, 0)
+"""First release with `inter_token_latency_seconds` and `kv_cache_usage_perc`, which `reading` needs."""
+SHUTDOWN_TIMEOUT_SINCE: Version = (0, 18, 0)
+V2_SCHEDULE_SINCE: Version = (0, 32, 0)
+"""First release that takes the V2 runner by itself, and whose V2 runner drafts what the schedule says."""
 DEFAULT_MAX_NUM_SEQS = 256
 """vLLM's own default depends on the accelerator; a table and a capture ceiling need a number that is known."""
 RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
 _SCHEDULED = (Actuator.LIVE, Actuator.TABLE)
 _COMMON = 4
+
+
+class Runner(StrEnum):
+    """vLLM's model runners; RUNNER_VARIABLE chooses."""
+
+    V1 = "V1"
+    V2 = "V2"
+
+
+Line = tuple[int, ...]
+"""Major and minor number of a release."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Releases in which K changed live on one runner, and the speculator was skipped where it can be."""
+
+    runner: str
+    first: Line
+    last: Line
+    proven: str
+    """`matrix.answers.Proven`."""
+    methods: frozenset[str]
+
+
+def _line(text: str) -> Line:
+    return tuple(map(int, text.split(".")))
+
+
+RUNS: tuple[Run, ...] = tuple(
+    Run(row["runner"], _line(row["first"]), _line(row["last"]), row["proven"], frozenset(row["methods"].split()))
+    for row in rows_of("runs")
+)
+"""`realengine.matrix` and tests/vllm ran them: 0.24 and 0.30 by their scheduler classes alone, for their builds for
+CPUs cannot verify drafts; 0.33 is its Python over the kernels of 0.32."""
+LIVE_PROVEN = tuple((0, minor) for minor in range(RUNS[0].first[1], max(run.last for run in RUNS)[1] + 1))
+"""Release lines on which the plug-in was run. The payload holds the same list, for its label `proven`."""
+UNPROVEN: Version = (0, LIVE_PROVEN[-1][1] + 1, 0)
+"""First release on which the plug-in was not run. It checks itself at its start, and says there what it lacks."""
+BLOCK_METHODS = frozenset(
+    cell.method for cell in CELLS[EngineType.VLLM] if cell.drafts_blocks and cell.variant is Variant.PLAIN
+)
+"""Methods whose plain form drafts all K tokens in one pass."""
+
+
+def runner_under_schedule(asked: Question) -> Runner:
+    """The runner that serves the method best when K may change, whatever runner and parallelism are asked for.
+
+    The gentlest actuator counts first, then that a smaller K drafts less (a block is one pass at every K), then what
+    the release takes by itself: V2 from 0.32 on, V1 before.
+    """
+    platform = platform_of(asked.engine, asked.vendor, asked.version)
+    order = (Runner.V2, Runner.V1) if asked.version >= V2_SCHEDULE_SINCE else (Runner.V1, Runner.V2)
+    served: list[tuple[int, bool, Runner]] = []
+    for runner in order:
+        cell = find(replace(asked, runner=runner, data_parallel_size=1))
+        if cell is not None and (platform is None or platform.runner in ("", runner)):
+            served.append((GENTLEST.index(cell.actuator), not (cell.follows_k or cell.drafts_blocks), runner))
+    return min(served, key=lambda one: one[:2])[2] if served else Runner.V1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +127,8 @@ def plan(spec: DeploymentSpec) -> Plan:
     asked = question_of(spec, version)
     best, chosen = runner_under_schedule(asked), user_runner(spec)
     runner = chosen or best
-    cell = row_of(replace(asked, runner=runner))
-    actuator = _actuator(spec, asked, cell)
+    cell = find(replace(asked, runner=runner))
+    actuator = _actuator(spec, cell)
     # From 0.32 on the engine takes V2 by itself, and V1 where V2 lacks the method.
     asks = actuator in _SCHEDULED and chosen is None and version < V2_SCHEDULE_SINCE
     own = Runner.V1 if asks and best is Runner.V1 else None
@@ -93,8 +162,9 @@ def follows_k(spec: DeploymentSpec, planned: Plan) -> bool:
     """True when the speculator drafts less at a smaller K."""
     if spec.speculator is None or planned.cell is None or not planned.has_schedule:
         return True
+    # By itself the V2 runner drafts in full with a draft model at every K; the plug-in's worker makes it follow K.
     alone = planned.runner is Runner.V2 and not has_worker(planned)
-    return planned.cell.follows_k and not (alone and spec.speculator.method in IN_FULL_ALONE)
+    return planned.cell.follows_k and not (alone and spec.speculator.method is Method.DRAFT_MODEL)
 
 
 def user_runner(spec: DeploymentSpec) -> Runner | None:
@@ -126,11 +196,10 @@ def boot_schedule(ks: tuple[int, ...], max_num_seqs: int, ceiling: int | None = 
     return rows
 
 
-def _actuator(spec: DeploymentSpec, asked: Question, cell: Cell | None) -> Actuator:
-    if spec.speculation.mode is Mode.STATIC and spec.speculation.schedule is None:
+def _actuator(spec: DeploymentSpec, cell: Cell | None) -> Actuator:
+    if cell is None or (spec.speculation.mode is Mode.STATIC and spec.speculation.schedule is None):
         return Actuator.RESTART
-    best = best_actuator(cell, platform_of(asked.engine, asked.vendor, asked.version))
-    return Actuator.TABLE if best is Actuator.LIVE and not spec.engine.live else best
+    return Actuator.TABLE if cell.actuator is Actuator.LIVE and not spec.engine.live else cell.actuator
 
 
 def _ks(spec: DeploymentSpec, actuator: Actuator, runner: Runner, batch: int) -> tuple[int, ...]:

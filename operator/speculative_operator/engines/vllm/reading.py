@@ -8,8 +8,8 @@ Names are those of vLLM 0.11 to 0.32. A counter has a `_created` twin, which is 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
@@ -17,6 +17,7 @@ from speculative_operator.engines.samples import Buckets, Cut, Need, UnreadableE
 from speculative_operator.engines.shared.reading import (
     SLACK,
     Reader,
+    by_position,
     mean,
     more,
     refuse,
@@ -54,14 +55,6 @@ _OTHERS = (
 _PAYLOAD = frozenset(telemetry.NAMES)
 
 
-@dataclass(frozen=True, slots=True)
-class _Speculation:
-    drafts: float | None = None
-    draft_tokens: float | None = None
-    accepted: float | None = None
-    per_position: tuple[float, ...] = ()
-
-
 def read(
     series: Sequence[Series], pods: Collection[str], since: Mapping[str, float], now: float, stale_after: float
 ) -> dict[str, PodWindow | Gap]:
@@ -78,7 +71,6 @@ def read(
 
 
 def _window(piece: Cut) -> PodWindow:
-    speculation = _speculation(piece)
     window = PodWindow(
         start=piece.start,
         end=piece.end,
@@ -93,13 +85,10 @@ def _window(piece: Cut) -> PodWindow:
         preemptions=piece.delta(PREEMPTIONS),
         kv_usage=piece.gauge_mean(KV_USAGE, mean),
         kv_capacity_tokens=_capacity(piece),
-        drafts=speculation.drafts,
-        draft_tokens=speculation.draft_tokens,
-        accepted_tokens=speculation.accepted,
-        accepted_per_position=speculation.per_position,
         ttft_seconds=piece.delta(TTFT_SECONDS),
         queue_seconds=piece.delta(QUEUE_SECONDS) if piece.has(QUEUE_SECONDS) else None,
         requests_finished=piece.delta(FINISHED),
+        **_speculation(piece),
     )
     refuse(_contradictions(window))
     return window
@@ -121,27 +110,21 @@ def _prompt_tokens(piece: Cut) -> float:
     return max(0.0, piece.delta(PROMPT) - piece.delta(PROMPT_CACHED))
 
 
-def _speculation(piece: Cut) -> _Speculation:
-    """Reads the counters of speculation: all None where vLLM was started without a speculator and exports none. Raises
+def _speculation(piece: Cut) -> dict[str, Any]:
+    """Fields of the window that tell of drafts: none where vLLM has no speculator and so no such counters. Raises
     UnreadableError where some of them are missing."""
     present = [name for name in (*_SPECULATION, PER_POSITION) if piece.has(name)]
     if not present:
-        return _Speculation()
+        return {}
     missing = next((name for name in _SPECULATION if name not in present), None)
     if missing is not None:
         raise UnreadableError(Reason.METRICS_PARTIAL, f"{missing} is missing beside {present[0]}")
-    by_position = piece.delta_by(PER_POSITION, "position")
-    positions = [str(place) for place in range(len(by_position))]
-    if set(positions) != set(by_position):
-        raise UnreadableError(
-            Reason.METRICS_PARTIAL, f"{PER_POSITION} has positions {', '.join(sorted(by_position))} only"
-        )
-    return _Speculation(
-        piece.delta(DRAFTS),
-        piece.delta(DRAFT_TOKENS),
-        piece.delta(ACCEPTED),
-        tuple(by_position[place] for place in positions),
-    )
+    return {
+        "drafts": piece.delta(DRAFTS),
+        "draft_tokens": piece.delta(DRAFT_TOKENS),
+        "accepted_tokens": piece.delta(ACCEPTED),
+        "accepted_per_position": by_position(piece, PER_POSITION, "position"),
+    }
 
 
 def _capacity(piece: Cut) -> float | None:

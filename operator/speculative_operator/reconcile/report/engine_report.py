@@ -15,7 +15,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice
-from speculative_operator.engines.matrix.cell import parse_version
+from speculative_operator.engines.matrix.rows import parse_version
 from speculative_operator.reconcile.observed.running_engine import AS_IN_SPEC, engine_as_asked, is_about
 from speculative_operator.reconcile.report.view import View
 from speculative_operator.reconcile.snapshot.status import EngineReport, Status

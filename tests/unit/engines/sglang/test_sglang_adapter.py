@@ -26,8 +26,7 @@ from speculative_operator.domain.spec import (
     Scheme,
 )
 from speculative_operator.domain.table import Actuator, KTable
-from speculative_operator.engines.sglang.adapter import ENGINE, UNREACHED, adaptive, first_steps
-from speculative_operator.engines.sglang.capability import ALGORITHMS
+from speculative_operator.engines.sglang.adapter import ALGORITHMS, ENGINE, UNREACHED, adaptive, first_steps
 
 TABLE = KTable.from_rows([[1, 8, 5], [9, 40, 2], [41, 256, 0]])
 TABLED = (Method.EAGLE, Method.EAGLE3, Method.MTP)
@@ -219,17 +218,9 @@ def test_weights_may_come_from_a_claim() -> None:
     assert [mount.claim for mount in container.pvc_mounts] == ["weights"]
 
 
+# Further ones: tests/contract/refused_engines.py.
 REFUSED: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
-    ("suffix", {"method": Method.SUFFIX}, ("suffix", "use one of ngram, draft_model")),
-    ("old", {"version": "0.5.9"}, ("0.5.9", "use 0.5.23 or newer")),
     ("nightly", {"version": "nightly"}, ("nightly", "0.5.23")),
-    ("pipeline", {"verifier": {"pipeline_parallel_size": 2}}, ("pipelineParallelSize: 1",)),
-    ("p-eagle", {"drafting": {"parallel_drafting": True}}, ("remove speculator.parallelDrafting",)),
-    (
-        "other vocabulary",
-        {"method": Method.DRAFT_MODEL, "drafting": {"heterogeneous_vocabulary": True}},
-        ("heterogeneousVocabulary", "engine.type: vLLM"),
-    ),
     (
         "draft parallelism",
         {"draft_tp": 1, "verifier": {"tensor_parallel_size": 2}},
@@ -251,16 +242,10 @@ REFUSED: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
         ("promptLookup", "--speculative-ngram-max-trie-depth"),
     ),
     (
-        "a schedule of a fixed k",
-        {"method": Method.NGRAM, "mode": Mode.STATIC, "schedule": TABLE},
-        ("speculation.schedule", "numSpeculativeTokens"),
-    ),
-    (
         "a schedule beside adapters",
         {"mode": Mode.STATIC, "schedule": TABLE, "verifier": {"lora": LoraLimits()}},
         ("LoRA", "numSpeculativeTokens"),
     ),
-    ("s3", {"verifier": {"source": ModelSource(Scheme.S3, "a/b")}}, ("s3://", "hf://")),
     ("doubled metrics", {"args": ("--enable-metrics-for-all-schedulers",)}, ("mode: Static",)),
     ("a value first", {"args": ("model",)}, ("'model'", "not a flag")),
 )

@@ -24,7 +24,7 @@ from speculative_operator.domain.spec import (
     Scheme,
 )
 from speculative_operator.domain.table import Actuator, KTable
-from speculative_operator.engines.matrix.cell import CELLS
+from speculative_operator.engines.matrix.rows import CELLS
 from speculative_operator.engines.tensorrt_llm.adapter import ENGINE, schedule
 
 TABLE = KTable.from_rows([[1, 8, 5], [9, 40, 2], [41, 256, 1]])
@@ -183,24 +183,14 @@ def test_the_verifiers_fields() -> None:
     assert content["lora_config"] == {"max_lora_rank": 32, "max_loras": 4}
 
 
-RISING = KTable.from_rows([[1, 4, 2], [5, 256, 3]])
+# Further ones: tests/contract/refused_engines.py.
 REFUSED: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
-    ("eagle", {"method": Method.EAGLE}, ("eagle", "use one of ngram, suffix")),
-    ("suffix early", {"method": Method.SUFFIX, "version": "1.2.0"}, ("suffix", "1.3.0", "1.2.0")),
     ("dspark early", {"method": Method.DSPARK, "version": "1.3.0"}, ("dspark", "1.4.0")),
-    ("p-eagle", {"drafting": {"parallel_drafting": True}}, ("remove speculator.parallelDrafting",)),
-    (
-        "other vocabulary",
-        {"method": Method.DRAFT_MODEL, "drafting": {"heterogeneous_vocabulary": True}},
-        ("heterogeneousVocabulary", "engine.type: vLLM"),
-    ),
-    ("engine builder", {"version": "0.21.0"}, ("0.21.0", "use 1.0.0 or newer")),
     ("quantization", {"verifier": {"quantization": "fp8"}}, ("fp8", "remove it")),
     ("drafter quantization", {"drafting": {"quantization": "fp8"}}, ("fp8", "remove it")),
     ("drafter revision", {"source": ModelSource(Scheme.HF, "a/b", "r1")}, ("r1", "pvc://")),
     ("lookup minimum", {"method": Method.NGRAM, "drafting": {"prompt_lookup_min": 2}}, ("promptLookup.max",)),
     ("zero in a schedule", {"mode": Mode.STATIC, "schedule": KTable.from_rows([[1, 4, 2], [5, 256, 0]])}, ("use 1",)),
-    ("rising schedule", {"mode": Mode.STATIC, "schedule": RISING}, ("rises", "largest K first")),
     ("schedule early", {"version": "1.2.0", "mode": Mode.STATIC, "schedule": TABLE}, ("numSpeculativeTokens",)),
     ("schedule of a candidate", {"version": "1.3.0rc2", "mode": Mode.STATIC, "schedule": TABLE}, ("1.3.0rc15",)),
 )
@@ -209,10 +199,6 @@ REFUSED: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
 @pytest.mark.parametrize(("case", "parts"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
 def test_refused(case: dict[str, Any], parts: tuple[str, ...]) -> None:
     refused(trt(case.get("method", Method.EAGLE3), **{k: v for k, v in case.items() if k != "method"}), *parts)
-
-
-def test_replicas_within_a_server_are_refused_once() -> None:
-    refused(trt(verifier={"data_parallel_size": 2}), "raise spec.replicas")
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,8 @@ def test_the_verifiers_fields_are_flags() -> None:
 HEADS = ModelSource(Scheme.HF, "a/heads")
 
 
+# Further ones: tests/contract/refused_engines.py.
 REFUSED: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
-    ({"method": Method.EAGLE3, "source": HEADS}, ("eagle3", "use one of ngram, medusa")),
     ({"method": Method.MEDUSA, "source": HEADS}, ("a/heads", "remove speculator.model")),
     ({"version": "2.4.0"}, ("2.4.0", "use 3.0.0 or newer")),
     ({"version": "latest"}, ("latest", "such as 3.3.6")),
@@ -92,7 +92,6 @@ REFUSED: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
     ({"verifier": {"lora": LoraLimits()}}, ("--lora-adapters",)),
     ({"drafting": {"quantization": "fp8"}}, ("fp8", "remove it")),
     ({"drafting": {"prompt_lookup_max": 3}}, ("promptLookup", "remove it")),
-    ({"mode": Mode.STATIC, "schedule": FOUR}, ("speculation.schedule", "numSpeculativeTokens")),
     ({"args": ("--speculate=9",)}, ("--speculate", "spec.speculation")),
     ({"args": ("-p", "80")}, ("--port", "always set")),
 )
@@ -103,7 +102,5 @@ def test_refused(case: dict[str, Any], parts: tuple[str, ...]) -> None:
     refused(tgi(case.get("method", Method.NGRAM), **{k: v for k, v in case.items() if k != "method"}), *parts)
 
 
-@pytest.mark.parametrize("field", ["data_parallel_size", "pipeline_parallel_size"])
-def test_only_tensors_are_split(field: str) -> None:
-    refused(tgi(verifier={field: 2}), "raise spec.replicas")
-    refused(tgi(None, verifier={field: 2}), "raise spec.replicas")
+def test_only_tensors_are_split() -> None:
+    refused(tgi(verifier={"data_parallel_size": 2}), "raise spec.replicas")
