@@ -42,12 +42,12 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFacts:
-    """Facts of `tokenizer.json` and `tokenizer_config.json` (or what a sentencepiece or tiktoken file tells)."""
+    """Facts of `tokenizer.json` and `tokenizer_config.json`, or of the file that a model has in place of the former."""
 
     kind: str = ""
-    """`BPE`, `Unigram`, `WordPiece`, `sentencepiece`, `tiktoken`; empty: there is no tokenizer."""
+    """`BPE`, `Unigram`, `WordPiece`; `sentencepiece`, `tiktoken`, `tekken`; empty: there is no tokenizer."""
     tokens: int = 0
-    """Entries of the vocabulary, added tokens included."""
+    """Entries of the vocabulary, added tokens included; 0 where not read."""
     vocabulary_hash: str = ""
     """Sixteen hexadecimal digits over (token, id) sorted by id, added tokens left out; empty where not read."""
     added_hash: str = ""
@@ -56,6 +56,11 @@ class TokenizerFacts:
     """`bos_token`, `eos_token`, `pad_token`, `unk_token` -> text."""
     chat_template_hash: str = ""
     """Sixteen hexadecimal digits of the template's text; empty where there is none."""
+
+    @property
+    def of_file(self) -> bool:
+        """True where `vocabulary_hash` is that of a file as it is, which compares with no other kind of hash."""
+        return self.kind in ("sentencepiece", "tiktoken", "tekken")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -132,17 +132,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     fetching.add_argument(
         "--reserve",
-        type=_between(0, 95),
+        type=_percent,
         default=0,
         metavar="PERCENT",
         help="percent of the disk that stays free (default: 0)",
-    )
-    fetching.add_argument(
-        "--parallel",
-        type=_between(1, 64),
-        default=8,
-        metavar="N",
-        help="number of streams (default: %(default)s)",
     )
     return parser
 
@@ -162,15 +155,11 @@ def _sides(command: argparse.ArgumentParser, *, alone: bool) -> None:
     )
 
 
-def _between(least: int, most: int) -> Callable[[str], int]:
-    """The reader of an argument that is a whole number in these bounds."""
-
-    def number(text: str) -> int:
-        if not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text} is not between {least} and {most}")
-        return int(text)
-
-    return number
+def _percent(text: str) -> int:
+    """The reader of an argument that is a whole number from 0 to 95."""
+    if not 0 <= int(text) <= 95:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 95")
+    return int(text)
 
 
 if __name__ == "__main__":

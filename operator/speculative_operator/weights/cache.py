@@ -36,7 +36,6 @@ KEY = re.compile(r"[0-9a-f]{16}")
 GRACE_SECONDS = 30 * 86400.0
 """Sixty times what lies between two renewals of a mark by the operator (`pairing`), so that an operator that
 is away for weeks costs no model that is served."""
-_GROWING = FOLDERS | {"progress"}
 _AWAY = re.compile(rf"(models|partial)-{KEY.pattern}-[0-9]+")
 _EXPIRES = "expires"
 _POLL_SECONDS = 0.5
@@ -60,7 +59,7 @@ class Cache:
         return self.home / "models" / key
 
     def partial(self, key: str) -> Path:
-        """Folder in which a version grows until it is published: those of `bring.FOLDERS` and `progress`."""
+        """Folder in which a version grows until it is published: those of `bring.FOLDERS`."""
         return self.home / "partial" / key
 
     def uses(self, key: str) -> Path:
@@ -115,7 +114,7 @@ class Cache:
             return []
         model, partial = self.model(key), self.partial(key)
         found = [model] if _is_folder(model) and _names_itself(model) else []
-        grows = _is_folder(partial) and {path.name for path in children(partial)} <= _GROWING
+        grows = _is_folder(partial) and {path.name for path in children(partial)} <= FOLDERS
         return [*found, partial] if grows else found
 
     def rubbish(self) -> list[Path]:

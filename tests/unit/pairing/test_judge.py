@@ -145,6 +145,18 @@ def test_tokenizers_of_one_family_that_differ_in_a_few_tokens_are_doubted_only()
     assert found(judged(facts(LLAMA), more, Method.DRAFT_MODEL), Code.VOCABULARY_DIFFERS).level is Level.ERROR
 
 
+def test_the_hash_of_a_tokenizers_file_is_compared_with_its_like_alone() -> None:
+    def hashed(name: str, kind: str, digest: str) -> ModelFacts:
+        model = facts(name)
+        return replace(model, tokenizer=replace(model.tokenizer, kind=kind, vocabulary_hash=digest, tokens=0))
+
+    small = "meta-llama/Llama-3.2-1B-Instruct"
+    mixed = judged(facts(LLAMA), hashed(small, "tekken", "other"), Method.DRAFT_MODEL)
+    assert Code.VOCABULARY_DIFFERS not in {one.code for one in mixed.findings}
+    like = judged(hashed(LLAMA, "tekken", "one"), hashed(small, "tekken", "other"), Method.DRAFT_MODEL)
+    assert found(like, Code.VOCABULARY_DIFFERS).verifier == "tekken"
+
+
 def test_mapping_a_vocabulary_to_itself_is_told() -> None:
     verdict = judged(facts(LLAMA), facts("meta-llama/Llama-3.2-1B-Instruct"), Method.DRAFT_MODEL, heterogeneous="")
     assert found(verdict, Code.MAPPING_UNNEEDED).remedy == "set it to false"

@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.weights.shelf import Shelf, content, ignored
+from tests.unit.weights.shelf import Shelf, content, meter
 
 from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import Scheme
@@ -115,7 +115,8 @@ def test_an_empty_folder_is_an_empty_cache(tmp_path: Path) -> None:
 
 
 def test_read_only_files_go(tmp_path: Path) -> None:
-    folder = fetch(Shelf({"a/b/c": content(5)}), tmp_path, user="a/x", expires=True, report=ignored)
+    shelf = Shelf({"a/b/c": content(5)})
+    folder = fetch(shelf, tmp_path, meter(shelf), user="a/x", expires=True)
     assert collect(tmp_path, grace=-1) == (folder.name,)
     assert not folder.exists()
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.weights.shelf import BRISK, COMMIT, KIB, Asked, Fault, Shelf, blocks, content, ignored
+from tests.unit.weights.shelf import BRISK, COMMIT, KIB, Asked, Fault, Shelf, blocks, content, meter
 
 from speculative_operator.domain.jobs import Progress
 from speculative_operator.domain.reasons import Reason
@@ -24,7 +24,7 @@ from speculative_operator.weights import disk
 from speculative_operator.weights.bring import Stopped
 from speculative_operator.weights.cache import MANIFEST, Cache
 from speculative_operator.weights.fetch import fetch, missing_bytes
-from speculative_operator.weights.patience import Limits
+from speculative_operator.weights.progress import Report
 from speculative_operator.weights.source import Entry, WeightsError
 
 MODEL = {
@@ -38,8 +38,8 @@ TOTAL = sum(map(len, MODEL.values()))
 FIRST = "model-00001-of-00002.safetensors"
 
 
-def brought(shelf: Shelf, cache: Path, limits: Limits = BRISK, **options: Any) -> Path:
-    return fetch(shelf, cache, user="space/object", report=options.pop("report", ignored), limits=limits, **options)
+def brought(shelf: Shelf, cache: Path, report: Report = lambda _: None, parallel: int = 8) -> Path:
+    return fetch(shelf, cache, meter(shelf, report), user="space/object", parallel=parallel, limits=BRISK)
 
 
 def make_folder(folder: Path) -> Path:

@@ -62,6 +62,8 @@ def differ(pair: Pair) -> bool | None:
     ours, theirs = pair.verifier.tokenizer, pair.speculator.tokenizer
     if not ours.vocabulary_hash or not theirs.vocabulary_hash:
         return None
+    if (ours.of_file or theirs.of_file) and ours.kind != theirs.kind:
+        return None
     return ours.vocabulary_hash != theirs.vocabulary_hash
 
 
@@ -211,7 +213,7 @@ def _akin(pair: Pair) -> bool:
 
 
 def _token_list(kind: str, tokens: int) -> str:
-    return f"{kind or 'unknown kind'}, {tokens} tokens"
+    return f"{kind or 'unknown kind'}, {tokens} tokens" if tokens else kind
 
 
 def _ends(ours: Mapping[str, str], theirs: Mapping[str, str]) -> Iterator[Finding]:
