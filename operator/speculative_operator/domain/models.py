@@ -89,23 +89,16 @@ class ModelFacts:
     pin: Pin
     config: Mapping[str, Any] = field(default_factory=dict)
     """`config.json` cut to the keys of `weights.inspect.CONFIG_KEYS`, nested ones included; JSON values."""
-    generation: Mapping[str, Any] = field(default_factory=dict)
-    """`generation_config.json`: `eos_token_id` and sampling defaults."""
     tokenizer: TokenizerFacts = field(default_factory=TokenizerFacts)
     weights: WeightFacts = field(default_factory=WeightFacts)
     base_models: tuple[str, ...] = ()
     """`base_model` of the model card's metadata: what it was quantized, tuned or trained from."""
     relation: str = ""
     """`base_model_relation` of the card: `quantized`, `finetune`, `adapter`, `merge`, or empty."""
-    files: tuple[tuple[str, int, str], ...] = ()
-    """(path, bytes, sha256 or empty) of every file that a server of the model needs."""
 
     def to_json(self) -> dict[str, Any]:
-        """The facts as plain JSON values, without empty ones and without `files`: these are many, and fetch lists
-        them."""
-        whole = asdict(self)
-        whole.pop("files")
-        return {key: value for key, value in whole.items() if value not in ({}, (), "", None)}
+        """The facts as plain JSON values, without empty ones."""
+        return {key: value for key, value in asdict(self).items() if value not in ({}, (), "", None)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelFacts:
@@ -115,7 +108,6 @@ class ModelFacts:
         return cls(
             pin=Pin(Scheme(pin["scheme"]), str(pin["location"]), str(pin["asked"]), str(pin["resolved"])),
             config=dict(data.get("config") or {}),
-            generation=dict(data.get("generation") or {}),
             tokenizer=TokenizerFacts(**_fields_of(TokenizerFacts, tokenizer)),
             weights=WeightFacts(**_fields_of(WeightFacts, weights), shapes=shapes),
             base_models=tuple(str(name) for name in data.get("base_models") or ()),

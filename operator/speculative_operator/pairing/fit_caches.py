@@ -26,17 +26,10 @@ from speculative_operator.pairing.reading import number, numbers, sequence
 _SIZES = {"float32": 4.0, "fp32": 4.0, "float64": 8.0, "float16": 2.0, "bfloat16": 2.0, "half": 2.0}
 
 
-def value_bytes(config: Mapping[str, Any], asked: str = "") -> float:
-    """Bytes of a value of the model's dtype: the asked one, the config's, or 2. `auto` and float32 checkpoints: 2,
-    because engines then serve in 16 bits."""
-    named = asked if asked not in ("", "auto") else ""
-    return _SIZES.get(named.removeprefix("torch."), 2.0) if named else 2.0
-
-
-def stored_bytes(config: Mapping[str, Any]) -> float:
-    """Bytes of an unquantized value as the config says it is stored."""
-    named = config.get("dtype") or config.get("torch_dtype")
-    return _SIZES.get(named.removeprefix("torch."), 2.0) if isinstance(named, str) else 2.0
+def value_bytes(asked: str) -> float:
+    """Bytes of a value in the dtype `asked`; 2 for `auto` and where none is asked for, because engines then serve in 16
+    bits."""
+    return _SIZES.get(asked.removeprefix("torch."), 2.0)
 
 
 INDEX_BYTES = 1.0 + 4.0 / 128.0

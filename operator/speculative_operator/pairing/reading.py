@@ -66,8 +66,6 @@ NAMES = {
     "state_size": ("ssm_state_size", "mamba_d_state"),
     "state_groups": ("n_groups", "mamba_n_groups"),
     "state_kernel": ("conv_kernel", "mamba_d_conv"),
-    "bits": ("bits", "w_bit", "num_bits"),
-    "group": ("group_size", "q_group_size"),
 }  # fmt: skip
 """What is read -> its keys, as families spell them."""
 

@@ -46,7 +46,6 @@ def test_facts_are_those_of_the_folder(hub: HubServer, tmp_path: Path) -> None:
     here = inspect(open_folder(tmp_path / "hub" / "org" / "base"))
     there = inspect(open_source(ModelSource(Scheme.HF, "org/base")))
     assert there.to_json() | {"pin": 0} == here.to_json() | {"pin": 0}
-    assert [one[:2] for one in there.files] == [one[:2] for one in here.files]
     assert len(there.pin.resolved) == 40
 
 
