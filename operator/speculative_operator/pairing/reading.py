@@ -14,8 +14,7 @@ from speculative_operator.domain.reading import at
 
 _NESTED = ("text_config", "language_config", "llm_config", "thinker_config", "transformer_layer_config", "model")
 """Where multimodal models and speculators checkpoints keep the decoder's own configuration."""
-_LARGEST = 1 << 62
-_LARGEST_SIZE = 1 << 32
+_LARGEST = 1 << 32
 """A number beyond is no size of a model."""
 
 NAMES = {
@@ -115,11 +114,7 @@ def decoder(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def number(config: Mapping[str, Any], what: str) -> int | None:
     """The first whole number > 0 under one of the names of `what` (a key of NAMES); None without one."""
-    for name in NAMES[what]:
-        value = config.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _LARGEST_SIZE:
-            return value
-    return None
+    return first_whole(config, NAMES[what])
 
 
 def numbers(config: Mapping[str, Any], *what: str) -> tuple[int, ...] | None:

@@ -53,13 +53,6 @@ PUBLISHED = [
         4 * 14.2474 * GIB / 2e9,
         "vllm#17469, log",
     ),
-    (
-        "10^9 weights of gpt-oss-120b",
-        lambda: parameters(models.GPT_OSS_120B),
-        116.8,
-        "gpt-oss model card, arXiv 2508.10925",
-    ),
-    ("10^9 weights of DeepSeek-V3", lambda: parameters(models.DEEPSEEK_V3), 671.0, "DeepSeek-V3 README_WEIGHTS.md"),
     ("bytes a token, Llama-3.1-8B", lambda: token(models.LLAMA_8B), 3.81 * GIB / (1952 * 16), "vllm#10517, log"),
     (
         "bytes a token, Qwen3-235B-A22B on each of 4",

@@ -8,7 +8,6 @@ import socket
 from pathlib import Path
 
 import pytest
-from huggingface_hub import snapshot_download
 from tests.unit.weights import made
 from tests.unit.weights.conftest import LEFT_OUT, LET_IN
 from tests.unit.weights.shelf import SHORT
@@ -98,12 +97,6 @@ def test_credentials_stay_with_the_hub(hub: HubServer, monkeypatch: pytest.Monke
     at_store = [one for one in hub.ledger.seen() if "/_store/" in one.path]
     assert [one.authorized for one in at_hub] == [True]
     assert [one.authorized for one in at_store] == [False]
-
-
-def test_the_hubs_own_download_works_too(hub: HubServer, tmp_path: Path) -> None:
-    """What an engine does that fetches its model itself."""
-    folder = Path(snapshot_download("org/base", endpoint=hub.url, cache_dir=tmp_path / "cache"))
-    assert (folder / TENSORS).read_bytes() == (tmp_path / "hub" / "org" / "base" / TENSORS).read_bytes()
 
 
 def test_gated_without_a_token_names_the_key(hub: HubServer) -> None:
