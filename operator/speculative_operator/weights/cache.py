@@ -203,27 +203,17 @@ def _names_itself(folder: Path) -> bool:
 
 
 def _lock(path: Path) -> int | None:
-    """A descriptor that holds the lock at `path`; None while another process does."""
-    while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o664)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            return None
-        except BaseException:
-            os.close(fd)
-            raise
-        if _same(fd, path):
-            return fd
-        os.close(fd)  # its owner removed the file between our open and our flock: this lock locks nothing
-
-
-def _same(fd: int, path: Path) -> bool:
+    """A descriptor that holds the lock at `path`; None while another process does. The file stays for ever: a lock on
+    one that was removed and made again would lock nothing."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o664)
     try:
-        return os.path.samestat(os.fstat(fd), path.stat())
-    except FileNotFoundError:
-        return False
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(fd)
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    return fd
 
 
 def _strip(folder: Path, wanted: set[str]) -> None:
@@ -280,7 +270,6 @@ def _collect(place: Cache, key: str, before: float) -> bool:
             place.discard(folder)
         if not place.model(key).exists() and not place.partial(key).exists():
             shutil.rmtree(place.uses(key), ignore_errors=True)
-            (place.home / "locks" / key).unlink(missing_ok=True)
     return bool(found)
 
 
