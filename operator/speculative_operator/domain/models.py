@@ -88,7 +88,7 @@ class ModelFacts:
 
     pin: Pin
     config: Mapping[str, Any] = field(default_factory=dict)
-    """`config.json` cut to the keys of `weights.inspect.CONFIG_KEYS`, nested ones included; JSON values."""
+    """`config.json` cut to the keys of `config_keys.CONFIG_KEYS`, nested ones included; JSON values."""
     tokenizer: TokenizerFacts = field(default_factory=TokenizerFacts)
     weights: WeightFacts = field(default_factory=WeightFacts)
     base_models: tuple[str, ...] = ()

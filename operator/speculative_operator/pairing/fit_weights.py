@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from speculative_operator.domain.models import ModelFacts, WeightFacts
-from speculative_operator.pairing.fit_caches import key_shape, layer_kinds, value_bytes
+from speculative_operator.pairing.fit_caches import LINEAR_KEYS, key_shape, layer_kinds, value_bytes
 from speculative_operator.pairing.reading import decoder, number, numbers, sequence
 
 _UNGATED = ("relu2", "gelu_new", "gelu_fast")
@@ -101,7 +101,7 @@ def counts(config: Mapping[str, Any]) -> Counts | None:
         layer = mixer + dense + routed
         total, experts, active = total + layer, experts + routed, active + mixer + dense + used
         largest = max(largest, layer)
-    head = float(number(config, "draft_vocabulary") or vocabulary) * hidden
+    head = float(number(config, "draft_vocab_size") or vocabulary) * hidden
     tied = config.get("tie_word_embeddings") is True
     embedding = vocabulary * hidden + (0.0 if tied else head)
     return Counts(total + embedding, experts, active + head, embedding, largest)
@@ -134,7 +134,7 @@ def _mixer(config: Mapping[str, Any], hidden: int, kind: str) -> float | None:
         heads, size, states = found
         inner = heads * size
         return float(hidden * (3 * inner + 2 * (number(config, "state_groups") or 1) * states + heads))
-    if number(config, "latent"):
+    if number(config, "kv_lora_rank"):
         return _latent(config, hidden)
     return _attention(config, hidden, windowed=kind == "window")
 
@@ -144,24 +144,24 @@ def _attention(config: Mapping[str, Any], hidden: int, *, windowed: bool) -> flo
     if heads is None or shape is None:
         return None
     keys, size, value = shape
-    query, output = number(config, "query_latent"), number(config, "output_latent")
+    query, output = number(config, "q_lora_rank"), number(config, "o_lora_rank")
     if query and output:
-        grouped = heads * size * output + (number(config, "output_groups") or 1) * output * hidden
+        grouped = heads * size * output + (number(config, "o_groups") or 1) * output * hidden
         return float(hidden * query + query * heads * size + hidden * keys * size + grouped)
     queries = 2 if config.get("attn_output_gate") is True else 1
     return float(hidden * (queries * heads * size + keys * (size + value) + heads * value))
 
 
 def _latent(config: Mapping[str, Any], hidden: int) -> float | None:
-    found = numbers(config, "heads", "latent", "rope_dim", "nope_dim", "value_dim")
+    found = numbers(config, "heads", "kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
     if found is None:
         return None
     heads, rank, rope, nope, value = found
-    query = number(config, "query_latent")
+    query = number(config, "q_lora_rank")
     wide = heads * (nope + rope)
     queries = hidden * query + query * wide if query else hidden * wide
     total = queries + hidden * (rank + rope) + rank * heads * (nope + value) + heads * value * hidden
-    index, index_heads = number(config, "index_dim"), number(config, "index_heads")
+    index, index_heads = number(config, "index_head_dim"), number(config, "index_n_heads")
     if index and index_heads:
         total += (query or hidden) * index * index_heads + hidden * (index + index_heads)
     return float(total)
@@ -172,7 +172,7 @@ def _linear(config: Mapping[str, Any], hidden: int) -> float | None:
     if isinstance(own, Mapping):
         heads, size = own.get("num_heads"), own.get("head_dim")
         return float(6 * hidden * heads * size) if isinstance(heads, int) and isinstance(size, int) else None
-    found = numbers(config, "key_heads", "value_heads", "linear_key_dim", "linear_value_dim")
+    found = numbers(config, *LINEAR_KEYS)
     if found is None:
         return None
     keys, values, key_size, value_size = found
@@ -192,7 +192,7 @@ def _forward(config: Mapping[str, Any], hidden: int, index: int, letter: str) ->
     size = number(config, "expert_inner") or inner
     shared = number(config, "shared_inner") or (number(config, "shared_experts") or 0) * size
     beside = matrices * (inner if config.get("enable_moe_block") is True else shared)
-    if number(config, "expert_period"):
+    if number(config, "interleave_moe_layer_step"):
         beside = matrices * inner
     narrow = number(config, "expert_hidden")
     routed = float(experts * matrices // hidden * (narrow or hidden) * size)
@@ -207,7 +207,7 @@ def _has_routed_experts(config: Mapping[str, Any], index: int) -> bool:
         return bool(listed[index])
     if index < (number(config, "first_dense") or 0) or index in (sequence(config, "mlp_only_layers") or ()):
         return False
-    step = number(config, "expert_period") or config.get("decoder_sparse_step")
+    step = number(config, "interleave_moe_layer_step") or config.get("decoder_sparse_step")
     return not isinstance(step, int) or step < 1 or (index + 1) % step == 0
 
 

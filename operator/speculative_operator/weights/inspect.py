@@ -9,58 +9,11 @@ from typing import Any
 
 import yaml
 
+from speculative_operator.domain.config_keys import CONFIG_KEYS
 from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import headers, reading, tokenizers
 from speculative_operator.weights.source import Entry, Source, WeightsError
-
-_KEYS = """
-    architectures model_type model text_config llm_config language_config thinker_config
-
-    vocab_size hidden_size num_hidden_layers num_layers n_layer n_embd n_head num_attention_heads num_key_value_heads
-    head_dim intermediate_size max_position_embeddings tie_word_embeddings dtype torch_dtype
-    d_model n_layers n_heads num_kv_heads n_head_kv multi_query_group_num kv_channels attention_head_dim ffn_dim n_inner
-    ffn_hidden_size padded_vocab_size n_positions seq_length max_seq_len
-
-    layer_types sliding_window use_sliding_window max_window_layers attention_chunk_size sliding_window_pattern
-    num_kv_shared_layers global_head_dim num_global_key_value_heads hybrid_layer_pattern sliding_window_size
-    swa_head_dim swa_num_key_value_heads swa_v_head_dim compress_ratios block_configs
-
-    rope_scaling rope_parameters rope_type type factor original_max_position_embeddings
-
-    num_experts num_local_experts n_routed_experts n_shared_experts num_experts_per_tok moe_intermediate_size
-    shared_expert_intermediate_size first_k_dense_replace num_experts_per_token top_k_experts experts_per_token moe_topk
-    moe_k moe_num_experts moe_num_shared_experts num_shared_experts moe_shared_expert_intermediate_size
-    expert_ffn_hidden_size routed_expert_hidden_size moe_latent_size interleave_moe_layer_step intermediate_size_mlp
-    dense_intermediate_size enable_moe_block moe_layer_freq moe_layer_start_index mlp_only_layers decoder_sparse_step
-    hidden_act mlp_hidden_act
-
-    kv_lora_rank q_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim index_head_dim
-    index_n_heads o_lora_rank o_groups attn_output_gate
-
-    full_attention_interval hybrid_override_pattern linear_num_value_heads linear_num_key_heads linear_key_head_dim
-    linear_value_head_dim linear_conv_kernel_dim mamba_num_heads mamba_head_dim mamba_n_groups mamba_d_state
-    mamba_d_conv ssm_state_size n_groups conv_kernel mamba_n_heads mamba_d_head mamba_ssm_dtype mamba_ssm_cache_dtype
-    layers_block_type attn_layer_period attn_layer_offset linear_attn_config full_attn_layers short_conv_kernel_size
-
-    num_nextn_predict_layers mtp_num_hidden_layers mtp_num_layers num_mtp_modules n_predict
-
-    quantization_config quant_method kv_cache_quant_algo
-
-    mask_token_id draft_vocab_size truncated_vocab_size target_hidden_size num_target_layers target_layer_ids
-    eagle_config eagle_aux_hidden_state_layer_ids aux_hidden_state_layer_ids use_aux_hidden_state ptd_token_id
-    pard_token num_aux_hidden_states
-
-    speculators_model_type speculators_config verifier name_or_path transformer_layer_config
-
-    dflash_config block_size medusa_num_heads num_heads base_model_name_or_path emb_dim backbone_hidden_size hc_count
-    hc_mult dspark_block_size dspark_noise_token_id dspark_target_layer_ids mtp_config sample_from_anchor
-"""
-CONFIG_KEYS = frozenset(_KEYS.split())
-"""Keys of `config.json` that are kept, at any depth. What they mean is for `pairing` to know. By paragraph: what the
-model is; its shape; attention of limited reach; positions; experts; latent attention; state-space and linear attention;
-drafting layers inside a verifier; quantization; speculators as their trainers write them; as the library `speculators`
-writes them; those of others."""
 
 _MOST_CONFIG = 16 << 20
 _MOST_CARD = 64 << 10
