@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from speculative_operator.domain.config_keys import NAMES
-from speculative_operator.domain.models import ModelFacts
+from speculative_operator.domain.models import NAMES, ModelFacts
 from speculative_operator.domain.reading import at
 
 _NESTED = ("text_config", "language_config", "llm_config", "thinker_config", "transformer_layer_config", "model")

@@ -9,8 +9,7 @@ from typing import Any
 
 import yaml
 
-from speculative_operator.domain.config_keys import CONFIG_KEYS
-from speculative_operator.domain.models import ModelFacts
+from speculative_operator.domain.models import CONFIG_KEYS, ModelFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import headers, reading, tokenizers
 from speculative_operator.weights.source import Entry, Source, WeightsError

@@ -8,7 +8,7 @@ added too are left out: whether they stand in the vocabulary as well is a habit 
 pair in `tokenizer.json`, which JSON allows, counts as a question mark.
 
 Of sentencepiece's `tokenizer.model`, tiktoken's ranks and Mistral's `tekken.json` the hash of the file stands for that
-of the vocabulary: publishers copy these files, and `TokenizerFacts.of_file` says that no other hash compares with it.
+of the vocabulary, and compares with no other kind of hash: publishers copy these files as they are.
 """
 
 from __future__ import annotations

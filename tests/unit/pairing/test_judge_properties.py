@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.pairing.known_pairs import Known, facts, models, pairs, spec_of
 
-from speculative_operator.domain.config_keys import CONFIG_KEYS
-from speculative_operator.domain.models import ModelFacts, TokenizerFacts, WeightFacts
+from speculative_operator.domain.models import CONFIG_KEYS, ModelFacts, TokenizerFacts, WeightFacts
 from speculative_operator.domain.spec import Method, ModelSource, Scheme, Speculator, Workload
 from speculative_operator.engines.pairs import rules_of
 from speculative_operator.pairing.findings import Code, Level

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.pairing import memory_models as models
 from tests.unit.pairing.memory_models import LLAMA_8B, LLAMA_8B_BYTES, model, spec
 
-from speculative_operator.domain.config_keys import CONFIG_KEYS, NAMES
-from speculative_operator.domain.models import Accelerator
+from speculative_operator.domain.models import CONFIG_KEYS, NAMES, Accelerator
 from speculative_operator.domain.spec import Method, Mode, Speculation
 from speculative_operator.pairing import reading
 from speculative_operator.pairing.fit_caches import CacheGroup, Widths, caches, layer_kinds
