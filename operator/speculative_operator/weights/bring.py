@@ -55,7 +55,7 @@ class Part:
         self.sealed = _size(self._whole) == entry.size
         """True once the file is finished: checked, and on the disk."""
         self._lock = threading.Lock()
-        self._head = f"{segment} {entry.size} {entry.sha256 or entry.etag}"
+        self._head = f"segments of {segment}"
         self._missing = self._all - self._listed()
 
     @property

@@ -1,10 +1,7 @@
-"""Fetching with the clients that serve users, from a hub and an S3 service on loopback: whole, and in
-processes: ten that are killed, one that is ended, three at once.
-"""
+"""Fetching from a hub on loopback in processes: ten that are killed, one that is ended, three at once."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
@@ -12,16 +9,14 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.unit.weights.loopback import forked, start
 from tests.unit.weights.shelf import BRISK, KIB, content
 
-from modelservers import s3
-from modelservers.faults import Fault, Ledger, Seen
+from modelservers.faults import Fault, Seen
 from modelservers.hub import HubServer
 from speculative_operator.domain.jobs import progress_of
 from speculative_operator.domain.spec import ModelSource, Scheme
@@ -37,66 +32,33 @@ MODEL = {
 }
 TOTAL = sum(map(len, MODEL.values()))
 KILLS = 10
-
-
-@dataclass
-class Place:
-    """A server with the model."""
-
-    scheme: Scheme
-    location: str
-    environment: dict[str, str]
-    ledger: Ledger | None = None
-
-    @property
-    def uri(self) -> str:
-        return f"{self.scheme.value}://{self.location}"
-
-    @property
-    def source(self) -> Source:
-        return open_source(ModelSource(self.scheme, self.location))
-
-    def order(self, *faults: Fault) -> None:
-        assert self.ledger is not None
-        self.ledger.order(*faults)
-
-
-@contextlib.contextmanager
-def hub(folder: Path) -> Iterator[Place]:
-    server = HubServer(folder / "model")
-    laid_out(folder / "model" / "org" / "small")
-    with server.running():
-        yield Place(Scheme.HF, "org/small", {"HF_ENDPOINT": server.url, "HF_HOME": str(folder)}, server.ledger)
-
-
-@contextlib.contextmanager
-def bucket(folder: Path) -> Iterator[Place]:
-    if why := s3.unbuilt():
-        pytest.skip(why)
-    (folder / "buckets").mkdir()
-    with s3.serving(folder / "buckets") as service:
-        service.upload(laid_out(folder / "model"), "models", "team/one")
-        yield Place(Scheme.S3, "models/team/one", dict(service.environment))
-
-
-def laid_out(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    for path, data in MODEL.items():
-        (folder / path).write_bytes(data)
-    return folder
+URI = "hf://org/small"
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    kind: Callable[[Path], contextlib.AbstractContextManager[Place]] = getattr(request, "param", hub)
-    for name in [name for name in os.environ if name.startswith(("AWS_", "HF_"))]:
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    """Serves the model as `org/small`."""
+    folder = tmp_path / "hub" / "org" / "small"
+    folder.mkdir(parents=True)
+    for path, data in MODEL.items():
+        (folder / path).write_bytes(data)
+    server = HubServer(tmp_path / "hub")
+    for name in [name for name in os.environ if name.startswith("HF_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("NO_PROXY", "*")
-    (tmp_path / "cache").mkdir()
-    with kind(tmp_path) as made:
-        for name, value in made.environment.items():
-            monkeypatch.setenv(name, value)
-        yield made
+    for name, value in {"NO_PROXY": "*", "HF_ENDPOINT": server.url, "HF_HOME": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    with server.running():
+        yield server
+
+
+@pytest.fixture
+def source(hub: HubServer) -> Source:
+    return open_source(ModelSource(Scheme.HF, "org/small"))
+
+
+@pytest.fixture
+def environment(hub: HubServer, tmp_path: Path) -> dict[str, str]:
+    return {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path), "NO_PROXY": "*"}
 
 
 def claimed(cache: Path, source: Source) -> dict[str, set[int]]:
@@ -128,33 +90,28 @@ def had(cache: Path) -> int:
     return sum(path.stat().st_blocks * 512 for path in cache.glob(f"{FOLDER}/partial/*/[fp]*s/*"))
 
 
-@pytest.mark.parametrize("place", [hub, bucket], indirect=True)
-def test_ten_kills_cost_no_complete_segment(place: Place, tmp_path: Path) -> None:
-    source, cache, chance = place.source, tmp_path / "cache", random.Random(7)
-    if place.ledger is not None:
-        place.order(Fault(slow_to=2e6))  # of each connection
-    arguments = ["fetch", "--cache", str(cache), "--verifier", place.uri]
-    environment = {**place.environment, "NO_PROXY": "*"}
-    kills = 0
+def test_ten_kills_cost_no_complete_segment(
+    hub: HubServer, source: Source, environment: dict[str, str], tmp_path: Path
+) -> None:
+    cache, chance = tmp_path / "cache", random.Random(7)
+    cache.mkdir()
+    hub.ledger.order(Fault(slow_to=2e6))  # of each connection
+    arguments = ["fetch", "--cache", str(cache), "--verifier", URI]
     for point in sorted(chance.sample(range(TOTAL * 9 // 10), KILLS)):
         known = claimed(cache, source)
-        if place.ledger is not None:
-            place.ledger.clear()
+        hub.ledger.clear()
         process = forked(environment, tmp_path / "log", arguments)
         before = had(cache)
         while process.is_alive() and had(cache) < max(point, before + 1):
             time.sleep(0.002)
         process.kill()
         process.join()
-        kills += process.exitcode == -9
+        assert process.exitcode == -9
         now = claimed(cache, source)
-        if not (cache / FOLDER / "models" / source.pin.key).exists():
-            assert all(there <= now[name] for name, there in known.items()), "a complete segment was lost"
-        if place.ledger is not None:
-            time.sleep(0.1)  # until the server has noted what it was about to send
-            for name, asked in spans(place.ledger.seen()).items():
-                assert not known.get(name, set()) & asked, "a complete segment was asked for again"
-    assert kills == KILLS if place.ledger is not None else kills > KILLS // 2, "a service that cannot be slowed"
+        assert all(there <= now[name] for name, there in known.items()), "a complete segment was lost"
+        time.sleep(0.1)  # until the server has noted what it was about to send
+        for name, asked in spans(hub.ledger.seen()).items():
+            assert not known.get(name, set()) & asked, "a complete segment was asked for again"
     process = forked(environment, tmp_path / "log", arguments)
     process.join()
     assert process.exitcode == 0, (tmp_path / "log").read_text()
@@ -172,23 +129,25 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def test_three_at_once_download_once(place: Place, tmp_path: Path) -> None:
-    assert place.ledger is not None
-    source, home = place.source, Cache(tmp_path / "cache")
-    place.order(Fault(slow_to=5e5))
+def test_three_at_once_download_once(
+    hub: HubServer, source: Source, environment: dict[str, str], tmp_path: Path
+) -> None:
+    home = Cache(tmp_path / "cache")
+    home.root.mkdir()
+    hub.ledger.order(Fault(slow_to=5e5))
     home.prepare()
     marks = home.uses(source.pin.key)
     with home.lock(source.pin.key) as held:  # until all three have begun: none comes when the others are done
         assert held
         users = [("--object", f"space/number-{index}") for index in range(3)]
-        processes = [start(place.environment, home.root, place.uri, *user) for user in users]
+        processes = [start(environment, home.root, URI, *user) for user in users]
         ends = time.monotonic() + 60.0
         while not marks.exists() or len(list(marks.iterdir())) < 3:
             assert time.monotonic() < ends
             time.sleep(0.05)
     results = [ended(process) for process in processes]
     assert [status for status, _, _ in results] == [0, 0, 0], results
-    assert sum(one.bytes for one in place.ledger.seen() if "safetensors" in one.path) == TOTAL - len(
+    assert sum(one.bytes for one in hub.ledger.seen() if "safetensors" in one.path) == TOTAL - len(
         MODEL["config.json"]
     )
     assert_published(home.root, source)
@@ -199,10 +158,12 @@ def test_three_at_once_download_once(place: Place, tmp_path: Path) -> None:
         assert {one.total for one in told} == {TOTAL}
 
 
-def test_sigterm_ends_it_and_what_has_come_is_kept(place: Place, tmp_path: Path) -> None:
-    source, cache = place.source, tmp_path / "cache"
-    place.order(Fault(slow_to=1e6))
-    process = start(place.environment, cache, place.uri, "--result", str(tmp_path / "result"))
+def test_sigterm_ends_it_and_what_has_come_is_kept(
+    hub: HubServer, source: Source, environment: dict[str, str], tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    hub.ledger.order(Fault(slow_to=1e6))
+    process = start(environment, cache, URI, "--result", str(tmp_path / "result"))
     while had(cache) < TOTAL // 2:
         assert process.poll() is None
         time.sleep(0.01)
@@ -213,18 +174,18 @@ def test_sigterm_ends_it_and_what_has_come_is_kept(place: Place, tmp_path: Path)
     assert time.monotonic() - at < 20, "a pod has 30 seconds to end"
     assert not (tmp_path / "result").exists()
     assert sum(map(len, claimed(cache, source).values())) * BRISK.segment > TOTAL // 4
-    place.order()
-    assert ended(start(place.environment, cache, place.uri))[0] == 0
+    hub.ledger.order()
+    assert ended(start(environment, cache, URI))[0] == 0
     assert_published(cache, source)
 
 
-def test_a_real_volume_that_is_full_or_read_only_is_named(place: Place) -> None:
+def test_a_real_volume_that_is_full_or_read_only_is_named(environment: dict[str, str]) -> None:
     """On a tmpfs in a mount namespace, where the system lets users have one."""
     if subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"], check=False).returncode:
         pytest.skip("needs user namespaces with mounts")
     for size, flags, reason in (("8m", "rw", "CacheFull"), ("64m", "ro", "CacheUnwritable")):
         script = f'mount -t tmpfs -o size={size} none /mnt && mount -o remount,{flags} /mnt && exec "$@"'
         within = ("unshare", "-rm", "sh", "-c", script, "sh")
-        status, out, err = ended(start(place.environment, Path("/mnt"), place.uri, within=within))
+        status, out, err = ended(start(environment, Path("/mnt"), URI, within=within))
         assert status == 3, err
         assert json.loads(out.splitlines()[-1])["error"]["reason"] == reason
