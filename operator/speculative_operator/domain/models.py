@@ -200,6 +200,7 @@ class Accelerator:
     memory_bytes: float
     memory_bandwidth: float
     """bytes/s"""
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

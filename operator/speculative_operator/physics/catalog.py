@@ -49,6 +49,7 @@ def _accelerators() -> Mapping[str, Accelerator]:
             fp8_flops=float(row["fp8_tflops"]) * _TERA,
             memory_bytes=float(row["memory_gb"]) * _GIGA,
             memory_bandwidth=float(row["bandwidth_gb_per_s"]) * _GIGA,
+            source=row["source"],
         )
         for alias in (row["name"], *row["aliases"].split("|")):
             found[_key(alias)] = accelerator

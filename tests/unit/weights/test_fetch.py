@@ -22,7 +22,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.own_folder import FOLDER
 from speculative_operator.weights import disk
 from speculative_operator.weights.bring import Stopped
-from speculative_operator.weights.cache import MANIFEST, Cache
+from speculative_operator.weights.cache import MANIFEST
 from speculative_operator.weights.fetch import fetch, missing_bytes
 from speculative_operator.weights.progress import Report
 from speculative_operator.weights.source import Entry, WeightsError
