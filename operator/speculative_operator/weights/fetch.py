@@ -6,6 +6,7 @@ leaves what the next run resumes from. Memory does not depend on the model: a bl
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from speculative_operator.weights import disk
@@ -13,7 +14,7 @@ from speculative_operator.weights.bring import Crew, Part
 from speculative_operator.weights.cache import Cache
 from speculative_operator.weights.patience import Limits
 from speculative_operator.weights.progress import Meter
-from speculative_operator.weights.source import Source
+from speculative_operator.weights.source import Source, WeightsError
 
 
 def fetch(
@@ -40,9 +41,10 @@ def fetch(
         """Count what another process brings meanwhile."""
         nonlocal counted
         if meter.due:
-            there = max(total_bytes(source) - missing_bytes(source, cache, limits), counted)
-            meter.count_received(there - counted, "")
-            counted = there
+            with suppress(WeightsError):  # files move while they are looked at
+                there = max(total_bytes(source) - missing_bytes(source, cache, limits), counted)
+                meter.count_received(there - counted, "")
+                counted = there
             meter.tell()
 
     with place.lock(key, wait):
