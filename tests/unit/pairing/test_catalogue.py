@@ -107,7 +107,7 @@ def test_only_what_the_engine_serves_is_picked() -> None:
         "the catalogue has only mtp for zai-org/GLM-4.6, which this engine does not serve: set speculator.method and"
     )
     unknown = pick("org/unknown")
-    assert (unknown.entry, unknown.others) == (None, 0)
+    assert unknown.entry is None
     assert unknown.reason.startswith("the catalogue has no speculator for org/unknown: set speculator.method")
 
 
