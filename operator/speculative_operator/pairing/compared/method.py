@@ -199,7 +199,7 @@ def _absent(pair: Pair) -> Iterator[Finding]:
         message = (
             f"{pair.rules.engine} {pair.rules.version} knows no mtp modules of a {family}, and config.json names none"
         )
-        yield error(Code.MODULES_ABSENT, f"verifier config.json model_type", (family, None), message, remedy)
+        yield error(Code.MODULES_ABSENT, "verifier config.json model_type", (family, None), message, remedy)
     else:
         message = "config.json names no modules that predict further tokens"
         yield warning(Code.MODULES_ABSENT, f"verifier config.json {KEYS[1]}", (family, None), message, remedy)
