@@ -42,7 +42,7 @@ LOOKUP_PRECISION = 0.37
 """Share of first tokens that are right when a draft was found in the text: with it, the share of request-steps that
 carry a draft follows from S_1. 0.32-0.39 in the n-gram curves of arXiv 2601.11580 Fig. 10."""
 WIDENING = 0.4
-"""How a draft tree raises conditional acceptance: 1 - (1 - a) ** (1 + WIDENING * ln(tokens a level)). Acceptance lengths
+"""How a draft tree raises conditional acceptance: 1 - (1 - a) ** (1 + WIDENING * ln(tokens a level)). Lengths of acceptance:
 2.25 of a chain and 2.92 of 21 tokens in 3 levels (specdecode-bench.github.io, Qwen3-8B) and 4.68 of a tree of 64 tokens
 in 5 levels (sglang#4247) give 0.4."""
 TREE_SECONDS = 2.5e-3
@@ -136,7 +136,9 @@ def _arm(case: Case, drafting: Drafting) -> _Arm:
 
     def seconds(batch: float, prefill: float, context: float) -> float:
         step = float(step_seconds(costs, knobs, batch, drafting.k, context, prefill))
-        return step + costs.per_token * batch * (verified - drafting.k) + (TREE_SECONDS if drafting.tree_tokens else 0.0)
+        return (
+            step + costs.per_token * batch * (verified - drafting.k) + (TREE_SECONDS if drafting.tree_tokens else 0.0)
+        )
 
     return _settled(case, seconds, length, room, case.rate[1] if case.rate else None)
 

@@ -15,11 +15,9 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-import ijson
 
 from speculative_operator.domain.models import TokenizerFacts
 from speculative_operator.weights import reading

@@ -147,9 +147,7 @@ def test_three_at_once_download_once(
             time.sleep(0.05)
     results = [ended(process) for process in processes]
     assert [status for status, _, _ in results] == [0, 0, 0], results
-    assert sum(one.bytes for one in hub.ledger.seen() if "safetensors" in one.path) == TOTAL - len(
-        MODEL["config.json"]
-    )
+    assert sum(one.bytes for one in hub.ledger.seen() if "safetensors" in one.path) == TOTAL - len(MODEL["config.json"])
     assert_published(home.root, source)
     assert sorted(mark.name for mark in marks.iterdir()) == [f"space.number-{index}" for index in range(3)]
     for _, out, _ in results:
