@@ -42,9 +42,9 @@ LOOKUP_PRECISION = 0.37
 """Share of first tokens that are right when a draft was found in the text: with it, the share of request-steps that
 carry a draft follows from S_1. 0.32-0.39 in the n-gram curves of arXiv 2601.11580 Fig. 10."""
 WIDENING = 0.4
-"""How a draft tree raises conditional acceptance: 1 - (1 - a) ** (1 + WIDENING * ln(tokens a level)). Lengths of acceptance:
-2.25 of a chain and 2.92 of 21 tokens in 3 levels (specdecode-bench.github.io, Qwen3-8B) and 4.68 of a tree of 64 tokens
-in 5 levels (sglang#4247) give 0.4."""
+"""How a draft tree raises conditional acceptance: 1 - (1 - a) ** (1 + WIDENING * ln(tokens a level)). A chain has an
+acceptance length of 2.25, 21 tokens in 3 levels 2.92 (specdecode-bench.github.io, Qwen3-8B), 64 tokens in 5 levels 4.68
+(sglang#4247): together 0.4."""
 TREE_SECONDS = 2.5e-3
 """Seconds that a step with a draft tree spends on building and masking it: steps of 12.9 and 14.2 ms at 5 and 8 levels
 (sglang#4247) where 6.3 ms are plain decoding."""
