@@ -69,7 +69,7 @@ BUDGETS = {
     "operator/speculative_operator/engines/": 5_200,
     "operator/speculative_operator/pairing/": 3_225,
     "operator/speculative_operator/payload/": 1_900,
-    "operator/speculative_operator/physics/": 860,
+    "operator/speculative_operator/physics/": 870,
     "operator/speculative_operator/reconcile/": 8_100,
     "operator/speculative_operator/render/": 2_050,
     "operator/speculative_operator/shell/": 6_650,
