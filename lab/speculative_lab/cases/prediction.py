@@ -36,10 +36,10 @@ ADAPTIVE_GAIN = 1.03
 CAPTURE_CEILING = 512
 """Largest captured size of vLLM's defaults in tokens."""
 OCCUPANCY = 0.75
-"""Requests that run at once over those that a closed benchmark keeps open, as runs begin and end with fewer: assumed."""
+"""Requests that run at once over those that a closed benchmark keeps open: an assumption; runs end with fewer."""
 LOOKUP_PRECISION = 0.37
-"""Share of first tokens that are right when a draft was found in the text, by which S_1 tells how many request-steps carry
-one. 0.32-0.39 in the n-gram curves of arXiv 2601.11580 Fig. 10."""
+"""Share of first tokens that are right when a draft was found in the text, by which S_1 tells how many request-steps
+carry one. 0.32-0.39 in the n-gram curves of arXiv 2601.11580 Fig. 10."""
 WIDENING = 0.4
 """How a draft tree raises conditional acceptance: 1 - (1 - a) ** (1 + WIDENING * ln(tokens a level)). A chain has an
 acceptance length of 2.25, 21 tokens in 3 levels 2.92 (specdecode-bench.github.io, Qwen3-8B), 64 tokens in 5 levels 4.68
