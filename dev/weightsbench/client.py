@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 from speculative_operator.domain.spec import ModelSource, Scheme
-from speculative_operator.weights.fetch import fetch
+from speculative_operator.weights.fetch import fetch, total_bytes
+from speculative_operator.weights.progress import Meter
 from speculative_operator.weights.sources import open_source
 
 
@@ -23,13 +24,8 @@ def main() -> None:
     began = time.monotonic()
     source = open_source(ModelSource(Scheme.HF, given.model))
     opened = time.monotonic()
-    fetch(
-        source,
-        given.cache,
-        user="bench/bench",
-        report=lambda _: None,
-        parallel=given.parallel,
-    )
+    meter = Meter(total_bytes(source), lambda _: None, 2.0)
+    fetch(source, given.cache, meter, user="bench/bench", parallel=given.parallel)
     ended = time.monotonic()
     usage = resource.getrusage(resource.RUSAGE_SELF)
     told = {"seconds": ended - opened, "open_seconds": opened - began, "rss_mib": usage.ru_maxrss / 1024}

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tests.unit.weights.shelf import Shelf, content, ignored
+from tests.unit.weights.shelf import Shelf, content, meter
 
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import NODE_RESERVE_PERCENT
@@ -59,6 +59,6 @@ def test_a_download_never_goes_on_while_others_fill_the_disk(tmp_path: Path, mon
     monkeypatch.setattr(disk, "require_reserve", required)
     shelf = Shelf({"config.json": b"{}", "model.safetensors": content(4 << 20)})
     with pytest.raises(WeightsError) as stopped:
-        fetch(shelf, tmp_path, user="ns/x", report=ignored, limits=Limits(reserve=0.2))
+        fetch(shelf, tmp_path, meter(shelf), user="ns/x", limits=Limits(reserve=0.2))
     assert stopped.value.reason is Reason.CACHE_FULL
     assert "stay free" in stopped.value.message

@@ -28,7 +28,6 @@ from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Method
 from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.physics.draft_costs import LOOKUP_SHARE, kv_tokens
-from speculative_operator.physics.hardware import FITTED
 from speculative_operator.physics.step_costs import StepCosts, roofline
 from speculative_operator.physics.step_time import plain_seconds, step_seconds
 
@@ -36,6 +35,18 @@ ADAPTIVE_GAIN = 1.03
 """An in-engine policy that chooses K for each step over the best static K: +3.0 % (sglang#23336)."""
 CAPTURE_CEILING = 512
 """Largest captured size of vLLM's defaults in tokens."""
+OCCUPANCY = 0.75
+"""Requests that run at once over those that a closed benchmark keeps open: an assumption; runs end with fewer."""
+LOOKUP_PRECISION = 0.37
+"""Share of first tokens that are right when a draft was found in the text, by which S_1 tells how many request-steps
+carry one. 0.32-0.39 in the n-gram curves of arXiv 2601.11580 Fig. 10."""
+WIDENING = 0.4
+"""How a draft tree raises conditional acceptance: 1 - (1 - a) ** (1 + WIDENING * ln(tokens a level)). A chain has an
+acceptance length of 2.25, 21 tokens in 3 levels 2.92 (specdecode-bench.github.io, Qwen3-8B), 64 tokens in 5 levels 4.68
+(sglang#4247): together 0.4."""
+TREE_SECONDS = 2.5e-3
+"""Seconds that a step with a draft tree spends on building and masking it: steps of 12.9 and 14.2 ms at 5 and 8 levels
+(sglang#4247) where 6.3 ms are plain decoding."""
 _SIMULATED_HOST = 1.20683946e-3
 _SIMULATOR = StepCosts(5.88590713e-3 + _SIMULATED_HOST, 2.10103129e-5, 3.92645679e-8, 2.13526175e-3, 0.0, 0.0, 0.0, 0.0)
 """Published parameters of the simulator behind arXiv 2601.11580 Fig. 10 (SpecDecode-Bench predictor.py @32fdccb): one
@@ -124,7 +135,9 @@ def _arm(case: Case, drafting: Drafting) -> _Arm:
 
     def seconds(batch: float, prefill: float, context: float) -> float:
         step = float(step_seconds(costs, knobs, batch, drafting.k, context, prefill))
-        return step + costs.per_token * batch * (verified - drafting.k) + (FITTED.tree if drafting.tree_tokens else 0.0)
+        return (
+            step + costs.per_token * batch * (verified - drafting.k) + (TREE_SECONDS if drafting.tree_tokens else 0.0)
+        )
 
     return _settled(case, seconds, length, room, case.rate[1] if case.rate else None)
 
@@ -143,7 +156,7 @@ def _settled(case: Case, seconds: _Seconds, length: float, room: int | None, rat
     filled = text.prompt * (1.0 - text.shared)
     share = 0.0 if case.decode_only else filled / text.output
     most = max(room / (filled + text.output), 1.0) if room else math.inf
-    batch = min(case.load if case.simulated else max(case.load * FITTED.occupancy, 1.0), most)
+    batch = min(case.load if case.simulated else max(case.load * OCCUPANCY, 1.0), most)
     if rate is not None:
         for _ in range(40):
             busy = rate * text.output * seconds(batch, batch * length * filled / text.output, context) / length
@@ -161,14 +174,14 @@ def _acceptance(case: Case, drafting: Drafting) -> tuple[float, float]:
         survival = case.accept_rate ** np.arange(1.0, drafting.k + 1.0)
     if drafting.tree_tokens:
         width = max(drafting.tree_tokens / drafting.k, 1.0)
-        survival = _widened(survival, 1.0 + FITTED.widening * math.log(width))
+        survival = _widened(survival, 1.0 + WIDENING * math.log(width))
     length = 1.0 + float(survival.sum())
     if case.accept_length and case.drafting.kind is not Kind.BEST and drafting is case.drafting:
         length = min(case.accept_length, drafting.k + 1.0)
     if drafting.kind is Kind.ORACLE:
         return length, length - 1.0
     if case.method.draft_free:
-        return length, drafting.k * min(1.0, float(survival[0]) / FITTED.lookup_precision)
+        return length, drafting.k * min(1.0, float(survival[0]) / LOOKUP_PRECISION)
     return length, float(drafting.tree_tokens or drafting.k)
 
 

@@ -168,7 +168,7 @@ def _uri(facts: ModelFacts | None, mark: str = "") -> str:
 
 
 def _method(sides: Mapping[str, ModelFacts]) -> str:
-    from speculative_operator.pairing.compared.drafts import modules
+    from speculative_operator.pairing.compared.method import modules
     from speculative_operator.pairing.speculator_files import nature
 
     if "speculator" in sides:

@@ -89,7 +89,8 @@ def _read(arguments: argparse.Namespace, found: Subject) -> tuple[Subject, str, 
     from dataclasses import replace
 
     from speculative_operator.cli.check import judge_pair, read_models
-    from speculative_operator.pairing.memory import fit, pair_facts
+    from speculative_operator.pairing.memory import fit
+    from speculative_operator.pairing.shapes import pair_facts
     from speculative_operator.reconcile.pair.verdicts import tuner_facts
     from speculative_operator.weights.source import WeightsError
 

@@ -96,17 +96,17 @@ def duration(seconds: float) -> str:
 
 def timestamp(now: float) -> str:
     """Unix seconds as RFC 3339, whole seconds, UTC; empty for a value that is no time."""
-    try:
-        return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return ""
+    return _utc(now, "%Y-%m-%dT%H:%M:%SZ")
 
 
 def moment(now: float) -> str:
-    """Unix seconds as RFC 3339 with microseconds, UTC, to compare with an engine's log; empty for a value that is no
-    time."""
+    """Likewise with microseconds, to compare with an engine's log."""
+    return _utc(now, "%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _utc(now: float, form: str) -> str:
     try:
-        return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return datetime.fromtimestamp(now, UTC).strftime(form)
     except (ValueError, OverflowError, OSError):
         return ""
 

@@ -14,6 +14,54 @@ from typing import Any
 
 from speculative_operator.domain.spec import Method, ModelSource, Scheme
 
+NAMES = {
+    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"),
+    "head_dim": ("head_dim", "kv_channels", "attention_head_dim"),
+    "inner": ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"),
+    "vocabulary": ("vocab_size", "padded_vocab_size"),
+    "experts": ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"),
+    "experts_per_token": (
+        "num_experts_per_tok", "num_experts_per_token", "top_k_experts", "experts_per_token", "moe_topk", "moe_k",
+    ),
+    "expert_inner": ("moe_intermediate_size", "expert_ffn_hidden_size"),
+    "expert_hidden": ("routed_expert_hidden_size", "moe_latent_size"),
+    "dense_inner": ("intermediate_size_mlp", "dense_intermediate_size"),
+    "shared_experts": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
+    "shared_inner": ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"),
+    "first_dense": ("first_k_dense_replace", "moe_layer_start_index"),
+    "max_position": ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len"),
+    "window": ("sliding_window", "sliding_window_size", "attention_chunk_size"),
+    "draft_layers": ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_num_layers"),
+    "state_heads": ("mamba_num_heads", "mamba_n_heads"),
+    "state_head_dim": ("mamba_head_dim", "mamba_d_head"),
+    "state_size": ("ssm_state_size", "mamba_d_state"),
+    "state_groups": ("n_groups", "mamba_n_groups"),
+    "state_kernel": ("conv_kernel", "mamba_d_conv"),
+}  # fmt: skip
+"""What is read of `config.json` -> its keys, as families spell them (Hugging Face Transformers 5)."""
+_OTHERS = """
+    architectures attn_layer_offset attn_layer_period attn_output_gate aux_hidden_state_layer_ids backbone_hidden_size
+    base_model_name_or_path block_configs block_size compress_ratios decoder_sparse_step dflash_config draft_vocab_size
+    dspark_block_size dspark_noise_token_id dspark_target_layer_ids dtype eagle_aux_hidden_state_layer_ids eagle_config
+    emb_dim enable_moe_block factor full_attention_interval full_attn_layers global_head_dim hc_count hc_mult
+    hidden_act hybrid_layer_pattern hybrid_override_pattern index_head_dim index_n_heads interleave_moe_layer_step
+    kv_cache_quant_algo kv_lora_rank language_config layer_types layers_block_type linear_attn_config
+    linear_conv_kernel_dim linear_key_head_dim linear_num_key_heads linear_num_value_heads linear_value_head_dim
+    llm_config mamba_ssm_cache_dtype mamba_ssm_dtype mask_token_id max_window_layers medusa_num_heads mlp_hidden_act
+    mlp_only_layers model model_type moe_layer_freq mtp_config n_predict name_or_path num_aux_hidden_states
+    num_global_key_value_heads num_heads num_kv_shared_layers num_target_layers o_groups o_lora_rank
+    original_max_position_embeddings pard_token ptd_token_id q_lora_rank qk_nope_head_dim qk_rope_head_dim quant_method
+    quantization_config rope_parameters rope_scaling rope_type sample_from_anchor short_conv_kernel_size
+    sliding_window_pattern speculators_config speculators_model_type swa_head_dim swa_num_key_value_heads
+    swa_v_head_dim target_hidden_size target_layer_ids text_config thinker_config tie_word_embeddings torch_dtype
+    transformer_layer_config truncated_vocab_size type use_aux_hidden_state use_sliding_window v_head_dim verifier
+"""
+CONFIG_KEYS = frozenset(_OTHERS.split()).union(*NAMES.values())
+"""Keys of `config.json` that are kept, at any depth: those that `pairing` reads."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pin:
@@ -42,14 +90,15 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFacts:
-    """Facts of `tokenizer.json` and `tokenizer_config.json` (or what a sentencepiece or tiktoken file tells)."""
+    """Facts of `tokenizer.json` and `tokenizer_config.json`, or of the file that a model has in place of the former."""
 
     kind: str = ""
-    """`BPE`, `Unigram`, `WordPiece`, `sentencepiece`, `tiktoken`; empty: there is no tokenizer."""
+    """`BPE`, `Unigram`, `WordPiece`; `sentencepiece`, `tiktoken`, `tekken`; empty: there is no tokenizer."""
     tokens: int = 0
-    """Entries of the vocabulary, added tokens included."""
+    """Entries of the vocabulary, added tokens included; 0 where not read."""
     vocabulary_hash: str = ""
-    """Sixteen hexadecimal digits over (token, id) sorted by id, added tokens left out; empty where not read."""
+    """Sixteen hexadecimal digits over (token, id) sorted by id, added tokens left out; of `sentencepiece`, `tiktoken`
+    and `tekken` over the whole file; empty where not read."""
     added_hash: str = ""
     """Sixteen hexadecimal digits over the added tokens alone."""
     special: Mapping[str, str] = field(default_factory=dict)
@@ -83,24 +132,17 @@ class ModelFacts:
 
     pin: Pin
     config: Mapping[str, Any] = field(default_factory=dict)
-    """`config.json` cut to the keys of `weights.inspect.CONFIG_KEYS`, nested ones included; JSON values."""
-    generation: Mapping[str, Any] = field(default_factory=dict)
-    """`generation_config.json`: `eos_token_id` and sampling defaults."""
+    """`config.json` cut to CONFIG_KEYS, nested ones included; JSON values."""
     tokenizer: TokenizerFacts = field(default_factory=TokenizerFacts)
     weights: WeightFacts = field(default_factory=WeightFacts)
     base_models: tuple[str, ...] = ()
     """`base_model` of the model card's metadata: what it was quantized, tuned or trained from."""
     relation: str = ""
     """`base_model_relation` of the card: `quantized`, `finetune`, `adapter`, `merge`, or empty."""
-    files: tuple[tuple[str, int, str], ...] = ()
-    """(path, bytes, sha256 or empty) of every file that a server of the model needs."""
 
     def to_json(self) -> dict[str, Any]:
-        """The facts as plain JSON values, without empty ones and without `files`: these are many, and fetch lists
-        them."""
-        whole = asdict(self)
-        whole.pop("files")
-        return {key: value for key, value in whole.items() if value not in ({}, (), "", None)}
+        """The facts as plain JSON values, without empty ones."""
+        return {key: value for key, value in asdict(self).items() if value not in ({}, (), "", None)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelFacts:
@@ -110,7 +152,6 @@ class ModelFacts:
         return cls(
             pin=Pin(Scheme(pin["scheme"]), str(pin["location"]), str(pin["asked"]), str(pin["resolved"])),
             config=dict(data.get("config") or {}),
-            generation=dict(data.get("generation") or {}),
             tokenizer=TokenizerFacts(**_fields_of(TokenizerFacts, tokenizer)),
             weights=WeightFacts(**_fields_of(WeightFacts, weights), shapes=shapes),
             base_models=tuple(str(name) for name in data.get("base_models") or ()),

@@ -49,8 +49,6 @@ class Choice:
     reason: str
     """A sentence, for the condition and the event."""
     match: Match | None = None
-    others: int = 0
-    """Number of other entries that the engine serves too."""
     chosen: str = ""
     """The pick and its reason, without the verb; empty without a pick."""
 
@@ -117,7 +115,7 @@ def pick(
         return Choice(None, reason)
     match, entry = served[0]
     chosen = _describe_choice(match, entry, verifier, _place(len(served), len(known), asked=serves is not None))
-    return Choice(entry, f"picked {chosen}", match, len(served) - 1, chosen)
+    return Choice(entry, f"picked {chosen}", match, chosen)
 
 
 def _short_name(verifier: str) -> str:

@@ -26,19 +26,16 @@ from speculative_operator.pairing.reading import number, numbers, sequence
 _SIZES = {"float32": 4.0, "fp32": 4.0, "float64": 8.0, "float16": 2.0, "bfloat16": 2.0, "half": 2.0}
 
 
-def value_bytes(config: Mapping[str, Any], asked: str = "") -> float:
-    """Bytes of a value of the model's dtype: the asked one, the config's, or 2. `auto` and float32 checkpoints: 2,
-    because engines then serve in 16 bits."""
-    named = asked if asked not in ("", "auto") else ""
-    return _SIZES.get(named.removeprefix("torch."), 2.0) if named else 2.0
+def value_bytes(asked: str) -> float:
+    """Bytes of a value in the dtype `asked`; 2 for `auto` and where none is asked for, because engines then serve in 16
+    bits."""
+    return _SIZES.get(asked.removeprefix("torch."), 2.0)
 
 
-def stored_bytes(config: Mapping[str, Any]) -> float:
-    """Bytes of an unquantized value as the config says it is stored."""
-    named = config.get("dtype") or config.get("torch_dtype")
-    return _SIZES.get(named.removeprefix("torch."), 2.0) if isinstance(named, str) else 2.0
-
-
+LINEAR_KEYS = (
+    "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
+)  # fmt: skip
+"""Numbers of key and value heads, and values in each."""
 INDEX_BYTES = 1.0 + 4.0 / 128.0
 """Bytes of a value of a sparse index: 8 bits, and a 4-byte scale for each 128 values."""
 STATE_COPIES = 2
@@ -119,7 +116,7 @@ def layer_kinds(config: Mapping[str, Any]) -> list[str] | None:
         return None
     kinds = [_kind(one) for one in listed] if listed else _by_rule(config, layers)
     kinds = (kinds + [_FULL] * layers)[:layers]
-    shared = min(number(config, "shared_layers") or 0, layers)
+    shared = min(number(config, "num_kv_shared_layers") or 0, layers)
     return kinds[: layers - shared] + [_NONE] * shared
 
 
@@ -154,7 +151,7 @@ def _group(config: Mapping[str, Any], widths: Widths, kind: str, layers: int) ->
         return _linear(config, widths, layers)
     if kind == _STATE:
         return _state_space(config, widths, layers)
-    if number(config, "latent"):
+    if number(config, "kv_lora_rank"):
         return _latent(config, widths, layers)
     return _attention(config, widths, kind, layers)
 
@@ -176,18 +173,18 @@ def key_shape(config: Mapping[str, Any], *, windowed: bool) -> tuple[int, int, i
     size = number(config, "head_dim") or (hidden // heads if hidden and heads else None)
     if kv_heads is None or size is None:
         return None
-    value = number(config, "value_dim") or size
+    value = number(config, "v_head_dim") or size
     if windowed:
-        kv_heads, size = number(config, "window_kv_heads") or kv_heads, number(config, "window_head_dim") or size
-        value = number(config, "window_value_dim") or value
+        kv_heads, size = number(config, "swa_num_key_value_heads") or kv_heads, number(config, "swa_head_dim") or size
+        value = number(config, "swa_v_head_dim") or value
     elif own := number(config, "global_head_dim"):
-        kv_heads, size, value = number(config, "global_kv_heads") or kv_heads, own, own
+        kv_heads, size, value = number(config, "num_global_key_value_heads") or kv_heads, own, own
     return kv_heads, size, value
 
 
 def _latent(config: Mapping[str, Any], widths: Widths, layers: int) -> tuple[CacheGroup, ...]:
-    rank, rope = number(config, "latent") or 0, number(config, "rope_dim") or 0
-    index = number(config, "index_dim")
+    rank, rope = number(config, "kv_lora_rank") or 0, number(config, "qk_rope_head_dim") or 0
+    index = number(config, "index_head_dim")
     found = [CacheGroup(layers, 1, (rank + rope) * widths.value)]
     if index:
         found.append(CacheGroup(layers, 1, index * widths.index))
@@ -195,7 +192,7 @@ def _latent(config: Mapping[str, Any], widths: Widths, layers: int) -> tuple[Cac
 
 
 def _compressed_groups(config: Mapping[str, Any], widths: Widths, ratios: list[int]) -> tuple[CacheGroup, ...] | None:
-    size, index = number(config, "head_dim"), number(config, "index_dim") or 0
+    size, index = number(config, "head_dim"), number(config, "index_head_dim") or 0
     if size is None:
         return None
     found = [CacheGroup(len(ratios), 1, size * widths.value, number(config, "window") or 0)]
@@ -214,7 +211,7 @@ def _linear(config: Mapping[str, Any], widths: Widths, layers: int) -> tuple[Cac
             return None
         state = heads * size * size * 4.0 + 3 * (kernel - 1) * heads * size * widths.state
         return (CacheGroup(layers, state_bytes=state),)
-    found = numbers(config, "key_heads", "value_heads", "linear_key_dim", "linear_value_dim", "linear_kernel")
+    found = numbers(config, *LINEAR_KEYS, "linear_conv_kernel_dim")
     if found is None:
         return None
     keys, values, key_size, value_size, kernel = found

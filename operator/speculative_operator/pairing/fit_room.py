@@ -23,7 +23,7 @@ from speculative_operator.pairing.fit_caches import (
     layer_kinds,
     value_bytes,
 )
-from speculative_operator.pairing.fit_weights import Weights, weights
+from speculative_operator.pairing.fit_weights import weights
 from speculative_operator.pairing.reading import decoder, number
 from speculative_operator.physics.draft_costs import RESERVE_BYTES
 
@@ -107,17 +107,17 @@ def widths(config: Mapping[str, Any], spec: DeploymentSpec, asked: str | None = 
     """Bytes of cached values: as `asked` (None: `kvCacheDtype`) says, or the checkpoint's own 8 bits, or the model's
     dtype."""
     dtype = spec.verifier.kv_cache_dtype if asked is None else asked
-    plain = value_bytes(config, spec.verifier.dtype)
+    plain = value_bytes(spec.verifier.dtype)
     quantized = config.get("quantization_config")
     own = quantized.get("kv_cache_quant_algo") if isinstance(quantized, Mapping) else None
     small = dtype.startswith(("fp8", "int8")) or (dtype in ("", "auto") and str(own or "").upper() == "FP8")
     if dtype and not small and dtype != "auto":
-        plain = value_bytes(config, dtype)
+        plain = value_bytes(dtype)
     return Widths(value=1.0 if small else plain, state=plain)
 
 
-def verifier_holding(facts: ModelFacts, spec: DeploymentSpec) -> tuple[Holding, Weights] | None:
-    """(holding, weights) of the verifier; None where its files do not tell weights or caches."""
+def verifier_holding(facts: ModelFacts, spec: DeploymentSpec) -> Holding | None:
+    """Memory that the verifier holds; None where its files do not tell weights or caches."""
     config, options = decoder(facts.config), spec.verifier
     loaded, groups = weights(facts, options.dtype, options.quantization), caches(config, widths(config, spec))
     if loaded is None or groups is None:
@@ -128,7 +128,7 @@ def verifier_holding(facts: ModelFacts, spec: DeploymentSpec) -> tuple[Holding, 
     experts = loaded.verifier * loaded.expert_share
     everywhere = ranks * max(options.data_parallel_size, 1)
     dense = (loaded.verifier - experts - loaded.embedding) * stage + loaded.embedding / min(stages, 2)
-    return Holding(dense / ranks + experts * stage / everywhere, groups, ranks, stage), loaded
+    return Holding(dense / ranks + experts * stage / everywhere, groups, ranks, stage)
 
 
 def speculator_holding(verifier: ModelFacts, speculator: ModelFacts | None, spec: DeploymentSpec) -> Holding | None:

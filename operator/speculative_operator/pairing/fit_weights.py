@@ -1,7 +1,7 @@
-"""Bytes of weights: as the headers of the files tell them, or counted from a config where there are no headers.
+"""Bytes of weights as an engine holds them: those of the files, parted by what their config counts.
 
-Used by `memory` and `shapes`. Counts leave norms, biases and vision towers out (under 0.1 % of a text model; a tower is
-in the bytes of the files). Checked against the parameter counts of public checkpoints in tests.
+Used by `fit_room` and `shapes`. Counts leave norms, biases and vision towers out (under 0.1 % of a text model; a tower
+is in the bytes of the files). Checked against the parameter counts of public checkpoints in tests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from speculative_operator.domain.models import ModelFacts, WeightFacts
-from speculative_operator.pairing.fit_caches import key_shape, layer_kinds, stored_bytes, value_bytes
+from speculative_operator.pairing.fit_caches import LINEAR_KEYS, key_shape, layer_kinds, value_bytes
 from speculative_operator.pairing.reading import decoder, number, numbers, sequence
 
 _UNGATED = ("relu2", "gelu_new", "gelu_fast")
@@ -49,36 +49,33 @@ class Weights:
     """Bytes without the draft layers that lie in the same files."""
     draft_layers: float
     """Bytes of the draft layers in the same files; 0 without any."""
-    counted: bool
-    """True where the files' sizes are not known and a config was counted."""
     expert_share: float = 0.0
+    """Share of routed experts in all weights."""
     embedding: float = 0.0
     """Bytes of embedding and output head."""
 
     @property
     def files(self) -> float:
         """Bytes of all weights in the files."""
-        return self.verifier + (0.0 if self.counted else self.draft_layers)
+        return self.verifier + self.draft_layers
 
 
 def weights(facts: ModelFacts, dtype: str = "", quantization: str = "") -> Weights | None:
     """Bytes of a checkpoint loaded in `dtype` and `quantization` (both as in the spec, empty: as stored).
 
-    None where there are no headers and the config does not say enough to count.
+    None where the files have no weights that are known here.
     """
-    config = decoder(facts.config)
-    found = counts(config)
-    stored = float(facts.weights.bytes) or (_bytes_by_config(config, found) if found else 0.0)
+    stored = float(facts.weights.bytes)
     if stored <= 0.0:
         return None
+    config = decoder(facts.config)
+    found = counts(config)
     drafting = _draft_share(facts.weights, config, found)
-    head = found.embedding * 2.0 if found else 0.0
-    loaded = _loaded_bytes(stored * (1.0 - drafting), min(head, stored), facts, dtype, quantization)
-    ratio = loaded / stored / (1.0 - drafting)
+    head = min(found.embedding * 2.0, stored) if found else 0.0
+    loaded = _loaded_bytes(stored * (1.0 - drafting), head, facts, dtype, quantization)
     return Weights(
         verifier=loaded,
-        draft_layers=stored * drafting * ratio or (0.0 if facts.weights.bytes else _draft_layers(config, found)),
-        counted=facts.weights.bytes <= 0,
+        draft_layers=loaded * drafting / (1.0 - drafting),
         expert_share=found.experts / found.total if found else 0.0,
         embedding=min(head, loaded),
     )
@@ -104,46 +101,15 @@ def counts(config: Mapping[str, Any]) -> Counts | None:
         layer = mixer + dense + routed
         total, experts, active = total + layer, experts + routed, active + mixer + dense + used
         largest = max(largest, layer)
-    head = float(number(config, "draft_vocabulary") or vocabulary) * hidden
+    head = float(number(config, "draft_vocab_size") or vocabulary) * hidden
     tied = config.get("tie_word_embeddings") is True
     embedding = vocabulary * hidden + (0.0 if tied else head)
     return Counts(total + embedding, experts, active + head, embedding, largest)
 
 
-def bytes_per_weight(config: Mapping[str, Any]) -> float:
-    """Bytes of a weight in the files, by `quantization_config`, scales included; by the dtype where there is none."""
-    quantized = config.get("quantization_config")
-    if not isinstance(quantized, Mapping) or not quantized:
-        return stored_bytes(config)
-    named = " ".join(str(quantized.get(name) or "") for name in ("quant_method", "quant_algo", "format")).lower()
-    groups = quantized.get("config_groups")
-    inner: Any = next(iter(groups.values()), {}) if isinstance(groups, Mapping) else {}
-    own = inner.get("weights") if isinstance(inner, Mapping) else None
-    bits = number(quantized, "bits") or (number(own, "bits") if isinstance(own, Mapping) else None)
-    if bits is None:
-        bits = 4 if any(part in named for part in ("fp4", "awq", "int4", "w4")) else 8
-    group = number(quantized, "group") or (number(own, "group") if isinstance(own, Mapping) else None) or 128
-    if "fp4" in named:
-        group, scale = (16, 8.0) if "nvfp4" in named else (32, 8.0)
-    else:
-        scale = 16.0 if bits < 8 else 0.0
-    return (bits + scale / group) / 8.0
-
-
-def _bytes_by_config(config: Mapping[str, Any], found: Counts) -> float:
-    """Bytes of the files as a config tells them: embedding and head stay in 16 bits where the rest is quantized, and
-    with MXFP4 all but the experts (gpt-oss model card)."""
-    each = bytes_per_weight(config)
-    quantized = config.get("quantization_config")
-    if not isinstance(quantized, Mapping) or not quantized:
-        return found.total * each
-    small = found.experts if quantized.get("quant_method") == "mxfp4" else found.total - found.embedding
-    return small * each + (found.total - small) * stored_bytes(config)
-
-
-def elements(facts: WeightFacts, bits: int = 4) -> float:
-    """Weights in the files, packed ones counted singly: `bits` tells what an I32 or U8 element packs."""
-    packed = {"I32": 32 // max(bits, 1), "U8": 8 // max(bits, 1)}
+def elements(facts: WeightFacts) -> float:
+    """Weights in the files, those of 4 bits that are packed into I32 or U8 counted singly."""
+    packed = {"I32": 8, "U8": 2}
     return float(sum(count * packed.get(name, 1) for name, count in facts.parameters.items()))
 
 
@@ -168,7 +134,7 @@ def _mixer(config: Mapping[str, Any], hidden: int, kind: str) -> float | None:
         heads, size, states = found
         inner = heads * size
         return float(hidden * (3 * inner + 2 * (number(config, "state_groups") or 1) * states + heads))
-    if number(config, "latent"):
+    if number(config, "kv_lora_rank"):
         return _latent(config, hidden)
     return _attention(config, hidden, windowed=kind == "window")
 
@@ -178,24 +144,24 @@ def _attention(config: Mapping[str, Any], hidden: int, *, windowed: bool) -> flo
     if heads is None or shape is None:
         return None
     keys, size, value = shape
-    query, output = number(config, "query_latent"), number(config, "output_latent")
+    query, output = number(config, "q_lora_rank"), number(config, "o_lora_rank")
     if query and output:
-        grouped = heads * size * output + (number(config, "output_groups") or 1) * output * hidden
+        grouped = heads * size * output + (number(config, "o_groups") or 1) * output * hidden
         return float(hidden * query + query * heads * size + hidden * keys * size + grouped)
     queries = 2 if config.get("attn_output_gate") is True else 1
     return float(hidden * (queries * heads * size + keys * (size + value) + heads * value))
 
 
 def _latent(config: Mapping[str, Any], hidden: int) -> float | None:
-    found = numbers(config, "heads", "latent", "rope_dim", "nope_dim", "value_dim")
+    found = numbers(config, "heads", "kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
     if found is None:
         return None
     heads, rank, rope, nope, value = found
-    query = number(config, "query_latent")
+    query = number(config, "q_lora_rank")
     wide = heads * (nope + rope)
     queries = hidden * query + query * wide if query else hidden * wide
     total = queries + hidden * (rank + rope) + rank * heads * (nope + value) + heads * value * hidden
-    index, index_heads = number(config, "index_dim"), number(config, "index_heads")
+    index, index_heads = number(config, "index_head_dim"), number(config, "index_n_heads")
     if index and index_heads:
         total += (query or hidden) * index * index_heads + hidden * (index + index_heads)
     return float(total)
@@ -206,7 +172,7 @@ def _linear(config: Mapping[str, Any], hidden: int) -> float | None:
     if isinstance(own, Mapping):
         heads, size = own.get("num_heads"), own.get("head_dim")
         return float(6 * hidden * heads * size) if isinstance(heads, int) and isinstance(size, int) else None
-    found = numbers(config, "key_heads", "value_heads", "linear_key_dim", "linear_value_dim")
+    found = numbers(config, *LINEAR_KEYS)
     if found is None:
         return None
     keys, values, key_size, value_size = found
@@ -226,7 +192,7 @@ def _forward(config: Mapping[str, Any], hidden: int, index: int, letter: str) ->
     size = number(config, "expert_inner") or inner
     shared = number(config, "shared_inner") or (number(config, "shared_experts") or 0) * size
     beside = matrices * (inner if config.get("enable_moe_block") is True else shared)
-    if number(config, "expert_period"):
+    if number(config, "interleave_moe_layer_step"):
         beside = matrices * inner
     narrow = number(config, "expert_hidden")
     routed = float(experts * matrices // hidden * (narrow or hidden) * size)
@@ -241,7 +207,7 @@ def _has_routed_experts(config: Mapping[str, Any], index: int) -> bool:
         return bool(listed[index])
     if index < (number(config, "first_dense") or 0) or index in (sequence(config, "mlp_only_layers") or ()):
         return False
-    step = number(config, "expert_period") or config.get("decoder_sparse_step")
+    step = number(config, "interleave_moe_layer_step") or config.get("decoder_sparse_step")
     return not isinstance(step, int) or step < 1 or (index + 1) % step == 0
 
 
@@ -249,7 +215,7 @@ def _loaded_bytes(stored: float, head: float, facts: ModelFacts, dtype: str, qua
     """`stored` bytes after the casts and quantizations that an engine does while it loads."""
     if isinstance(decoder(facts.config).get("quantization_config"), Mapping):
         return stored
-    held = value_bytes(facts.config, dtype)
+    held = value_bytes(dtype)
     parts = facts.weights.parameters
     wide = sum(4.0 * count for name, count in parts.items() if name == "F32")
     if wide > 0.5 * stored:
@@ -281,11 +247,6 @@ def _copies(facts: WeightFacts, layers: int) -> float:
         if place and int(place.group(1)) >= layers and ("embed_tokens" in name or "head" in name):
             total += math.prod(shape)
     return total
-
-
-def _draft_layers(config: Mapping[str, Any], found: Counts | None) -> float:
-    layers = number(config, "draft_layers")
-    return layers * draft_layer(config, found) * bytes_per_weight(config) if layers and found else 0.0
 
 
 def draft_layer(config: Mapping[str, Any], found: Counts) -> float:

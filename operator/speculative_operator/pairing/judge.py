@@ -11,7 +11,7 @@ from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.spec import DeploymentSpec, Method, Speculator
 from speculative_operator.pairing import reading
 from speculative_operator.pairing.catalogue import stem
-from speculative_operator.pairing.compared import drafts, hidden, method, named, serving, vocabulary
+from speculative_operator.pairing.compared import heads, method, serving, vocabulary
 from speculative_operator.pairing.expected import expect
 from speculative_operator.pairing.findings import Code, Finding, error, info, sort_findings
 from speculative_operator.pairing.pair import HEADS, EngineRules, Pair, largest_k
@@ -21,9 +21,9 @@ from speculative_operator.pairing.verdict import Kind, Verdict
 _TOPICS: tuple[Callable[[Pair], Iterator[Finding]], ...] = (
     method.findings,
     vocabulary.findings,
-    hidden.findings,
-    named.findings,
-    drafts.findings,
+    heads.by_states,
+    heads.by_name,
+    method.of_k,
     serving.findings,
     vocabulary.turns,
 )
@@ -120,4 +120,4 @@ def _twins(pair: Pair) -> bool:
         return True
     bases = ((pair.verifier.base_models, theirs.location), (pair.speculator.base_models, ours.location))
     quantized = reading.quantization(pair.verifier) != reading.quantization(pair.speculator)
-    return quantized and any(named.same(base, name) for names, name in bases for base in names)
+    return quantized and any(heads.same(base, name) for names, name in bases for base in names)

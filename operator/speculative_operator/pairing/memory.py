@@ -1,6 +1,6 @@
 """Does the pair fit the accelerator? Weights and KV cache of both models, and room left for requests. Pure.
 
-Called by `reconcile` for the condition MemoryFits, by `speculative check` and, through `shapes`, for the tuner's facts.
+Called by `reconcile` for the condition MemoryFits, and by `speculative plan`.
 
     room for KV = memory x gpuMemoryUtilizationPercent - weights of verifier and speculator - reserve
     requests    = room / (KV of verifier and speculator for one request)
@@ -22,10 +22,7 @@ from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.pairing.fit_room import Holding, Room, room, speculator_holding, verifier_holding
 from speculative_operator.pairing.fit_weights import AT_LOAD
 from speculative_operator.pairing.reading import decoder, number
-from speculative_operator.pairing.shapes import pair_facts, shape_of
 from speculative_operator.physics.catalog import find_accelerator, rows
-
-__all__ = ["Fit", "Suggestion", "fit", "pair_facts", "shape_of"]
 
 LEAST_RESERVE_BYTES = 1e9
 _GENEROUS = 2**30 / 1e9
@@ -62,8 +59,6 @@ class Fit:
     room: Room = _NO_ROOM
     length: int = 0
     """Tokens of the longest request that the engine takes."""
-    suggestions: tuple[Suggestion, ...] = ()
-    """Changes of the spec that make the pair fit, the least change first; part of the message."""
     tokens: int | None = None
     """KV cache of one engine in tokens, in requests of the observed length, or of the longest."""
     tokens_without_speculator: int | None = None
@@ -84,18 +79,17 @@ def fit(
     if own is None or length is None:
         return Fit(None, _untold(verifier, length))
     if accelerator is None:
-        return Fit(None, _unknown_accelerator(own[0], speculator_held or Holding(), spec))
-    unsure = _unsure(verifier, speculator_held, spec, counted=own[1].counted)
-    device = room(accelerator, own[0], speculator_held or Holding(), spec)
+        return Fit(None, _unknown_accelerator(own, speculator_held or Holding(), spec))
+    unsure = _unsure(verifier, speculator_held, spec)
+    device = room(accelerator, own, speculator_held or Holding(), spec)
     fits = _verdict(device, length, certain=not unsure)
     each = min(context or length, length)
-    advice = tuple(_remedies(device, length, spec, accelerator)) if fits is not True else ()
+    advice = tuple(remedies(device, length, spec, accelerator)) if fits is not True else ()
     return Fit(
         fits,
         _describe(device, length, each, spec, accelerator, fits, unsure, advice),
         device,
         length,
-        advice,
         tokens=device.tokens(each),
         tokens_without_speculator=device.without_speculator.tokens(each),
     )
@@ -110,9 +104,7 @@ def _verdict(device: Room, length: int, *, certain: bool) -> bool | None:
     return None
 
 
-def _unsure(
-    verifier: ModelFacts, speculator: Holding | None, spec: DeploymentSpec, *, counted: bool
-) -> tuple[str, ...]:
+def _unsure(verifier: ModelFacts, speculator: Holding | None, spec: DeploymentSpec) -> tuple[str, ...]:
     config = decoder(verifier.config)
     asked = spec.verifier.quantization.lower()
     size_known = isinstance(config.get("quantization_config"), dict) or not asked or asked in AT_LOAD
@@ -120,7 +112,6 @@ def _unsure(
     found = [
         ("" if speculator is not None else "the size of the speculator is unknown"),
         ("" if size_known else f"the size of the weights under quantization {asked} is unknown"),
-        ("" if not counted else "the weights were counted from config.json, not read from the files"),
         ("" if "compress_ratios" not in config else "pages of compressed caches are larger than their content"),
         *(f"engine.args has {one.split('=')[0]}" for one in arguments),
     ]
@@ -129,6 +120,8 @@ def _unsure(
 
 def _untold(verifier: ModelFacts, length: int | None) -> str:
     named = verifier.pin.location or "the verifier"
+    if not verifier.weights.bytes:
+        return f"{named}: its weights are in no known form; memory is not checked."
     if length is None:
         return f"{named}: config.json does not state the longest context; set verifier.maxModelLen to check memory."
     return f"{named}: config.json states layers and KV heads in an unknown form; memory is not checked."
@@ -201,7 +194,8 @@ def _cost(device: Room, each: int) -> str:
     )
 
 
-def _remedies(device: Room, length: int, spec: DeploymentSpec, accelerator: Accelerator) -> Iterator[Suggestion]:
+def remedies(device: Room, length: int, spec: DeploymentSpec, accelerator: Accelerator) -> Iterator[Suggestion]:
+    """Changes of the spec that make the pair fit, or fit better, the least change first."""
     longest = device.longest()
     if longest >= 16:
         yield Suggestion("verifier.maxModelLen", str(longest), "the longest request that fits")

@@ -1,7 +1,6 @@
 """Values out of a model's `config.json`, whatever is in it: a wrong type is read as absence, never as an exception.
 
-Used by the judge and by the arithmetic of memory. `config.json` is written by anybody; names of keys are those of
-Hugging Face Transformers 5, of the speculators library 0.5 and of the EAGLE, Medusa and DFlash repositories.
+Used by the judge and by the arithmetic of memory: `config.json` is written by anybody.
 """
 
 from __future__ import annotations
@@ -9,67 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from speculative_operator.domain.models import ModelFacts
+from speculative_operator.domain.models import NAMES, ModelFacts
 from speculative_operator.domain.reading import at
 
 _NESTED = ("text_config", "language_config", "llm_config", "thinker_config", "transformer_layer_config", "model")
 """Where multimodal models and speculators checkpoints keep the decoder's own configuration."""
-_LARGEST = 1 << 62
-_LARGEST_SIZE = 1 << 32
+_LARGEST = 1 << 32
 """A number beyond is no size of a model."""
-
-NAMES = {
-    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
-    "hidden": ("hidden_size", "n_embd", "d_model"),
-    "heads": ("num_attention_heads", "n_head", "n_heads"),
-    "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"),
-    "head_dim": ("head_dim", "kv_channels", "attention_head_dim"),
-    "inner": ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"),
-    "vocabulary": ("vocab_size", "padded_vocab_size"),
-    "experts": ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"),
-    "experts_per_token": (
-        "num_experts_per_tok", "num_experts_per_token", "top_k_experts", "experts_per_token", "moe_topk", "moe_k",
-    ),
-    "expert_inner": ("moe_intermediate_size", "expert_ffn_hidden_size"),
-    "expert_hidden": ("routed_expert_hidden_size", "moe_latent_size"),
-    "expert_period": ("interleave_moe_layer_step",),
-    "dense_inner": ("intermediate_size_mlp", "dense_intermediate_size"),
-    "shared_experts": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
-    "shared_inner": ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"),
-    "first_dense": ("first_k_dense_replace", "moe_layer_start_index"),
-    "max_position": ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len"),
-    "window": ("sliding_window", "sliding_window_size", "attention_chunk_size"),
-    "draft_layers": ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_num_layers"),
-    "draft_vocabulary": ("draft_vocab_size",),
-    "latent": ("kv_lora_rank",),
-    "query_latent": ("q_lora_rank",),
-    "rope_dim": ("qk_rope_head_dim",),
-    "nope_dim": ("qk_nope_head_dim",),
-    "value_dim": ("v_head_dim",),
-    "index_dim": ("index_head_dim",),
-    "index_heads": ("index_n_heads",),
-    "output_latent": ("o_lora_rank",),
-    "output_groups": ("o_groups",),
-    "global_kv_heads": ("num_global_key_value_heads",),
-    "global_head_dim": ("global_head_dim",),
-    "window_kv_heads": ("swa_num_key_value_heads",),
-    "window_head_dim": ("swa_head_dim",),
-    "window_value_dim": ("swa_v_head_dim",),
-    "shared_layers": ("num_kv_shared_layers",),
-    "key_heads": ("linear_num_key_heads",),
-    "value_heads": ("linear_num_value_heads",),
-    "linear_key_dim": ("linear_key_head_dim",),
-    "linear_value_dim": ("linear_value_head_dim",),
-    "linear_kernel": ("linear_conv_kernel_dim",),
-    "state_heads": ("mamba_num_heads", "mamba_n_heads"),
-    "state_head_dim": ("mamba_head_dim", "mamba_d_head"),
-    "state_size": ("ssm_state_size", "mamba_d_state"),
-    "state_groups": ("n_groups", "mamba_n_groups"),
-    "state_kernel": ("conv_kernel", "mamba_d_conv"),
-    "bits": ("bits", "w_bit", "num_bits"),
-    "group": ("group_size", "q_group_size"),
-}  # fmt: skip
-"""What is read -> its keys, as families spell them."""
 
 
 def whole(value: Any, *path: str) -> int | None:
@@ -116,12 +61,9 @@ def decoder(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def number(config: Mapping[str, Any], what: str) -> int | None:
-    """The first whole number > 0 under one of the names of `what` (a key of NAMES); None without one."""
-    for name in NAMES[what]:
-        value = config.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _LARGEST_SIZE:
-            return value
-    return None
+    """The first whole number above 0 under one of the names of `what`, a key of NAMES or of the config; None without
+    one."""
+    return first_whole(config, NAMES.get(what, (what,)))
 
 
 def numbers(config: Mapping[str, Any], *what: str) -> tuple[int, ...] | None:

@@ -1,7 +1,7 @@
 """Shapes of models from their own files, for the physics of a step: real facts in place of the catalogue of shapes.
 
-Called by `reconcile` to fill the tuner's `PairFacts`, and by `memory`. Bytes are those of the files; values and layers
-those of the config.
+Called by `reconcile` and `speculative plan` to fill the tuner's `PairFacts`. Bytes are those of the files; values and
+layers those of the config.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from speculative_operator.domain.models import Accelerator, ModelFacts, ModelSha
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.pairing.fit_caches import CacheGroup, layer_kinds
 from speculative_operator.pairing.fit_room import Holding, room, speculator_holding, verifier_holding, widths
-from speculative_operator.pairing.fit_weights import Counts, Weights, bytes_per_weight, counts, elements, weights
+from speculative_operator.pairing.fit_weights import Counts, Weights, counts, elements, weights
 from speculative_operator.pairing.reading import decoder, number
 
 _PACKED = 0.9
@@ -37,7 +37,7 @@ def shape_of(
     kinds = layer_kinds(config)
     if sizes is None or kinds is None:
         return None
-    holding = speculator_holding(facts, facts, spec) if as_speculator else _holding(facts, spec)
+    holding = speculator_holding(facts, facts, spec) if as_speculator else verifier_holding(facts, spec)
     size = widths(config, spec).value
     kv_heads, head_dim = _cache_layout(holding, len(kinds), size, context or USUAL_CONTEXT)
     parameters, active, each = _parameters(facts, sizes)
@@ -81,14 +81,9 @@ def _capacities(
     if own is None or accelerator is None:
         return None, None
     context = min(spec.verifier.max_model_len or USUAL_CONTEXT, USUAL_CONTEXT)
-    both = room(accelerator, own[0], speculator_held or Holding(), spec)
+    both = room(accelerator, own, speculator_held or Holding(), spec)
     held = both.tokens(context) if speculator_held is not None else None
     return held or None, both.without_speculator.tokens(context) or None
-
-
-def _holding(facts: ModelFacts, spec: DeploymentSpec) -> Holding | None:
-    found = verifier_holding(facts, spec)
-    return found[0] if found else None
 
 
 def _cache_layout(holding: Holding | None, layers: int, size: float, context: int) -> tuple[int, int]:
@@ -109,20 +104,17 @@ def _plain(group: CacheGroup, ranks: int) -> bool:
 def _parameters(facts: ModelFacts, found: Weights) -> tuple[float, float, float]:
     """(all weights, those of one token, bytes of each). Sizes of 1 byte and more are whole, because the physics tells
     rates by them; the count then carries scales and what is left wider, so that the bytes are exact."""
-    config = decoder(facts.config)
-    counted = counts(config)
-    each = found.verifier / _elements(facts, counted) if found.verifier else 0.0
+    counted = counts(decoder(facts.config))
+    each = found.verifier / _elements(facts, counted)
     each = float(max(round(each), 1)) if each > _PACKED else each
-    if not each:
-        return 0.0, 0.0, 2.0
     parameters = found.verifier / each
     share = counted.active / counted.total if counted and counted.experts else 1.0
     return parameters, parameters * share, each
 
 
 def _elements(facts: ModelFacts, counted: Counts | None) -> float:
-    """Weights in the files: those of the headers, but counted from the config where several lie in one element."""
-    packed = any(name in facts.weights.parameters for name in ("I32", "U8"))
-    if counted and (packed or not facts.weights.bytes):
+    """Weights in the files: those of the headers, but counted from the config where several lie in one element; 16-bit
+    ones where files tell nothing."""
+    if counted and any(name in facts.weights.parameters for name in ("I32", "U8")):
         return counted.total
-    return elements(facts.weights) or float(facts.weights.bytes) / bytes_per_weight(decoder(facts.config))
+    return elements(facts.weights) or facts.weights.bytes / 2.0

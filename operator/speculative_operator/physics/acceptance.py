@@ -18,6 +18,7 @@ n-gram and 1.4 % (6.7 %) for EAGLE; taking survival over unchanged is off by 6.1
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 
@@ -100,19 +101,16 @@ class RunLengths:
         return 1.0 + float(self.survival(k).sum())
 
 
-def fit_run_lengths(survival: ArrayLike, weights: ArrayLike | None = None) -> RunLengths:
+def fit_run_lengths(survival: ArrayLike) -> RunLengths:
     """Run lengths whose survival at K = len(survival) is nearest to `survival` by least squares.
 
-    `survival` is `S_1..S_K`, K >= 1 (ValueError when empty), each in [0, 1]; `weights` count positions, equal when
-    None. A single position or a hazard that does not fall gives one geometric. Takes about 0.3 ms.
+    `survival` is `S_1..S_K`, K >= 1 (ValueError when empty), each in [0, 1]. A single position or a hazard that does
+    not fall gives one geometric. Takes about 0.3 ms.
     """
     seen = np.clip(np.asarray(survival, dtype=float), 0.0, 1.0)
     if seen.ndim != 1 or not seen.size:
         raise ValueError("survival must be a list of at least one position")
-    weight = np.ones(seen.size) if weights is None else np.maximum(np.asarray(weights, dtype=float), 0.0)
-    if not weight.sum() > 0.0:
-        weight = np.ones(seen.size)
-    long, short, share = _search(seen, weight / weight.sum())
+    long, short, share = _search(seen)
     w = _share_of_runs(share, long, short, seen.size)
     return RunLengths(w, long, short)
 
@@ -132,13 +130,14 @@ def across(survival: ArrayLike, k: int) -> Array:
     return np.minimum.accumulate(np.clip(wanted * ratio[: max(k, 0)], 0.0, 1.0))
 
 
-def _search(seen: Array, weight: Array) -> tuple[float, float, float]:
+def _search(seen: Array) -> tuple[float, float, float]:
     """(p, q, share of p in the survival seen): the best cell of a grid over p >= q, polished by Newton's method."""
     values, powers = _grid(seen.size)
+    weight = 1.0 / seen.size
     row, column, share = _best(seen, weight, values, powers)
     place = np.array([values[row], values[column], share])
     positions = np.arange(1.0, seen.size + 1.0)
-    scale = np.sqrt(weight)
+    scale = math.sqrt(weight)
     damping, error, push, curve = 1e-3, *_slope(place, seen, scale, positions)
     for _ in range(_ROUNDS):
         step = np.linalg.solve(curve + damping * _DIAGONAL, push)
@@ -153,8 +152,8 @@ def _search(seen: Array, weight: Array) -> tuple[float, float, float]:
     return (long, short, share) if long >= short else (short, long, 1.0 - share)
 
 
-def _slope(place: Array, seen: Array, scale: Array, positions: Array) -> tuple[float, Array, Array]:
-    """Squared error at (p, q, share), its gradient and Gauss-Newton curvature (both halved)."""
+def _slope(place: Array, seen: Array, scale: float, positions: Array) -> tuple[float, Array, Array]:
+    """Mean squared error at (p, q, share), its gradient and Gauss-Newton curvature (both halved)."""
     long, short, share = place
     above, below = long ** (positions - 1), short ** (positions - 1)
     miss = np.append((share * above * long + (1.0 - share) * below * short - seen) * scale, _ALIKE * (long - short))
@@ -166,7 +165,7 @@ def _slope(place: Array, seen: Array, scale: Array, positions: Array) -> tuple[f
     return float(miss @ miss), lean @ miss, lean @ lean.T
 
 
-def _best(seen: Array, weight: Array, values: Array, powers: Array) -> tuple[int, int, float]:
+def _best(seen: Array, weight: float, values: Array, powers: Array) -> tuple[int, int, float]:
     """(row of p, column of q, share of p) of the best cell of the grid by least squares; with p and q given, the share
     is linear: error = |S - q^j - v (p^j - q^j)|^2."""
     heavy = powers * weight

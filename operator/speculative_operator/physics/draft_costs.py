@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from speculative_operator.domain.models import ModelShape, PairFacts
 from speculative_operator.domain.spec import Method
 from speculative_operator.domain.table import KnobSpace
-from speculative_operator.physics.hardware import REDUCES_PER_LAYER, Efficiencies, Rates
+from speculative_operator.physics.hardware import REDUCES_PER_LAYER, Rates
 
 PASS_LAUNCH = 0.25e-3
 LAYER_LAUNCH = 36e-6
@@ -63,7 +63,7 @@ class DraftCosts:
 
 
 def draft_costs(
-    verifier: ModelShape, facts: PairFacts, knobs: KnobSpace, rates: Rates, fit: Efficiencies, weights_seconds: float
+    verifier: ModelShape, facts: PairFacts, knobs: KnobSpace, rates: Rates, weights_seconds: float
 ) -> DraftCosts:
     """Costs of a draft pass beside `verifier`, whose weights take `weights_seconds` to read once."""
     if knobs.draft_free:
@@ -71,7 +71,7 @@ def draft_costs(
             LOOKUP_SHARE * weights_seconds, 0.0, LOOKUP_SHARE * 2.0 * verifier.active_parameters / rates.bf16, 0.0
         )
     shape = facts.speculator or speculator_shape(verifier, facts.method or _method(knobs), max(knobs.ks, default=1))
-    launches = (PASS_LAUNCH + LAYER_LAUNCH * shape.layers) * fit.launch
+    launches = PASS_LAUNCH + LAYER_LAUNCH * shape.layers
     reduces = rates.reduce_latency * REDUCES_PER_LAYER * shape.layers
     return DraftCosts(
         launches + reduces + shape.weight_bytes / rates.bandwidth,
@@ -86,7 +86,8 @@ def speculator_shape(verifier: ModelShape, method: Method, k: int) -> ModelShape
     h = float(verifier.hidden_size)
     head = h * HEAD_VOCABULARY
     if method is Method.DRAFT_MODEL:
-        return _small_model(verifier)
+        weights = verifier.active_parameters * DRAFT_MODEL_SHARE
+        return _shape(verifier, "draft model", max(round(verifier.layers * 0.75), 1), weights, weights, 2.0)
     if method is Method.MTP:
         layer, active = _own_layer(verifier)
         return _shape(verifier, "mtp", 1, layer + head, active + head, verifier.bytes_per_parameter)
@@ -100,9 +101,7 @@ def speculator_shape(verifier: ModelShape, method: Method, k: int) -> ModelShape
     return _shape(verifier, "head", 1, weights, weights, 2.0)
 
 
-def kv_tokens(
-    facts: PairFacts, *, with_speculator: bool, memory_share: float = 0.9, reserve_bytes: float = RESERVE_BYTES
-) -> int | None:
+def kv_tokens(facts: PairFacts, *, with_speculator: bool, memory_share: float = 0.9) -> int | None:
     """Tokens of context that all accelerators of one replica hold together; 0 when the weights leave no room.
 
     A capacity stated in `facts` (`kv_capacity_tokens`, `..._without_speculator`) comes first. None when verifier or
@@ -117,7 +116,7 @@ def kv_tokens(
     speculator = speculator_of(facts) if with_speculator else None
     weights = verifier.weight_bytes + (speculator.weight_bytes if speculator else 0.0)
     a_token = verifier.kv_bytes_per_token + (speculator.kv_bytes_per_token if speculator else 0.0)
-    room = facts.accelerators * (accelerator.memory_bytes * memory_share - reserve_bytes) - weights
+    room = facts.accelerators * (accelerator.memory_bytes * memory_share - RESERVE_BYTES) - weights
     return max(int(room / a_token), 0) if a_token > 0.0 else None
 
 
@@ -141,19 +140,6 @@ def _own_layer(verifier: ModelShape) -> tuple[float, float]:
         return active, active
     missed = (1.0 - verifier.experts_per_token / verifier.experts) ** _MTP_TOKENS
     return max((1.0 - missed) * verifier.parameters / verifier.layers, active), active
-
-
-def _small_model(verifier: ModelShape) -> ModelShape:
-    weights = verifier.active_parameters * DRAFT_MODEL_SHARE
-    return ModelShape(
-        name="draft model",
-        parameters=weights,
-        active_parameters=weights,
-        layers=max(round(verifier.layers * 0.75), 1),
-        hidden_size=verifier.hidden_size,
-        kv_heads=verifier.kv_heads,
-        head_dim=verifier.head_dim,
-    )
 
 
 def _shape(verifier: ModelShape, name: str, layers: int, parameters: float, active: float, size: float) -> ModelShape:

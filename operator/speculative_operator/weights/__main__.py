@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.command == "hold":
             hold(options.cache, options.version, options.object, expires=options.collect)
         result = inspect_pair(options) if options.command == "inspect" else fetch_pair(options, _tell)
-        return _leave_result(options.result, result, Exit.DONE)
+        return _leave_result(result, Exit.DONE)
     except Stopped as stopped:
         if options.command == "hold":
             return Exit.DONE
@@ -49,13 +49,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + int(stopped.args[0])
     except WeightsError as error:
         sys.stderr.write(f"error: {error.side + ': ' if error.side else ''}{error}\n")
-        return _leave_result(options.result, {"error": error.to_json()}, _exit(error))
+        return _leave_result({"error": error.to_json()}, _exit(error))
     except Exception as error:
         logging.exception("unexpected error: this is a bug of speculative-weights")
         defect = WeightsError(
             Reason.UNKNOWN, f"{type(error).__name__}: {error}", remedy="read the log of the Job's pod and report it"
         )
-        return _leave_result(options.result, {"error": defect.to_json()}, _exit(defect))
+        return _leave_result({"error": defect.to_json()}, _exit(defect))
 
 
 def _stop(number: int, _: object) -> None:
@@ -74,10 +74,9 @@ def _tell(progress: Progress) -> None:
     sys.stdout.flush()
 
 
-def _leave_result(file: Path | None, result: Mapping[str, Any], status: int) -> int:
+def _leave_result(result: Mapping[str, Any], status: int) -> int:
     """Write the result: of a Job as its termination message, else on stdout; returns the exit status."""
-    file = file or (TERMINATION_LOG if TERMINATION_LOG.exists() else None)
-    if file is None:
+    if not TERMINATION_LOG.exists():
         sys.stdout.write(json.dumps(result) + "\n")
         return status
     try:
@@ -86,7 +85,7 @@ def _leave_result(file: Path | None, result: Mapping[str, Any], status: int) -> 
         large = WeightsError(Reason.PAIR_UNREAD, f"cannot report the result: {error}")
         message, status = encode({"error": large.to_json()}), _exit(large)
         sys.stderr.write(f"error: {large}\n")
-    file.write_text(message, encoding="utf-8")
+    TERMINATION_LOG.write_text(message, encoding="utf-8")
     return status
 
 
@@ -132,17 +131,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     fetching.add_argument(
         "--reserve",
-        type=_between(0, 95),
+        type=_percent,
         default=0,
         metavar="PERCENT",
         help="percent of the disk that stays free (default: 0)",
-    )
-    fetching.add_argument(
-        "--parallel",
-        type=_between(1, 64),
-        default=8,
-        metavar="N",
-        help="number of streams (default: %(default)s)",
     )
     return parser
 
@@ -157,20 +149,13 @@ def _sides(command: argparse.ArgumentParser, *, alone: bool) -> None:
     command.add_argument(
         "--claims-at", type=Path, metavar="DIR", default=Path("/claims"), help="folder below which claims are mounted"
     )
-    command.add_argument(
-        "--result", type=Path, metavar="FILE", help=f"default: {TERMINATION_LOG}, or stdout if it does not exist"
-    )
 
 
-def _between(least: int, most: int) -> Callable[[str], int]:
-    """The reader of an argument that is a whole number in these bounds."""
-
-    def number(text: str) -> int:
-        if not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text} is not between {least} and {most}")
-        return int(text)
-
-    return number
+def _percent(text: str) -> int:
+    """The reader of an argument that is a whole number from 0 to 95."""
+    if not 0 <= int(text) <= 95:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 95")
+    return int(text)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ class Part:
         self.sealed = _size(self._whole) == entry.size
         """True once the file is finished: checked, and on the disk."""
         self._lock = threading.Lock()
-        self._head = f"{segment} {entry.size} {entry.sha256 or entry.etag}"
+        self._head = f"segments of {segment}"
         self._missing = self._all - self._listed()
 
     @property
@@ -64,9 +64,13 @@ class Part:
 
     def _listed(self) -> set[int]:
         """Segments that the list calls complete; a last line without its end does not count."""
-        if _size(self._part) != self.entry.size or not self._list.is_file():
+        if _size(self._part) != self.entry.size:
             return set()
-        head, *lines = self._list.read_bytes().decode("utf-8", "replace").split("\n")[:-1] or [""]
+        try:
+            text = self._list.read_bytes().decode("utf-8", "replace")
+        except FileNotFoundError:  # none yet, or whoever brings the file has just finished it
+            return set()
+        head, *lines = text.split("\n")[:-1] or [""]
         return {int(line) for line in lines if line.isdecimal()} if head == self._head else set()
 
     @property
@@ -134,7 +138,11 @@ class Part:
 
 
 def _size(path: Path) -> int | None:
-    return path.stat().st_size if path.is_file() else None
+    """Bytes of the file at `path`; None where there is none, also when it goes at this moment."""
+    try:
+        return path.stat().st_size if path.is_file() else None
+    except FileNotFoundError:
+        return None
 
 
 def _kind_and_value(entry: Entry) -> tuple[str, str]:

@@ -36,7 +36,6 @@ KEY = re.compile(r"[0-9a-f]{16}")
 GRACE_SECONDS = 30 * 86400.0
 """Sixty times what lies between two renewals of a mark by the operator (`pairing`), so that an operator that
 is away for weeks costs no model that is served."""
-_GROWING = FOLDERS | {"progress"}
 _AWAY = re.compile(rf"(models|partial)-{KEY.pattern}-[0-9]+")
 _EXPIRES = "expires"
 _POLL_SECONDS = 0.5
@@ -60,7 +59,7 @@ class Cache:
         return self.home / "models" / key
 
     def partial(self, key: str) -> Path:
-        """Folder in which a version grows until it is published: those of `bring.FOLDERS` and `progress`."""
+        """Folder in which a version grows until it is published: those of `bring.FOLDERS`."""
         return self.home / "partial" / key
 
     def uses(self, key: str) -> Path:
@@ -115,7 +114,7 @@ class Cache:
             return []
         model, partial = self.model(key), self.partial(key)
         found = [model] if _is_folder(model) and _names_itself(model) else []
-        grows = _is_folder(partial) and {path.name for path in children(partial)} <= _GROWING
+        grows = _is_folder(partial) and {path.name for path in children(partial)} <= FOLDERS
         return [*found, partial] if grows else found
 
     def rubbish(self) -> list[Path]:
@@ -204,27 +203,17 @@ def _names_itself(folder: Path) -> bool:
 
 
 def _lock(path: Path) -> int | None:
-    """A descriptor that holds the lock at `path`; None while another process does."""
-    while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o664)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            return None
-        except BaseException:
-            os.close(fd)
-            raise
-        if _same(fd, path):
-            return fd
-        os.close(fd)  # its owner removed the file between our open and our flock: this lock locks nothing
-
-
-def _same(fd: int, path: Path) -> bool:
+    """A descriptor that holds the lock at `path`; None while another process does. The file stays for ever: a lock on
+    one that was removed and made again would lock nothing."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o664)
     try:
-        return os.path.samestat(os.fstat(fd), path.stat())
-    except FileNotFoundError:
-        return False
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(fd)
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    return fd
 
 
 def _strip(folder: Path, wanted: set[str]) -> None:
@@ -281,7 +270,6 @@ def _collect(place: Cache, key: str, before: float) -> bool:
             place.discard(folder)
         if not place.model(key).exists() and not place.partial(key).exists():
             shutil.rmtree(place.uses(key), ignore_errors=True)
-            (place.home / "locks" / key).unlink(missing_ok=True)
     return bool(found)
 
 

@@ -11,7 +11,6 @@ import time
 from argparse import Namespace
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,9 +22,9 @@ from speculative_operator.weights.cache import Cache, collect
 from speculative_operator.weights.fetch import fetch, missing_bytes, total_bytes
 from speculative_operator.weights.inspect import inspect
 from speculative_operator.weights.patience import Limits
-from speculative_operator.weights.progress import Report
+from speculative_operator.weights.progress import Meter, Report
 from speculative_operator.weights.source import Source, WeightsError
-from speculative_operator.weights.sources import open_source, pin_by_name
+from speculative_operator.weights.sources import open_source
 
 SIDES = ("verifier", "speculator")
 LIST_HOLDS_SECONDS = 3600.0
@@ -45,42 +44,28 @@ def inspect_pair(options: Namespace) -> dict[str, Any]:
 
 
 def fetch_pair(options: Namespace, report: Report) -> dict[str, Any]:
-    """Fetch both sides into the cache; returns per side `pin`, `key`, `bytes` and whether it was `cached` before;
-    `seconds` of all; `removed`: keys that collection took away. Raises WeightsError and Stopped."""
-    began, place = time.monotonic(), Cache(options.cache)
+    """Fetch both sides into the cache; returns per side `pin`, `key` and `bytes`; `removed`: keys that collection took
+    away. Raises WeightsError and Stopped."""
+    place, limits = Cache(options.cache), Limits(reserve=options.reserve / 100)
     with disk.explain_errors(options.cache):
         options.cache.mkdir(parents=True, exist_ok=True)
     place.prepare()
     known, sources = _sort_out(options, place)
-    keys = {pin.key for pin in known.values()} | {source.pin.key for source in sources.values()}
-    keep = {*options.keep, *keys}
-    cached = {
-        side for side in SIDES if side in known or (side in sources and place.published_folder(sources[side].pin.key))
-    }
+    pins = {**known, **{side: source.pin for side, source in sources.items()}}
+    keep = {*options.keep, *(pin.key for pin in pins.values())}
     removed = _make_room(options, sources, keep)
-    shown = _Shown(report, {pin.key: _bytes(place, pin.key) for pin in known.values()}, sources)
+    held = sum(_bytes(place, pin.key) for pin in known.values())
+    meter = Meter(held + sum(map(total_bytes, sources.values())), report, limits.tell)
+    meter.count_present(held)
     for side, source in sources.items():
         with _of(side):
-            fetch(
-                source, options.cache, user=options.object, expires=options.collect, parallel=options.parallel,
-                report=shown.of(side), limits=Limits(reserve=options.reserve / 100),
-            )  # fmt: skip
+            fetch(source, options.cache, meter, user=options.object, expires=options.collect, limits=limits)
     removed += _collect(options, keep)
-    pins = {**known, **{side: source.pin for side, source in sources.items()}}
-    result: dict[str, Any] = {
-        side: {**_describe(pins[side], place), "cached": side in cached} for side in SIDES if side in pins
-    }
-    return {**result, "seconds": round(time.monotonic() - began, 1), "removed": list(removed)}
+    told = {side: _describe(pins[side], place) for side in SIDES if side in pins}
+    return {**told, "removed": list(removed)}
 
 
-def hold(
-    cache: Path,
-    keys: Collection[str],
-    user: str,
-    *,
-    expires: bool = False,
-    seconds: float = RENEW_SECONDS,
-) -> NoReturn:
+def hold(cache: Path, keys: Collection[str], user: str, *, expires: bool = False) -> NoReturn:
     """Renew the marks of `user` on the versions `keys` until a signal ends it. A volume that cannot be written for a
     while does not: the marks that are there hold for the grace.
 
@@ -96,7 +81,7 @@ def hold(
                 place.use(key, user, expires=expires)
             except WeightsError as error:
                 _LOG.warning("cannot mark version %s as used: %s", key, error)
-        time.sleep(seconds)
+        time.sleep(RENEW_SECONDS)
 
 
 def _sources(options: Namespace) -> dict[str, ModelSource]:
@@ -120,13 +105,13 @@ def _source(uri: str, revision: str) -> ModelSource:
 
 
 def _sort_out(options: Namespace, place: Cache) -> tuple[dict[str, Pin], dict[str, Source]]:
-    """Pins of the sides that the cache holds already, and sources of the others. A pinned side that is cached needs no
-    network: so a cluster without a way out starts pods as long as its cache holds."""
+    """Pins of the sides that the cache holds already, and sources of the others. A side that is cached and asked for at
+    its commit needs no network: so a cluster without a way out starts pods as long as its cache holds."""
     known: dict[str, Pin] = {}
     sources: dict[str, Source] = {}
     for side, wanted in _sources(options).items():
         with _of(side):
-            pin = pin_by_name(wanted)
+            pin = Pin(wanted.scheme, wanted.location, wanted.revision, wanted.revision)
             if _take(place, pin, options):
                 known[side] = pin
             else:
@@ -177,22 +162,6 @@ def _collect(options: Namespace, keep: set[str]) -> tuple[str, ...]:
     except WeightsError as error:
         _LOG.warning("removing nothing: %s", error)
         return ()
-
-
-class _Shown:
-    """Reports the progress of both sides as one."""
-
-    def __init__(self, report: Report, cached: Mapping[str, int], sources: Mapping[str, Source]) -> None:
-        self._report = report
-        self._sizes = {side: total_bytes(source) for side, source in sources.items()}
-        self._total = sum(cached.values()) + sum(self._sizes.values())
-        self._done = sum(cached.values())
-
-    def of(self, side: str) -> Report:
-        """The function that takes reports of progress of `side`; the sides are fetched one after the other."""
-        before = self._done
-        self._done += self._sizes[side]
-        return lambda one: self._report(replace(one, bytes=before + one.bytes, total=self._total))
 
 
 def _bytes(place: Cache, key: str) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from speculative_operator.domain.formats import size
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.own_folder import FOLDER, ForeignError
 from speculative_operator.weights.source import WeightsError
@@ -80,16 +81,6 @@ def full(path: Path, needed: int, left: int, reserve: float = 0.0) -> WeightsErr
         remedy=f"enlarge the claim by at least {size(max(needed - left, 1))}, or remove unused models;"
         " downloaded bytes stay in the cache",
     )
-
-
-def size(count: int) -> str:
-    """A number of bytes as text for people: `15.2 GiB`."""
-    amount, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if amount < 1024:
-            break
-        amount, unit = amount / 1024, larger
-    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
 
 
 @contextmanager

@@ -9,68 +9,11 @@ from typing import Any
 
 import yaml
 
-from speculative_operator.domain.models import ModelFacts
+from speculative_operator.domain.models import CONFIG_KEYS, ModelFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import headers, reading, tokenizers
 from speculative_operator.weights.source import Entry, Source, WeightsError
 
-_KEYS = """
-    architectures model_type _name_or_path model text_config llm_config language_config thinker_config
-
-    vocab_size hidden_size num_hidden_layers num_layers n_layer n_embd n_head num_attention_heads num_key_value_heads
-    head_dim intermediate_size max_position_embeddings tie_word_embeddings dtype torch_dtype multi_query
-    d_model n_layers n_heads num_kv_heads n_head_kv multi_query_group_num kv_channels attention_head_dim ffn_dim n_inner
-    ffn_hidden_size padded_vocab_size n_positions seq_length max_seq_len
-
-    layer_types sliding_window use_sliding_window max_window_layers attention_chunk_size sliding_window_pattern
-    num_kv_shared_layers global_head_dim num_global_key_value_heads hybrid_layer_pattern sliding_window_size
-    swa_head_dim swa_num_key_value_heads swa_v_head_dim compress_ratios block_configs
-
-    rope_theta rope_scaling rope_parameters rope_type type factor original_max_position_embeddings
-
-    num_experts num_local_experts n_routed_experts n_shared_experts num_experts_per_tok moe_intermediate_size
-    shared_expert_intermediate_size first_k_dense_replace num_experts_per_token top_k_experts experts_per_token moe_topk
-    moe_k moe_num_experts moe_num_shared_experts num_shared_experts moe_shared_expert_intermediate_size
-    expert_ffn_hidden_size routed_expert_hidden_size moe_latent_size interleave_moe_layer_step intermediate_size_mlp
-    dense_intermediate_size enable_moe_block moe_layer_freq moe_layer_start_index mlp_only_layers decoder_sparse_step
-    hidden_act mlp_hidden_act
-
-    kv_lora_rank q_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim index_head_dim
-    index_n_heads o_lora_rank o_groups attn_output_gate
-
-    full_attention_interval hybrid_override_pattern linear_num_value_heads linear_num_key_heads linear_key_head_dim
-    linear_value_head_dim linear_conv_kernel_dim mamba_num_heads mamba_head_dim mamba_n_groups mamba_d_state
-    mamba_d_conv ssm_state_size n_groups conv_kernel mamba_n_heads mamba_d_head mamba_ssm_dtype mamba_ssm_cache_dtype
-    layers_block_type attn_layer_period attn_layer_offset linear_attn_config full_attn_layers short_conv_kernel_size
-
-    num_nextn_predict_layers mtp_num_hidden_layers mtp_num_layers num_mtp_modules n_predict mtp_layers
-
-    quantization_config quant_method quant_algo bits w_bit group_size q_group_size fmt activation_scheme
-    weight_block_size format config_groups num_bits kv_cache_scheme kv_cache_quant_algo load_in_4bit load_in_8bit
-    weights input_activations strategy
-
-    bos_token_id eos_token_id pad_token_id mask_token_id
-
-    draft_vocab_size truncated_vocab_size target_hidden_size num_target_layers target_layer_ids target_layer_count
-    eagle_config eagle_aux_hidden_state_layer_ids aux_hidden_state_layer_ids use_aux_hidden_state norm_before_residual
-    norm_before_fc fc_norm parallel_drafting ptd_token_id pard_token cod_token_id
-
-    speculators_model_type speculators_config speculators_version algorithm default_proposal_method proposal_methods
-    proposal_type speculative_tokens verifier name_or_path transformer_layer_config
-
-    dflash_config dspark_config block_size medusa_num_heads medusa_num_layers num_heads base_model_name_or_path
-    n_candidates emb_dim inner_dim top_k_tokens_per_head tie_weights backbone_hidden_size hc_count hc_mult
-    dspark_block_size dspark_noise_token_id dspark_target_layer_ids mtp_config num_aux_hidden_states sample_from_anchor
-"""
-CONFIG_KEYS = frozenset(_KEYS.split())
-"""Keys of `config.json` that are kept, at any depth. What they mean is for `pairing` to know. By paragraph: what the
-model is; its shape; attention of limited reach; positions; experts; latent attention; state-space and linear attention;
-drafting layers inside a verifier; quantization; tokens; speculators as their trainers write them; as the library
-`speculators` writes them; those of others."""
-
-_GROUPS = "config_groups"
-"""The key whose own keys are names that a quantizer chose: all are kept, their contents cut as elsewhere."""
-_GENERATION = ("bos_token_id", "eos_token_id", "pad_token_id", "do_sample", "temperature", "top_p", "top_k", "min_p")
 _MOST_CONFIG = 16 << 20
 _MOST_CARD = 64 << 10
 _LONGEST_TEXT = 200
@@ -80,36 +23,32 @@ _WITHOUT_CONFIG = ("params.json",)
 
 def inspect(source: Source) -> ModelFacts:
     """All facts of one model that judging needs. Raises WeightsError, with the file that could not be read."""
-    entries = source.files
-    files = {entry.path: entry for entry in entries}
+    files = {entry.path: entry for entry in source.files}
     weights = headers.facts_of(source, files)
     base_models, relation = _lineage(source, files)
     return ModelFacts(
         pin=source.pin,
         config=_config(source, files, weights.format),
-        generation=_generation(source, files),
         tokenizer=tokenizers.facts_of(source, files),
         weights=weights,
         base_models=base_models,
         relation=relation,
-        files=tuple((entry.path, entry.size, entry.sha256) for entry in entries),
     )
 
 
 def cut(config: Mapping[str, Any]) -> dict[str, Any]:
     """`config` without keys that nobody judges by, and without long lists and texts, which are no settings."""
-    content = {key: _cut(value, key) for key, value in config.items() if key in CONFIG_KEYS}
+    content = {key: _cut(value) for key, value in config.items() if key in CONFIG_KEYS}
     return {key: value for key, value in content.items() if value is not None and value != {}}
 
 
-def _cut(value: Any, key: str) -> Any:
+def _cut(value: Any) -> Any:
     if isinstance(value, Mapping):
-        groups = {name: cut(one) for name, one in value.items() if isinstance(one, Mapping)}
-        return groups if key == _GROUPS else cut(value)
+        return cut(value)
     if isinstance(value, str):
         return value if len(value) <= _LONGEST_TEXT else None
     if isinstance(value, list):
-        return [_cut(one, key) for one in value] if len(value) <= _LONGEST_LIST else None
+        return [_cut(one) for one in value] if len(value) <= _LONGEST_LIST else None
     return value
 
 
@@ -130,13 +69,6 @@ def _config(source: Source, files: Mapping[str, Entry], weights: str) -> dict[st
         if isinstance(own, Mapping):
             config["quantization_config"] = {"quant_method": "modelopt", **cut(own)}
     return config
-
-
-def _generation(source: Source, files: Mapping[str, Entry]) -> dict[str, Any]:
-    if "generation_config.json" not in files:
-        return {}
-    content = reading.json_object(source, files["generation_config.json"], _MOST_CONFIG)
-    return {key: content[key] for key in _GENERATION if content.get(key) is not None}
 
 
 def _lineage(source: Source, files: Mapping[str, Entry]) -> tuple[tuple[str, ...], str]:

@@ -119,13 +119,11 @@ def _manifest(login: Login, version: str) -> tuple[str, Mapping[str, Any]]:
 
 
 def _of_this_platform(manifests: Any, reference: Reference) -> str:
-    """Digest of the manifest for amd64, else of the first: weights are the same on all platforms. Raises
-    WeightsError."""
+    """Digest of the first manifest for a platform: weights are the same on all. Raises WeightsError."""
     try:
-        real = [one for one in manifests if (one.get("platform") or {}).get("os", "") != "unknown"]
-        first = next((one for one in real if (one.get("platform") or {}).get("architecture") == "amd64"), real[0])
-        return str(first["digest"])
-    except (AttributeError, KeyError, TypeError, IndexError) as error:
+        real = (one for one in manifests if (one.get("platform") or {}).get("os", "") != "unknown")
+        return str(next(real)["digest"])
+    except (AttributeError, KeyError, TypeError, StopIteration) as error:
         raise _odd(reference, "an index without manifests") from error
 
 

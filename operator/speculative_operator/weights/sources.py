@@ -8,21 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.weights.local import open_claim
 from speculative_operator.weights.source import Source
-
-
-def pin_by_name(source: ModelSource) -> Pin:
-    """The version that `source` names, without a request: the same key as of the opened source where it names a commit
-    or digest; where it names anything else, a key that no version has."""
-    if source.scheme is not Scheme.OCI:
-        return Pin(source.scheme, source.location, source.revision, source.revision)
-    from speculative_operator.weights.registry import Reference
-
-    reference = Reference.of(source.location, source.revision)
-    return Pin(source.scheme, reference.location, reference.version, reference.version)
 
 
 def open_source(source: ModelSource, claims_at: Path | None = None) -> Source:

@@ -2,24 +2,22 @@
 `inspect`.
 
 `tokenizer.json` goes first, as it does for engines. It is read forward and no further than its vocabulary: the merges
-that follow it, most of its bytes, are left where they are. Without it: sentencepiece's `tokenizer.model`, tiktoken's
-ranks, Mistral's `tekken.json`, `vocab.json`.
+that follow it, most of its bytes, are left where they are. Then `vocab.json`, by the same recipe: sha256 over
+`number NUL token LF` in UTF-8, ascending by number; its first sixteen hexadecimal digits. Tokens that a model lists as
+added too are left out: whether they stand in the vocabulary as well is a habit of converters. The half of a surrogate
+pair in `tokenizer.json`, which JSON allows, counts as a question mark.
 
-The hash of a vocabulary: sha256 over `number NUL token LF` in UTF-8, ascending by number; its first sixteen hexadecimal
-digits. Tokens that a model lists as added too are left out: whether they stand in the vocabulary as well is a habit of
-converters. The half of a surrogate pair in `tokenizer.json`, which JSON allows, counts as a question mark.
+Of sentencepiece's `tokenizer.model`, tiktoken's ranks and Mistral's `tekken.json` the hash of the file stands for that
+of the vocabulary, and compares with no other kind of hash: publishers copy these files as they are.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import operator
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-import ijson
 
 from speculative_operator.domain.models import TokenizerFacts
 from speculative_operator.weights import reading
@@ -29,12 +27,11 @@ DIGITS = 16
 _SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 _MOST_CONFIG = 16 << 20
 _MOST_MODEL = 64 << 20
-_TIKTOKEN = (".tiktoken", "tiktoken.model")
-_UNKNOWN, _CONTROL = 2, 3
+_FILES = (("tokenizer.model", "sentencepiece"), (".tiktoken", "tiktoken"), ("tiktoken.model", "tiktoken"),
+          ("tekken.json", "tekken"))  # fmt: skip
+"""End of a file's name -> the kind of tokenizer in it."""
 _TOLD = ("model.type", "model.merges", "added_tokens", "added_tokens.item.content", "added_tokens.item.id")
 """Parts of `tokenizer.json` beside the vocabulary that are looked at."""
-_VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
-
 
 Vocabulary = list[tuple[int, bytes]]
 """Tokens with their numbers, in any order."""
@@ -55,8 +52,8 @@ class _Tokens:
     kind: str = ""
     vocabulary: Vocabulary = field(default_factory=list)
     added: dict[str, int] = field(default_factory=dict)
-    summary: tuple[int, str] | None = None
-    """Number of tokens and their hash, where they are not those of `vocabulary`."""
+    file_hash: str = ""
+    """Hash that stands for that of `vocabulary`, which was not read."""
 
 
 def facts_of(source: Source, files: Mapping[str, Entry]) -> TokenizerFacts:
@@ -64,11 +61,11 @@ def facts_of(source: Source, files: Mapping[str, Entry]) -> TokenizerFacts:
     read or understood."""
     config = _object(source, files, "tokenizer_config.json")
     tokens = _tokens(source, files, config)
-    summed = tokens.summary or count_and_hash(tokens.vocabulary, {encode(token) for token in tokens.added})
+    count, digest = count_and_hash(tokens.vocabulary, {encode(token) for token in tokens.added})
     return TokenizerFacts(
         kind=tokens.kind,
-        tokens=summed[0] + len(tokens.added),
-        vocabulary_hash=summed[1],
+        tokens=0 if tokens.file_hash else count + len(tokens.added),
+        vocabulary_hash=tokens.file_hash or digest,
         added_hash=hash_of(tokens.added),
         special=_special({**_object(source, files, "special_tokens_map.json"), **config}),
         chat_template_hash=_template_hash(source, files, config),
@@ -76,15 +73,12 @@ def facts_of(source: Source, files: Mapping[str, Entry]) -> TokenizerFacts:
 
 
 def _tokens(source: Source, files: Mapping[str, Entry], config: Mapping[str, Any]) -> _Tokens:
-    tiktoken = next((path for path in files if "/" not in path and path.endswith(_TIKTOKEN)), "")
     if "tokenizer.json" in files:
         return _of_tokenizer_json(source, files["tokenizer.json"])
-    if "tokenizer.model" in files:
-        tokens = _of_model(source, files["tokenizer.model"])
-    elif tiktoken:
-        tokens = _of_model(source, files[tiktoken])
-    elif "tekken.json" in files:
-        return _of_tekken(source, files["tekken.json"])
+    ends = ((path, kind) for end, kind in _FILES for path in files if "/" not in path and path.endswith(end))
+    if found := next(ends, None):
+        content = reading.whole(source, files[found[0]], _MOST_MODEL)
+        tokens = _Tokens(found[1], file_hash=hashlib.sha256(content).hexdigest()[:DIGITS])
     elif "vocab.json" in files:
         vocabulary = reading.json_object(source, files["vocab.json"], _MOST_CONFIG)
         with reading.wrap_parse_errors(source, files["vocab.json"]):
@@ -116,86 +110,6 @@ def _of_tokenizer_json(source: Source, entry: Entry) -> _Tokens:
         contents, numbers = (seen.get(f"added_tokens.item.{name}", []) for name in ("content", "id"))
         tokens.added = dict(zip(map(str, contents), map(whole_number, numbers), strict=True))
     return tokens
-
-
-def _of_model(source: Source, entry: Entry) -> _Tokens:
-    """Tokens of `tokenizer.model`: sentencepiece's message, or tiktoken's lines of token and rank under the same
-    name."""
-    content = reading.whole(source, entry, _MOST_MODEL)
-    with reading.wrap_parse_errors(source, entry):
-        if content[:1] == b"\n":
-            tokens = _Tokens("sentencepiece")
-            for number, (text, plain) in enumerate(_pieces(content)):
-                if plain:
-                    tokens.vocabulary.append((number, text))
-                else:
-                    tokens.added[text.decode("utf-8", "replace")] = number
-            return tokens
-        tokens = _Tokens("tiktoken")
-        for line in content.splitlines():
-            if line:
-                token, _, rank = line.partition(b" ")
-                tokens.vocabulary.append((int(rank), base64.b64decode(token, validate=True)))
-    return tokens
-
-
-def _pieces(message: bytes) -> Iterator[tuple[bytes, bool]]:
-    """Yield text and plainness of the pieces of a sentencepiece model in the order of their numbers, read without the
-    library; the unknown token and control tokens such as `<s>` are not plain. Raises ValueError for what is no such
-    message.
-
-    Fields after sentencepiece's `sentencepiece_model.proto`: `ModelProto.pieces = 1`; of a piece `piece = 1`,
-    `type = 3` with NORMAL 1 (the default), UNKNOWN 2, CONTROL 3, USER_DEFINED 4, UNUSED 5, BYTE 6.
-    """
-    for number, content in _fields(message):
-        if number == 1 and isinstance(content, bytes):
-            inner = dict(_fields(content))
-            text = inner.get(1, b"")
-            if not isinstance(text, bytes):
-                raise ValueError("a piece without text")
-            yield text, inner.get(3, 1) not in (_UNKNOWN, _CONTROL)
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
-    at = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        kind = tag & 7
-        if kind == _VARINT:
-            value, at = _varint(message, at)
-            yield tag >> 3, value
-            continue
-        if kind == _DELIMITED:
-            size, at = _varint(message, at)
-        elif kind in (_FIXED64, _FIXED32):
-            size = 8 if kind == _FIXED64 else 4
-        else:
-            raise ValueError(f"wire type {kind}")
-        if at + size > len(message):
-            raise ValueError("a field that ends beyond the message")
-        yield tag >> 3, message[at : at + size]
-        at += size
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= len(message):
-            break
-        byte = message[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if not byte & 0x80:
-            return value, at
-    raise ValueError("a number without end")
-
-
-def _of_tekken(source: Source, entry: Entry) -> _Tokens:
-    """Tokens of Mistral's file, with an object per token; the hash of the file stands for that of its vocabulary."""
-    content = reading.whole(source, entry, _MOST_MODEL)
-    with reading.wrap_parse_errors(source, entry):
-        size = whole_number(next(ijson.items(content, "config.default_vocab_size"), None))
-    return _Tokens("tekken", summary=(size, hashlib.sha256(content).hexdigest()[:DIGITS]))
 
 
 def _tokens_added_elsewhere(source: Source, files: Mapping[str, Entry], config: Mapping[str, Any]) -> dict[str, int]:

@@ -61,7 +61,7 @@ DEEPSEEK_V3 = {
     "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
     "num_nextn_predict_layers": 1, "vocab_size": 129280, "max_position_embeddings": 163840,
     "torch_dtype": "bfloat16",
-    "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"},
+    "quantization_config": {"quant_method": "fp8"},
 }  # fmt: skip
 DEEPSEEK_V32 = DEEPSEEK_V3 | {"index_head_dim": 128, "index_n_heads": 64}
 DEEPSEEK_V4_PRO = {

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.pairing.known_pairs import Known, facts, models, pairs, spec_of
 
-from speculative_operator.domain.models import ModelFacts, TokenizerFacts, WeightFacts
+from speculative_operator.domain.models import CONFIG_KEYS, ModelFacts, TokenizerFacts, WeightFacts
 from speculative_operator.domain.spec import Method, ModelSource, Scheme, Speculator, Workload
 from speculative_operator.engines.pairs import rules_of
 from speculative_operator.pairing.findings import Code, Level
@@ -18,10 +18,9 @@ from speculative_operator.pairing.judge import judge
 from speculative_operator.pairing.pair import EngineRules
 from speculative_operator.pairing.speculator_files import nature
 from speculative_operator.pairing.verdict import Kind, Verdict
-from speculative_operator.weights import inspect
 
 PAIRS = pairs()
-KEYS = sorted(inspect.CONFIG_KEYS)
+KEYS = sorted(CONFIG_KEYS)
 RULES = {method: rules_of(spec_of(Known("a/b", "c/d", method, {}, (), (), "", ""))) for method in Method}
 
 scalars = st.one_of(

@@ -114,12 +114,6 @@ def test_across_keeps_what_was_seen(survival: list[float]) -> None:
     assert kept[followed] == pytest.approx(np.asarray(survival)[followed], abs=1e-9)
 
 
-def test_weights_say_which_positions_count() -> None:
-    survival = [0.8, 0.2, 0.19]
-    assert fit_run_lengths(survival, [1e6, 1.0, 1.0]).survival(3)[0] == pytest.approx(0.8, abs=0.02)
-    assert fit_run_lengths(survival, [0.0, 0.0, 0.0]) == fit_run_lengths(survival)
-
-
 def test_nothing_seen_is_an_error() -> None:
     with pytest.raises(ValueError, match="at least one position"):
         fit_run_lengths([])

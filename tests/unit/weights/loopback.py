@@ -39,9 +39,7 @@ def start(
 def forked(environment: Mapping[str, str], log: Path, arguments: Sequence[str]) -> BaseProcess:
     """The command line in a process that need not import anything anew. What it says goes to `log`."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        [__name__, *(f"speculative_operator.weights.{name}" for name in ("hub", "oci", "s3"))]
-    )
+    context.set_forkserver_preload([__name__, "speculative_operator.weights.hub"])
     process = context.Process(target=_run, args=(dict(environment), str(log), list(arguments)), daemon=True)
     process.start()
     return process

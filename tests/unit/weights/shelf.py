@@ -8,11 +8,12 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from speculative_operator.domain.jobs import Progress
 from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import Scheme
+from speculative_operator.weights.fetch import total_bytes
 from speculative_operator.weights.patience import Limits, Patience
-from speculative_operator.weights.source import Entry
+from speculative_operator.weights.progress import Meter, Report
+from speculative_operator.weights.source import Entry, Source
 
 KIB = 1 << 10
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -85,5 +86,6 @@ def blocks(data: bytes, size: int = 16 * KIB) -> Iterator[bytes]:
         yield data[at : at + size]
 
 
-def ignored(_: Progress) -> None:
-    """Nobody listens."""
+def meter(source: Source, report: Report = lambda _: None) -> Meter:
+    """Of one source; nobody listens unless `report` does."""
+    return Meter(total_bytes(source), report, BRISK.tell)

@@ -17,4 +17,4 @@ def test_812_gigabytes_are_inspected_in_little_memory(tmp_path: Path) -> None:
     assert (found["gigabytes"], found["files"], found["layers"]) == (811.7, 191, 126)
     assert found["peakMiB"] < 100
     assert found["megabytesRead"] < 20
-    assert found["requests"] == 1 + 191 + 5
+    assert found["requests"] == 1 + 191 + 4

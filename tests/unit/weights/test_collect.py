@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.weights.shelf import Shelf, content, ignored
+from tests.unit.weights.shelf import Shelf, content, meter
 
 from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import Scheme
@@ -115,7 +115,8 @@ def test_an_empty_folder_is_an_empty_cache(tmp_path: Path) -> None:
 
 
 def test_read_only_files_go(tmp_path: Path) -> None:
-    folder = fetch(Shelf({"a/b/c": content(5)}), tmp_path, user="a/x", expires=True, report=ignored)
+    shelf = Shelf({"a/b/c": content(5)})
+    folder = fetch(shelf, tmp_path, meter(shelf), user="a/x", expires=True)
     assert collect(tmp_path, grace=-1) == (folder.name,)
     assert not folder.exists()
 
@@ -175,21 +176,3 @@ def test_exactly_the_old_unkept_versions_go(
     gone = {key for key in KEYS if KEYS[key] in went}
     assert gone == {key for key, (_, age, _) in versions.items() if age >= 24 and key not in keep}
     assert {key for key, folder in folders.items() if folder.exists()} == set(folders) - gone
-
-
-def test_a_lock_whose_file_was_removed_in_between_is_taken_anew(cache: Cache) -> None:
-    real, path = os.open, cache.home / "locks" / "key"
-    removed = [False]
-
-    def opened(*arguments: object, **options: object) -> int:
-        fd = real(*arguments, **options)  # type: ignore[arg-type]
-        if arguments[0] == path and not removed[0]:
-            removed[0] = True
-            path.unlink()
-        return fd
-
-    with mock.patch("os.open", opened), cache.lock("key") as held:
-        assert held
-        assert path.exists()
-        with cache.lock("key") as again:
-            assert not again

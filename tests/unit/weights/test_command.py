@@ -81,15 +81,13 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def test_fetch_brings_both_and_tells_what_it_did(tmp_path: Path, opened: list[ModelSource], run: Run) -> None:
-    result = tmp_path / "result"
-    status, out, _ = run("fetch", "--cache", str(tmp_path / "new"), *PINNED, "--object", "s/o", "--result", str(result))
+    status, out, _ = run("fetch", "--cache", str(tmp_path / "new"), *PINNED, "--object", "s/o")
     assert status == 0
     assert opened == [ModelSource(Scheme.HF, f"org/{side}", COMMIT) for side in ("verifier", "drafter")]
-    told = decode(result.read_text())
-    assert told is not None
+    told = json.loads(out[-1])
     for side, shelf, size in (("verifier", VERIFIER, 300 * KIB + 2), ("speculator", DRAFTER, 30 * KIB + 2)):
         assert told[side]["key"] == shelf.pin.key
-        assert (told[side]["bytes"], told[side]["cached"]) == (size, False)
+        assert told[side]["bytes"] == size
         assert told[side]["pin"]["resolved"] == COMMIT
         assert (tmp_path / "new" / FOLDER / "models" / shelf.pin.key / "config.json").read_bytes() == b"{}"
         assert (tmp_path / "new" / FOLDER / "uses" / shelf.pin.key / "s.o").exists()
@@ -106,11 +104,13 @@ def test_a_cached_side_is_not_opened(tmp_path: Path, opened: list[ModelSource], 
     status, out, _ = run("fetch", "--cache", str(tmp_path), *PINNED)
     assert status == 0
     assert [source.location for source in opened] == ["org/drafter"]
-    told = json.loads(out[-1])
-    assert (told["verifier"]["cached"], told["speculator"]["cached"]) == (True, False)
+    assert json.loads(out[-1])["verifier"]["bytes"] == 300 * KIB + 2
+    mark = tmp_path / FOLDER / "uses" / VERIFIER.pin.key / "local.local"
+    os.utime(mark, (1, 1))
     opened.clear()
     assert run("fetch", "--cache", str(tmp_path), *PINNED)[0] == 0
     assert opened == []
+    assert time.time() - mark.stat().st_mtime < 60
 
 
 def test_a_revision_may_stand_in_the_uri(tmp_path: Path, opened: list[ModelSource], run: Run) -> None:
@@ -130,11 +130,11 @@ def test_an_error_says_its_side_and_comes_before_any_download(
     tmp_path: Path, opened: list[ModelSource], run: Run
 ) -> None:
     before = len(VERIFIER.asked)
-    result, wrong = str(tmp_path / "result"), ["--verifier", "hf://org/verifier", "--speculator", "hf://org/missing"]
-    status, _, err = run("fetch", "--cache", str(tmp_path), *wrong, "--result", result)
+    wrong = ["--verifier", "hf://org/verifier", "--speculator", "hf://org/missing"]
+    status, out, err = run("fetch", "--cache", str(tmp_path), *wrong)
     assert status == Exit.FINAL
     assert err == "error: speculator: hf://org/missing is not there; correct the name\n"
-    assert decode(Path(result).read_text()) == {
+    assert json.loads(out[-1]) == {
         "error": {
             "reason": "SourceNotFound", "message": "hf://org/missing is not there", "remedy": "correct the name",
             "status": 404, "side": "speculator",
@@ -157,13 +157,8 @@ def test_room_is_counted_for_both_and_made_by_collection(
     monkeypatch.setattr(disk, "free", lambda _: 100)
     status, out, _ = run("fetch", "--cache", str(tmp_path), "--verifier", "hf://org/verifier")
     assert status == 0, "what is published needs no room"
-
-
-def test_no_room_at_all_is_an_error(tmp_path: Path, opened: list[ModelSource], run: Run, monkeypatch: Any) -> None:
-    monkeypatch.setattr(disk, "free", lambda _: 100)
-    status, out, _ = run("fetch", "--cache", str(tmp_path), *PINNED)
-    assert status == Exit.FINAL
-    assert json.loads(out[-1])["error"]["reason"] == "CacheFull"
+    status, out, _ = run("fetch", "--cache", str(tmp_path / "new"), *PINNED)
+    assert (status, json.loads(out[-1])["error"]["reason"]) == (Exit.FINAL, "CacheFull")
 
 
 def test_kept_versions_and_the_pair_itself_outlive_a_collection(
@@ -183,58 +178,43 @@ def facts(location: str, **config: Any) -> ModelFacts:
     return ModelFacts(Pin(Scheme.HF, location, "", COMMIT), config)
 
 
-def test_inspect_reports_both(
-    tmp_path: Path, opened: list[ModelSource], run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_inspect_reports_both(opened: list[ModelSource], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "inspect", lambda source: facts(source.location, hidden_size=64))
-    result = tmp_path / "result"
-    assert run("inspect", *BOTH, "--result", str(result))[0] == 0
-    told = decode(result.read_text())
-    assert told is not None
+    status, out, _ = run("inspect", *BOTH)
+    told = json.loads(out[-1])
+    assert status == 0
     assert ModelFacts.from_json(told["verifier"]) == facts("org/verifier", hidden_size=64)
     assert ModelFacts.from_json(told["speculator"]) == facts("org/drafter", hidden_size=64)
-
-
-def test_inspect_of_a_verifier_alone(opened: list[ModelSource], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "inspect", lambda source: facts(source.location))
-    status, out, _ = run("inspect", "--verifier", "hf://org/verifier")
-    assert status == 0
-    assert list(json.loads(out[-1])) == ["verifier"]
-
-
-def test_facts_too_large_for_a_result_are_an_error_that_says_so(
-    tmp_path: Path, opened: list[ModelSource], run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    noise = content(6000).hex()
-    monkeypatch.setattr(command, "inspect", lambda source: facts(source.location, name=noise))
-    status, _, err = run("inspect", *BOTH, "--result", str(tmp_path / "result"))
-    assert status == Exit.FINAL
-    told = decode((tmp_path / "result").read_text())
-    assert told is not None
-    assert told["error"]["reason"] == "PairUnread"
-    assert "does not fit" in err
+    status, out, _ = run("inspect", *BOTH[:2])
+    assert (status, list(json.loads(out[-1]))) == (0, ["verifier"])
 
 
 def test_a_defect_leaves_a_result_and_a_traceback(
-    tmp_path: Path, opened: list[ModelSource], run: Run, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    opened: list[ModelSource], run: Run, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     monkeypatch.setattr(command, "inspect", lambda source: 1 // 0)
-    status, _, _ = run("inspect", *BOTH, "--result", str(tmp_path / "result"))
+    status, out, _ = run("inspect", *BOTH)
     assert status == Exit.AGAIN
-    told = decode((tmp_path / "result").read_text())
-    assert told is not None
+    told = json.loads(out[-1])
     assert told["error"]["reason"] == "Unknown"
     assert "ZeroDivisionError" in told["error"]["message"]
     assert "Traceback" in caplog.text
 
 
-def test_the_termination_log_is_where_a_result_goes_when_there_is_one(
+def test_a_result_that_the_termination_message_cannot_hold_is_an_error_that_says_so(
     tmp_path: Path, opened: list[ModelSource], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "log").touch()
-    monkeypatch.setattr(__main__, "TERMINATION_LOG", tmp_path / "log")
-    assert run("fetch", "--cache", str(tmp_path / "cache"), "--verifier", "hf://org/verifier")[0] == 0
-    assert decode((tmp_path / "log").read_text()) is not None
+    log = tmp_path / "log"
+    log.touch()
+    monkeypatch.setattr(__main__, "TERMINATION_LOG", log)
+    told = []
+    for name in ("short", content(6000).hex()):
+        monkeypatch.setattr(command, "inspect", lambda source, name=name: facts(source.location, name=name))
+        status, _, err = run("inspect", *BOTH)
+        told.append((status, decode(log.read_text()) or {}))
+    assert (told[0][0], set(told[0][1])) == (Exit.DONE, {"verifier", "speculator"})
+    assert (told[1][0], told[1][1]["error"]["reason"]) == (Exit.FINAL, "PairUnread")
+    assert "does not fit" in err
 
 
 @pytest.mark.parametrize(
@@ -245,7 +225,7 @@ def test_the_termination_log_is_where_a_result_goes_when_there_is_one(
         ["fetch", "--cache", "x"],
         ["inspect"],
         ["inspect", *BOTH[2:]],
-        ["fetch", "--cache", "x", *BOTH, "--parallel", "0"],
+        ["fetch", "--cache", "x", *BOTH, "--reserve", "96"],
     ],
 )
 def test_wrong_use_is_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -289,44 +269,3 @@ def test_the_exit_status_tells_whether_another_try_may_help(
 
     monkeypatch.setattr(command, "inspect", inspect)
     assert run("inspect", *BOTH)[0] == status
-
-
-DIGEST = "sha256:" + "0" * 64
-
-
-@pytest.mark.parametrize(
-    ("location", "revision"),
-    [
-        ("ghcr.io/team/model", DIGEST),
-        ("ghcr.io/team/model:v1", DIGEST),
-        (f"ghcr.io/team/model@{DIGEST}", ""),
-        (f"ghcr.io/team/model:v1@{DIGEST}", ""),
-    ],
-)
-def test_a_cached_version_by_its_digest_asks_no_registry(
-    tmp_path: Path, opened: list[ModelSource], run: Run, location: str, revision: str
-) -> None:
-    pin = Pin(Scheme.OCI, "ghcr.io/team/model", DIGEST, DIGEST)
-    published(tmp_path, pin, size=7)
-    asked = ["--verifier", f"oci://{location}", *(["--verifier-revision", revision] if revision else [])]
-    status, out, _ = run("fetch", "--cache", str(tmp_path), *asked)
-    assert status == Exit.DONE
-    told = json.loads(out[-1])["verifier"]
-    assert (told["key"], told["cached"], told["bytes"]) == (pin.key, True, 7)
-    assert opened == []
-
-
-@pytest.mark.parametrize("location", ["ghcr.io/team/model", "ghcr.io/team/model:v1"])
-def test_a_tag_may_have_moved_and_is_asked_about(
-    tmp_path: Path, opened: list[ModelSource], run: Run, location: str
-) -> None:
-    run("fetch", "--cache", str(tmp_path), "--verifier", f"oci://{location}")
-    assert [source.location for source in opened] == [location]
-
-
-def test_a_use_mark_is_renewed_for_a_cached_pair(tmp_path: Path, opened: list[ModelSource], run: Run) -> None:
-    run("fetch", "--cache", str(tmp_path), *PINNED, "--object", "s/o")
-    mark = tmp_path / FOLDER / "uses" / VERIFIER.pin.key / "s.o"
-    os.utime(mark, (1, 1))
-    run("fetch", "--cache", str(tmp_path), *PINNED, "--object", "s/o")
-    assert time.time() - mark.stat().st_mtime < 60

@@ -29,7 +29,6 @@ def whole(facts: ModelFacts, name: str) -> ModelFacts:
     return replace(
         facts,
         pin=Pin(Scheme.HF, name or "organisation/model", digest(name + "a", 40), digest(name + "p", 40)),
-        generation={"eos_token_id": [128001, 128008, 128009], "temperature": 0.6, "top_p": 0.95, "top_k": 20},
         tokenizer=TokenizerFacts(
             "BPE", 128256, digest(name + "v", 16), digest(name + "a", 16), tokens, digest(name, 16)
         ),

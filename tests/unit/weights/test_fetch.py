@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.weights.shelf import BRISK, COMMIT, KIB, Asked, Fault, Shelf, blocks, content, ignored
+from tests.unit.weights.shelf import BRISK, COMMIT, KIB, Asked, Fault, Shelf, blocks, content, meter
 
 from speculative_operator.domain.jobs import Progress
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.own_folder import FOLDER
 from speculative_operator.weights import disk
 from speculative_operator.weights.bring import Stopped
-from speculative_operator.weights.cache import MANIFEST, Cache
+from speculative_operator.weights.cache import MANIFEST
 from speculative_operator.weights.fetch import fetch, missing_bytes
-from speculative_operator.weights.patience import Limits
+from speculative_operator.weights.progress import Report
 from speculative_operator.weights.source import Entry, WeightsError
 
 MODEL = {
@@ -38,8 +38,8 @@ TOTAL = sum(map(len, MODEL.values()))
 FIRST = "model-00001-of-00002.safetensors"
 
 
-def brought(shelf: Shelf, cache: Path, limits: Limits = BRISK, **options: Any) -> Path:
-    return fetch(shelf, cache, user="space/object", report=options.pop("report", ignored), limits=limits, **options)
+def brought(shelf: Shelf, cache: Path, report: Report = lambda _: None, parallel: int = 8) -> Path:
+    return fetch(shelf, cache, meter(shelf, report), user="space/object", parallel=parallel, limits=BRISK)
 
 
 def make_folder(folder: Path) -> Path:
@@ -318,15 +318,6 @@ def test_a_disk_that_fills_in_the_middle_is_named_and_what_has_come_is_kept(
     assert again.given < TOTAL - 400 * KIB
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
-def test_a_cache_that_may_not_be_written_names_the_folder(tmp_path: Path) -> None:
-    tmp_path.chmod(0o555)
-    error = refusal(Shelf(MODEL), tmp_path)
-    tmp_path.chmod(0o755)
-    assert error.reason is Reason.CACHE_UNWRITABLE
-    assert FOLDER in error.remedy
-
-
 @pytest.mark.parametrize(
     ("code", "remedy"), [(errno.EACCES, FOLDER), (errno.EROFS, "for writing"), (errno.EIO, "volume behind the claim")]
 )
@@ -368,20 +359,6 @@ def test_a_defect_in_a_source_ends_the_fetch_and_is_not_taken_for_the_network(tm
 
     with pytest.raises(ZeroDivisionError):
         brought(Shelf(MODEL, fault), tmp_path)
-
-
-def test_no_thread_and_no_descriptor_stays(tmp_path: Path) -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    brought(Shelf(MODEL), tmp_path)
-    assert len(list(Path("/proc/self/fd").iterdir())) <= before, "others may close theirs meanwhile"
-    assert not [thread for thread in threading.enumerate() if thread.name == "fetch"]
-
-
-def test_the_lock_is_free_after_a_failure(tmp_path: Path) -> None:
-    shelf = Shelf(MODEL, failing(of(Reason.SOURCE_NOT_FOUND, 404)))
-    refusal(shelf, tmp_path)
-    with Cache(tmp_path).lock(shelf.pin.key) as held:
-        assert held
 
 
 @dataclass
@@ -428,11 +405,3 @@ def test_a_torn_list_of_segments_claims_nothing_that_is_not_there(tmp_path: Path
     refusal(again, tmp_path, parallel=1)
     assert min(one.start for one in again.asked if one.entry.path == FIRST) == 192 * KIB
     assert contents(brought(Shelf(MODEL, summed=False), tmp_path)) == MODEL
-
-
-def test_a_list_of_another_version_of_the_file_counts_for_nothing(tmp_path: Path) -> None:
-    old = Shelf(MODEL)
-    old.fault = lambda asked: raising(of(Reason.SOURCE_NOT_FOUND)) if asked.start >= 192 * KIB else None
-    refusal(old, tmp_path, parallel=1)
-    changed = {**MODEL, FIRST: content(700 * KIB, 99)}
-    assert contents(brought(Shelf(changed), tmp_path)) == changed

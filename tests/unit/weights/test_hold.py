@@ -1,22 +1,17 @@
-"""A version that a pod holds is never collected, however long ago it was fetched."""
+"""Marks of the versions that a pod holds are renewed as long as it lives."""
 
-import json
 import os
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from speculative_operator.domain.models import Pin
-from speculative_operator.domain.spec import Scheme
 from speculative_operator.own_folder import FOLDER
 from speculative_operator.weights.bring import Stopped
-from speculative_operator.weights.cache import GRACE_SECONDS, MANIFEST, Cache, collect
-from speculative_operator.weights.command import RENEW_SECONDS, hold
+from speculative_operator.weights.cache import Cache
+from speculative_operator.weights.command import hold
 
-PINS = [Pin(Scheme.HF, f"org/{name}", "", "c" * 40) for name in ("held", "other")]
-HELD, OTHER = (pin.key for pin in PINS)
+HELD = "0123456789abcdef"
 
 
 @pytest.fixture(autouse=True)
@@ -27,27 +22,6 @@ def once(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Stopped
 
     monkeypatch.setattr("time.sleep", sleep)
-
-
-def old(cache: Path) -> None:
-    """Two published versions, wanted last a month ago."""
-    place, before = Cache(cache), time.time() - 31 * 86400
-    place.prepare()
-    for pin in PINS:
-        key = pin.key
-        place.model(key).mkdir()
-        (place.model(key) / MANIFEST).write_text(json.dumps({"pin": asdict(pin), "files": [], "bytes": 0}))
-        place.use(key, "models/gone", expires=True)
-        for path in (place.model(key), place.uses(key) / "models.gone"):
-            os.utime(path, (before, before))
-
-
-def test_what_is_held_stays_and_the_rest_goes(tmp_path: Path) -> None:
-    old(tmp_path)
-    with pytest.raises(Stopped):
-        hold(tmp_path, (HELD,), "models/demo", expires=True)
-    assert collect(tmp_path) == (OTHER,)
-    assert Cache(tmp_path).model(HELD).exists()
 
 
 def test_marks_are_renewed_until_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +45,3 @@ def test_a_volume_that_fails_is_no_reason_to_end(tmp_path: Path, caplog: pytest.
     with pytest.raises(Stopped):
         hold(tmp_path, (HELD,), "models/demo")
     assert "cannot mark version" in caplog.text
-
-
-def test_marks_are_renewed_well_within_the_grace() -> None:
-    assert RENEW_SECONDS * 12 <= GRACE_SECONDS

@@ -73,7 +73,6 @@ def test_facts_are_those_of_the_folder(
     there = inspect(open_source(ModelSource(Scheme.OCI, f"{registry.authority}/other")))
     here = inspect(open_folder(folder))
     assert there.to_json() | {"pin": 0} == here.to_json() | {"pin": 0}
-    assert [one[:2] for one in there.files] == [one[:2] for one in here.files]
     assert there.pin.resolved == digest
     assert there.pin.location == f"{registry.authority}/other"
 

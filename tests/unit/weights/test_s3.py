@@ -63,7 +63,6 @@ def test_facts_are_those_of_the_folder(bucket: s3.Service) -> None:
     there = inspect(open_source(ModelSource(Scheme.S3, "models/team/one")))
     here = inspect(open_folder(bucket.folder.parent / "model"))
     assert there.to_json() | {"pin": 0} == here.to_json() | {"pin": 0}
-    assert [one[:2] for one in there.files] == [one[:2] for one in here.files]
     assert there.pin.resolved.startswith("sha256:")
 
 

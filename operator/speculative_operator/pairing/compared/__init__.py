@@ -1,1 +1,1 @@
-"""Comparisons of a pair, one topic a module: each has `findings(pair)`, a generator. Called by `judge`."""
+"""Comparisons of a pair, by topic: generators of findings. Called by `judge`."""

@@ -52,7 +52,8 @@ def findings(pair: Pair) -> Iterator[Finding]:
 def of_verifier(verifier: ModelFacts, spec: DeploymentSpec, rules: EngineRules) -> Iterator[Finding]:
     """Findings on the verifier as the spec has it served; needs no speculator."""
     yield from _beyond(verifier, spec, rules)
-    yield from _ranks_of_verifier(verifier, spec, rules)
+    size, count, field = spec.verifier.tensor_parallel_size, _heads(verifier), "spec.verifier.tensorParallelSize"
+    yield from _undivided(rules, count, size, field, (count, None), f"set it to a divisor of {count}")
 
 
 def positions_of(facts: ModelFacts) -> int | None:
@@ -70,26 +71,22 @@ def positions_of(facts: ModelFacts) -> int | None:
 
 
 def _ranks(pair: Pair) -> Iterator[Finding]:
-    if pair.inside or not pair.rules.has(Fact.DIVISIBLE_HEADS):
+    if pair.inside:
         return
-    asked = pair.requested.tensor_parallel_size
-    size = asked or pair.spec.verifier.tensor_parallel_size
+    size = pair.requested.tensor_parallel_size or pair.spec.verifier.tensor_parallel_size
     count = _heads(pair.speculator)
-    if count is None or count % size == 0:
-        return
-    field = "speculator config.json num_attention_heads"
-    message = f"{count} attention heads are not divisible by tensor parallel size {size}: the engine refuses to start"
     remedy = f"set spec.verifier.tensorParallelSize to a divisor of {count}, or use another speculator"
-    yield error(Code.HEADS_NOT_DIVISIBLE, field, (f"tensor parallel {size}", count), message, remedy)
+    values = (f"tensor parallel {size}", count)
+    yield from _undivided(pair.rules, count, size, "speculator config.json num_attention_heads", values, remedy)
 
 
-def _ranks_of_verifier(verifier: ModelFacts, spec: DeploymentSpec, rules: EngineRules) -> Iterator[Finding]:
-    size, count = spec.verifier.tensor_parallel_size, _heads(verifier)
-    if not rules.has(Fact.DIVISIBLE_HEADS) or count is None or count % size == 0:
-        return
-    message = f"{count} attention heads are not divisible by tensor parallel size {size}: the engine refuses to start"
-    remedy = f"set it to a divisor of {count}"
-    yield error(Code.HEADS_NOT_DIVISIBLE, "spec.verifier.tensorParallelSize", (count, None), message, remedy)
+def _undivided(
+    rules: EngineRules, count: int | None, size: int, field: str, values: tuple[object, object], remedy: str
+) -> Iterator[Finding]:
+    """Finding on `count` attention heads that `size` accelerators cannot share."""
+    if count is not None and count % size and rules.has(Fact.DIVISIBLE_HEADS):
+        message = f"{count} attention heads are not divisible by tensor parallel size {size}"
+        yield error(Code.HEADS_NOT_DIVISIBLE, field, values, f"{message}: the engine refuses to start", remedy)
 
 
 def _heads(facts: ModelFacts) -> int | None:
@@ -183,15 +180,9 @@ def _family(name: str) -> str:
 
 def _large(pair: Pair) -> Iterator[Finding]:
     ours, theirs = pair.verifier.weights.bytes, pair.speculator.weights.bytes
-    if pair.inside or pair.method is not Method.DRAFT_MODEL or not _above_zero(ours) or not _above_zero(theirs):
-        return
-    if theirs >= LARGE * ours:
+    if not pair.inside and pair.method is Method.DRAFT_MODEL and theirs >= LARGE * ours > 0:
         message = (
             f"the speculator's weights are {theirs / ours:.0%} of the verifier's: drafting costs about what it saves"
         )
         values = (f"{ours} bytes", f"{theirs} bytes")
         yield warning(Code.SPECULATOR_LARGE, "speculator weights", values, message, "use a smaller model of the family")
-
-
-def _above_zero(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0

@@ -16,7 +16,8 @@ from speculative_operator.engines import pairs as catalogue
 from speculative_operator.engines.pairs import rules_of
 from speculative_operator.pairing.findings import Finding
 from speculative_operator.pairing.judge import judge
-from speculative_operator.pairing.memory import Fit, fit, pair_facts
+from speculative_operator.pairing.memory import Fit, fit
+from speculative_operator.pairing.shapes import pair_facts
 from speculative_operator.pairing.verdict import Expected, Verdict
 from speculative_operator.physics.catalog import find_accelerator
 from speculative_operator.reconcile.snapshot.records import Known
