@@ -32,15 +32,16 @@ OUT = ROOT / "build" / "bench" / "ablations.json"
 KEPT = ROOT / "dev" / "data" / "bench" / "ablations.json"
 
 
-def judge(names: Sequence[str], seed: int, seconds: float, number: int) -> dict[str, Row]:
+def judge(names: Sequence[str], seed: int, seconds: float, form: str, skip: bool, number: int) -> dict[str, Row]:
     """Figures of each variant in one world."""
     drawn = world(seed, number, seconds)
+    drawn = drawn.with_skip() if skip else drawn
     best = search(drawn)
     asked = ask(drawn, best)
     rows = {}
     for name in names:
         with applied(BY_NAME[name]):
-            rows[name] = law_row(drawn, best, asked, laws.run(drawn, asked.policy, laws.PLUG_IN))
+            rows[name] = law_row(drawn, best, asked, laws.run(drawn, asked.policy, form))
     return rows
 
 
@@ -65,7 +66,7 @@ def figures(name: str, worlds: Sequence[dict[str, Row]]) -> dict[str, Any]:
 
 def run_all(given: argparse.Namespace, names: Sequence[str]) -> Iterator[dict[str, Row]]:
     """The rows of each world, as they come."""
-    one = partial(judge, names, given.seed, 60.0 * given.minutes)
+    one = partial(judge, names, given.seed, 60.0 * given.minutes, given.form, given.skip)
     numbers = range(given.first, given.first + given.count)
     if given.jobs <= 1:
         yield from map(one, numbers)
@@ -83,6 +84,8 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="number of the first one (0)")
     parser.add_argument("--minutes", type=float, default=20.0, help="simulated, each (20)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
+    parser.add_argument("--skip", action="store_true", help="pods leave the speculator out once K = 0 has lasted")
+    parser.add_argument("--form", choices=(laws.PLUG_IN, laws.COUNTERS), default=laws.PLUG_IN, help="what pods tell")
     parser.add_argument("--keep", action="store_true", help="write what docs/tuning.md shows")
     parser.add_argument("--list", action="store_true", help="name the variants, and end")
     return parser.parse_args(arguments)

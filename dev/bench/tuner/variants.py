@@ -21,7 +21,6 @@ from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.table import KnobSpace
 from speculative_operator.physics.step_costs import StepCosts, roofline
 from speculative_operator.tuner.outlook import Outlook, outlook
-from speculative_operator.tuner.pace import Pace
 from speculative_operator.tuner.prior import Array
 from speculative_operator.tuner.traffic import Traffic
 
@@ -80,16 +79,16 @@ def _nothing(*_: Any, **__: Any) -> None:
     return None
 
 
-def _never(*_: Any, **__: Any) -> bool:
-    return False
-
-
 def _all(batch: Array) -> Array:
     return np.ones_like(np.asarray(batch, dtype=float))
 
 
-def _same(pace: Pace) -> Pace:
-    return pace
+def _same(first: Any, *_: Any) -> Any:
+    return first
+
+
+def _no_prompts(view: Outlook, *_: Any) -> Array:
+    return np.zeros_like(view.log_seconds)
 
 
 def _plain_length(mean: Array, *_: Any) -> Array:
@@ -123,6 +122,22 @@ _MISTAKEN = {**_ROOFLINE_ONLY, "prior._with_published_verifier": _verifier_as_it
 
 VARIANTS: tuple[Variant, ...] = (
     Variant(WHOLE, "the law as it is", {}),
+    # Groups of what follows, and more.
+    Variant("acceptance_plain", "no renewal, no change detection, forgotten by drafts alone", {
+        "acceptance._across": _plain_length, "acceptance.FITTED_FROM": math.inf, "acceptance.ALARM": math.inf,
+        "acceptance.FORGET_SECONDS": 1e-9,
+    }),
+    Variant("costs_plain", "all windows count alike in step costs, for ever, with all their prompts", {
+        "costs.OUTLIER": math.inf, "costs.prefill_overlap": _all, "learning.FILL": 0.0,
+        "costs.FORGET_SECONDS": math.inf, "costs.FORGET_FORM_SECONDS": math.inf,
+    }),
+    Variant("no_regression", "step times are not learned from", {
+        "learning.learn_costs": _same, "prior.K_SD": TINY, "prior.KNOT_SD": TINY,
+    }),
+    Variant(
+        "decoding_alone", "time before the first token is neglected",
+        {"request_time.TimeShares.after": _same, "outlook.Outlook._prompts": _no_prompts},
+    ),
     # What is believed beforehand.
     Variant("no_facts", "hardware and models unknown", {**_ROOFLINE_ONLY, "prior.roofline": _nothing}),
     Variant(
@@ -161,7 +176,7 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("no_dwell", "changes follow at once", {"pace.URGENT_DWELL": 0.0, "pace.LIVE_DWELL": 0.0}),
     Variant("no_urgency", "large gains wait as long as small ones", {"pace.URGENT": math.inf}),
     # What is tried.
-    Variant("no_tries", "no K is ever tried", {"decide.may_try": _never}),
+    Variant("no_tries", "no K is ever tried", {"decide.may_try": _nothing}),
     Variant("tries_cost_nothing", "as much is tried whatever it costs", {"trials.MOST_COST": 1.0}),
     # Safety.
     Variant("no_guard", "no cut after two slow windows", {"guards.GUARD_WINDOWS": 10**9}),
