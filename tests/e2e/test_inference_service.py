@@ -72,7 +72,7 @@ def test_a_release_of_the_platform_gets_another_k_by_a_rollout_and_its_status_sa
     stage: Stage, platform: kserve.Controller
 ) -> None:
     """vLLM 0.11 of OpenShift AI, whose pods read no table. The tuner waits ten minutes before it replaces pods, so the
-    user asks for another K here; test_release_of_the_platform.py has what the tuner does."""
+    user asks for another K here; the unit tests of the target have what the tuner does."""
     name = "qwen3-8b-platform"
     stage.apply(manifest(name))
     try:

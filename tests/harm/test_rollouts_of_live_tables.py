@@ -23,11 +23,12 @@ from tests.unit.reconcile.worlds import Cluster, observed, template
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import DeploymentSpec, Mode, OffPolicy, Speculation
 from speculative_operator.domain.table import KTable
+from speculative_operator.engines.base import Engine
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile import tick
-from speculative_operator.reconcile.observed.running_engine import AS_IN_SPEC, without_live_tables
 from speculative_operator.reconcile.table import deciding
 
 STALLED = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
@@ -37,11 +38,22 @@ def of_0_31(spec: DeploymentSpec = worlds.SPEC, **change: Any) -> DeploymentSpec
     return replace(spec, engine=replace(spec.engine, version="0.31.0", version_named=True), **change)
 
 
+def without_live_tables(engine: Engine) -> Engine:
+    def told(spec: DeploymentSpec) -> ResolvedSpec:
+        found = resolve(spec)
+        return replace(found, engine=replace(found.engine, live=False))
+
+    return replace(
+        engine, notices=lambda spec: engine.notices(told(spec)), knobs=lambda spec: engine.knobs(told(spec)),
+        container=lambda spec, table: engine.container(told(spec), table),
+    )  # fmt: skip
+
+
 @contextmanager
 def release_before() -> Iterator[None]:
     """The operator that changes K by rollouts."""
     with pytest.MonkeyPatch.context() as before:
-        before.setattr(tick, "engine_for", lambda spec: without_live_tables(engine_for(spec), ""))
+        before.setattr(tick, "engine_for", lambda spec: without_live_tables(engine_for(spec)))
         yield
 
 
@@ -141,7 +153,6 @@ STORIES: dict[str, tuple[Callable[[], Cluster], Callable[[Cluster], None]]] = {
     "skipping in the spec": (plain, turn_skipping_on),
     "a default that is written out": (without_size, write_out_a_default),
     "a pair that is read later": (read_later, nothing),
-    "an acceptance that was taken back": (lambda: Cluster(of_0_31(adopt=AS_IN_SPEC)), nothing),
 }
 
 

@@ -46,8 +46,6 @@ class PinStatus(Wire):
     resolved: Line | None = None
     """Version to which the revision resolved: a commit of hf://, a digest of oci://, a hash over all files for other
     sources. Left out until it is known."""
-    newest: Line | None = None
-    """Version to which the revision resolves now; left out if it is the same."""
     key: Line | None = None
     """Folder of this version in a cache, below `.speculative-cache/models/`."""
 
@@ -214,9 +212,6 @@ class EngineStatus(Wire):
     """Why pods do not re-read their table, as their plug-in says: EngineVersion, or MissingHook and the hook's name."""
     since: Time | None = None
     """Time of the last change in the pods' report."""
-    fallback: bool | None = Field(default=None, strict=True)
-    """True: pods do not re-read their table, and as the annotation adopt asks, K changes by rollouts. Another version
-    or image in the spec ends this, and so does the value engine-as-in-spec."""
     table_version_in_pods: Long | None = None
     """Lowest version of the table that is active in a serving pod."""
 

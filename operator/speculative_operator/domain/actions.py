@@ -62,13 +62,11 @@ class PokePod:
 
     pod: str
     table_version: int
-    mark: str = ""
-    """Put behind the version where the pod already bears it: a kubelet is woken by a value that differs."""
 
     @property
     def value(self) -> str:
         """Value of the annotation."""
-        return f"{self.table_version}{self.mark}"
+        return str(self.table_version)
 
 
 Action = ApplyChild | DeleteChild | PokePod

@@ -78,7 +78,6 @@ class Reason(StrEnum):
     PAIR_DOUBTFUL = "PairDoubtful"
     PAIR_MISMATCH = "PairMismatch"
     PAIR_UNREAD = "PairUnread"
-    NEW_REVISION = "NewRevisionAvailable"
     VERSIONS_UNREAD = "VersionsUnread"
     UPGRADE_WAITS = "UpgradeWaits"
     PRIVILEGES_KEPT = "PrivilegesKept"
@@ -168,9 +167,9 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.LIVE_UNPROVEN: "Live changes of K were not tested with this release or accelerator; the message says how K "
     "changes.",
     Reason.PLUG_IN_INERT: "The pods serve, but their plug-in leaves the engine alone and re-reads no table. The "
-    "message names what it lacks, and the annotation that has K change by rollouts.",
-    Reason.ENGINE_VERSION_DIFFERS: "The pods report another release than spec.engine.version. If they do not re-read "
-    "their table, the message names the annotation that makes the operator treat them as that release.",
+    "message names what it lacks.",
+    Reason.ENGINE_VERSION_DIFFERS: "The pods report another release than spec.engine.version. The message says "
+    "whether they re-read their table.",
     Reason.TABLE_NOT_IN_FORCE: "A serving pod has not activated the newest table; the message names the pod.",
     Reason.UNSUPPORTED_TARGET: "This release does not support the value of spec.target, or the cluster lacks its "
     "kinds: the message names them.",
@@ -196,8 +195,6 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.PAIR_DOUBTFUL: "The pair can be served, but there are warnings; the message has them.",
     Reason.PAIR_MISMATCH: "The speculator does not fit its verifier: no pod is created. The message has the remedy.",
     Reason.PAIR_UNREAD: "The Job could not read the models' files, so nothing was compared before the engine starts.",
-    Reason.NEW_REVISION: "The branch or tag in the spec has moved; the pinned version stays until you set the "
-    "annotation repin.",
     Reason.VERSIONS_UNREAD: "The operator could not resolve the requested versions; running pods keep theirs.",
     Reason.UPGRADE_WAITS: "This release of the operator would render pods differently; running pods stay until you "
     "set the annotation that the message names.",

@@ -16,8 +16,8 @@ from speculative_operator.domain.spec import NOT_OF_PODS, Cache, DeploymentSpec,
 class ResolvedEngine(EngineSettings):
     """The engine, with what its pods and their starts have shown."""
 
-    live: bool = True
-    """False where pods were found not to re-read their table: K then changes by a rollout."""
+    live: bool = field(default=True, metadata=NOT_OF_PODS)
+    """False for pods that were made without a table to re-read: their K changes by a rollout."""
     startup_seconds: int = 0
     """Least startup budget in seconds, from measured starts; 0: the engine's adapter estimates it."""
 

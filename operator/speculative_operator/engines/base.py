@@ -116,7 +116,5 @@ class Engine:
     that `refusals` refuses. With the Live actuator the result does not depend on the table; otherwise it does."""
     read: Read
     """The function by which raw samples become one window or gap for each pod."""
-    from_reports: bool = False
-    """True for an adapter that goes by what pods reported: their release, and that they re-read no table."""
     needed: tuple[str, ...] = ()
     """Names among `metric_names` without which `read` makes no window."""

@@ -21,7 +21,7 @@ from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import Actuator, KnobSpace
-from speculative_operator.engines.base import Engine, Notice
+from speculative_operator.engines.base import Notice
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.children import privileges, upgrade
 from speculative_operator.reconcile.children.desired import Desired, desired_children
@@ -35,11 +35,6 @@ from speculative_operator.reconcile.children.plan import (
 )
 from speculative_operator.reconcile.observed import route, startup, surge, targets
 from speculative_operator.reconcile.observed.pods import first_ended_by_probe, scaling_notices
-from speculative_operator.reconcile.observed.running_engine import (
-    engine_as_found,
-    engine_of_pods,
-    fell_back,
-)
 from speculative_operator.reconcile.pair.jobs import of_jobs
 from speculative_operator.reconcile.pair.pairing import pairing_of
 from speculative_operator.reconcile.pair.picking import pass_over_misfits, picking_of, settle
@@ -54,14 +49,13 @@ from speculative_operator.reconcile.snapshot.workload import Rollout
 from speculative_operator.reconcile.table import own_rollouts, tables
 from speculative_operator.reconcile.table.active_table import ActiveTable, active_table
 from speculative_operator.reconcile.table.deciding import (
-    Serving,
     Verdict,
     consider,
     policy_of,
     proposal,
     restore_memory,
 )
-from speculative_operator.reconcile.table.own_rollouts import permission_of
+from speculative_operator.reconcile.table.own_rollouts import Permission, permission_of
 from speculative_operator.reconcile.turn import (
     Turn,
     conclude,
@@ -107,8 +101,7 @@ def _walk(world: Snapshot, memory: Memory | None, observation: Observation | Non
         served = {one.pod for one in world.status.starts}
         stuck = surge.find_stuck(world.pods, served, now, short=rollout.ready < rollout.wanted)
         rollout = replace(rollout, stuck=stuck)
-    engine = engine_as_found(engine_for(world.spec), world.spec, world.status.engine)
-    turn = Turn(world, spec, rollout, observation, engine, memory, now, picking)
+    turn = Turn(world, spec, rollout, observation, engine_for(world.spec), memory, now, picking)
     for step in (_refuse, _pause, _pair, _hold):
         result = step(turn)
         if isinstance(result, Outcome):
@@ -175,7 +168,6 @@ class Chosen:
     """What pods are made of in this reconcile, and what the tuner goes by with them."""
 
     choice: PairedSpec
-    engine: Engine
     policy: Policy
     active: ActiveTable
     """The active table before this reconcile decides anything."""
@@ -188,16 +180,16 @@ class Chosen:
 def _choose(turn: Turn) -> Chosen:
     """The first choice that pods were made of, with what they can do; else the last one, which the spec asks for."""
     made = (_as_made(turn, choice) for choice in turn.pairing.choices)
-    return next((one for one in made if one is not None), None) or _chosen(turn, turn.pairing.choices[-1], turn.engine)
+    return next((one for one in made if one is not None), None) or _chosen(turn, turn.pairing.choices[-1])
 
 
-def _chosen(turn: Turn, choice: PairedSpec, engine: Engine, knobs: KnobSpace | None = None) -> Chosen:
-    """Pods that `engine` makes of `choice`. `knobs`: what the tuner may choose for those that run, where new ones could
-    do something else; else None."""
+def _chosen(turn: Turn, choice: PairedSpec, knobs: KnobSpace | None = None) -> Chosen:
+    """Pods of `choice`. `knobs`: what the tuner may choose for those that run, where new ones could do something else;
+    else None."""
     pairing, spec = turn.pairing, choice.pinned
     policy = policy_of(
         choice.by_name,
-        knobs=knobs or engine.knobs(choice.by_name),
+        knobs=knobs or turn.engine.knobs(choice.by_name),
         facts=tuner_facts(choice.by_name, pairing.facts),
         start_seconds=startup.expected_seconds(turn.world.status.starts, choice.by_name.weights.bytes),
     )
@@ -206,7 +198,7 @@ def _chosen(turn: Turn, choice: PairedSpec, engine: Engine, knobs: KnobSpace | N
     active = active_table(turn.world, spec, policy, pairing.same)
     own = pairing.same | {tables.label_of(spec)}
     own = frozenset({tables.label_of(spec.without_speculator())}) if active.removed else own
-    return Chosen(choice, engine, policy, active, own)
+    return Chosen(choice, policy, active, own)
 
 
 def _as_made(turn: Turn, choice: PairedSpec) -> Chosen | None:
@@ -214,26 +206,29 @@ def _as_made(turn: Turn, choice: PairedSpec) -> Chosen | None:
     world, workload = turn.world, turn.world.workload
     if not workload.exists:
         return None
-    record, engine = workload.resolved, engine_of_pods(turn.engine, choice.by_name, workload)
-    live = engine.knobs(choice.by_name).actuator is Actuator.LIVE
+    record = workload.resolved
+    waiting: tuple[Notice, ...] = ()
+    live = turn.engine.knobs(choice.by_name).actuator is Actuator.LIVE
+    if live and not workload.table.removed and TABLE_VOLUME not in workload.configs:
+        live, waiting = False, (upgrade.live_notice(choice.by_name),)
+        choice = choice.without_live_tables
     known = record.knobs if record is not None and (record.knobs.actuator is Actuator.LIVE) is live else None
-    waiting = (upgrade.live_notice(choice.by_name),) if engine is not turn.engine else ()
-    made = replace(_chosen(turn, choice, engine, known), waiting=waiting)
-    asked = _made_of(world, made, made.active)
+    made = replace(_chosen(turn, choice, known), waiting=waiting)
+    asked = upgrade.made_of(choice, made.policy, made.active)
     if not upgrade.asks_for_others(world, asked):
         return made
     # What a user writes may make no difference to pods, such as a default.
     same = record is not None and record.adopt == world.spec.adopt
-    return made if same and _template_rendered(world, made, asked) == workload.made_as else None
+    return made if same and _template_rendered(turn, made, asked) == workload.made_as else None
 
 
-def _template_rendered(world: Snapshot, made: Chosen, asked: str) -> str:
+def _template_rendered(turn: Turn, made: Chosen, asked: str) -> str:
     """Hash of the pod template that is rendered; empty where none can be."""
     try:
-        desired = desired_children(world, made.choice, made.engine, made.active, asked, made.own)
+        desired = desired_children(turn.world, made.choice, turn.engine, made.active, asked, made.own)
     except RenderError:
         return ""
-    return resolved.template_of(desired.workload, world.spec.uid)
+    return resolved.template_of(desired.workload, turn.world.spec.uid)
 
 
 def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
@@ -242,20 +237,19 @@ def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
     pairing = turn.pairing.made_of(choice)
     memory = restore_memory(world, turn.memory, policy, made.active, turn.now)
     observation = tables.of_pods(turn.observation, world.pods, own)
-    permission = permission_of(world, turn.rollout, policy, made.active, turn.now)
-    rollout = own_rollouts.judge_wait(world, turn.rollout, memory, permission)
-    turn = replace(turn, rollout=rollout, pairing=pairing)
-    verdict = consider(memory, observation, policy, made.active, Serving(turn.rollout, permission), turn.now)
+    permission = permission_of(world, turn.rollout, memory, policy, made.active, turn.now)
+    turn = replace(turn, rollout=permission.rollout, pairing=pairing)
+    verdict = consider(memory, observation, policy, made.active, permission, turn.now)
     leaving, memories = _decide_for_leaving(world, turn, policy, own)
     own_notices = own_rollouts.notices(choice.by_name, verdict.own)
     decided = _view(turn, choice.pinned, policy, verdict)
-    made_of = _made_of(world, made, verdict.active)
+    made_of = upgrade.made_of(choice, policy, verdict.active)
     try:
         makes_room = turn.rollout.stuck is not None and not turn.rollout.stuck.why_not
         desired = desired_children(
-            world, choice, made.engine, verdict.active, made_of, own, leaving, makes_room=makes_room
+            world, choice, turn.engine, verdict.active, made_of, own, leaving, makes_room=makes_room
         )  # fmt: skip
-        planned = plan(world, desired, turn.rollout, _reason_of_change(world, made, verdict))
+        planned = plan(world, desired, turn.rollout, _reason_of_change(world, verdict))
     except RenderError as error:
         return stay(replace(turn, memory=memory), (render_problem(error), *world.problems), pairing.actions)
     starts = _startup_status(world, choice.pinned, desired, planned)
@@ -268,7 +262,7 @@ def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
     actions = (*pairing.actions, *targets.of_objects(choice.pinned, planned.actions), *repairs)
     late = first_ended_by_probe(world.pods)
     notices = (
-        *turn.notices, *made.engine.notices(choice.by_name), *pairing.notices, *waiting,
+        *turn.notices, *turn.engine.notices(choice.by_name), *pairing.notices, *waiting,
         *privileges.notices(world), *own_notices, *scaling_notices(world.spec, world.workload.scaler),
         *targets.notices(world.spec, turn.rollout), *route.notices(world),
         *((startup.late_notice(late.name, late.outlasted),) if late is not None else ()),
@@ -283,10 +277,6 @@ def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
         tries_changed=verdict.active.why is Reason.TRIES_CHANGED,
         estimate=estimate_of(view, view.observation) if view.observation is not None else None,
     )  # fmt: skip
-
-
-def _made_of(world: Snapshot, made: Chosen, active: ActiveTable) -> str:
-    return upgrade.made_of(made.choice, made.policy, active, fallen=fell_back(world.spec, world.status.engine))
 
 
 def _rereads_table(turn: Turn) -> bool:
@@ -309,7 +299,7 @@ def _decide_for_leaving(
             active = ActiveTable(one.table, one.version)
             known = world.leaving.get(one.pair) or Memory.fresh(one.table, turn.now)
             allowed = tables.policy_for(one, policy)
-            verdict = consider(known, seen, allowed, active, Serving(turn.rollout), turn.now)
+            verdict = consider(known, seen, allowed, active, Permission(turn.rollout), turn.now)
             if verdict.memory is not None:
                 memories[one.pair] = verdict.memory
             table = verdict.active.table or one.table
@@ -326,12 +316,9 @@ def _startup_status(world: Snapshot, spec: ResolvedSpec, desired: Desired, plann
     return startup.to_status(known, seconds)
 
 
-def _reason_of_change(world: Snapshot, made: Chosen, verdict: Verdict) -> Reason:
-    """The reason given for new manifests: what pods reported of their engine; the tuner's, also where its decision was
-    recorded but not carried out yet; else SpecChanged."""
-    live = Actuator.LIVE.value
-    if made.engine.from_reports and world.status.speculation.actuator == live != made.policy.knobs.actuator.value:
-        return Reason.ENGINE_VERSION_DIFFERS
+def _reason_of_change(world: Snapshot, verdict: Verdict) -> Reason:
+    """The reason given for new manifests: the tuner's, also where its decision was recorded but not carried out yet;
+    else SpecChanged."""
     if verdict.changed and verdict.decision is not None:
         return verdict.decision.reason
     if verdict.active.why is Reason.TRIES_CHANGED:

@@ -147,10 +147,9 @@ def invalid(owner: Mapping[str, Any], message: str, now: float) -> Outcome:
 
     `owner` is the object as the API server has it, `message` names field, value and remedy.
     """
-    found = read_refused(owner)
-    old, generation = found.status, found.generation
+    old, generation, wanted = read_refused(owner)
     conditions = stamp([_refused(kind, old, message) for kind in ConditionType], old, generation, now)
-    status: dict[str, Any] = {"ready": f"{old.ready}/{found.wanted}", **old.parts}
+    status: dict[str, Any] = {"ready": f"{old.ready}/{wanted}", **old.parts}
     status |= {"conditions": conditions, "observedGeneration": generation}
     return Outcome((), status, events(old, read_status(status), ()), None)
 

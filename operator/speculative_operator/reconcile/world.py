@@ -57,8 +57,6 @@ class Surroundings:
     """What is seen of the object that `spec.route.canary` names; None where there is none of that name."""
     memo: Memo = field(default_factory=Memo, compare=False, repr=False)
     """What was computed for the object at this reconcile and the last one: the one thing here that changes."""
-    objects: int = 1
-    """SpeculativeDeployments that the operator serves: what each may ask of hubs depends on it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,7 +231,6 @@ class Reconciler:
             canary=self.canaries.look(spec),
             notes=state.notes,
             memo=state.memo,
-            objects=len(self._cache),
         )
         with self._telemetry.phase("decide"):
             outcome = self._tick(world, state.memory, observation, now)

@@ -29,7 +29,7 @@ SLOW = settings(deadline=None, max_examples=40, suppress_health_check=[HealthChe
 WORDS = st.sampled_from(
     ["conditions", "type", "status", "reason", "Ready", "True", "speculation", "table", "tableVersion", "decisions",
      "memory", "pair", "hash", "metadata", "annotations", "spec", "replicas", "data", "table.json", "state", "time",
-     "engine", "warnings", "asked", "vLLM 0.32.0", "version", "live", "fallback", "since", "tableSince", "message",
+     "engine", "warnings", "asked", "vLLM 0.32.0", "version", "live", "since", "tableSince", "message",
      "2027-01-15T08:00:00Z", "tableVersionInPods"]
 )  # fmt: skip
 JSON = st.recursive(

@@ -1,6 +1,5 @@
 """Whole ticks against a cluster in a dictionary: what happens when ..."""
 
-import json
 import re
 from copy import deepcopy
 from dataclasses import replace
@@ -129,10 +128,6 @@ def test_pods_that_are_not_running_are_not_poked() -> None:
     assert cluster.look().actions == (PokePod("demo-t1-1", 2),)
 
 
-def test_pods_of_the_first_table_need_no_poke() -> None:
-    assert not any(isinstance(action, PokePod) for action in settled().look().actions)
-
-
 def test_recommend_proposes_and_changes_nothing() -> None:
     cluster = settled(spec=replace(SPEC, speculation=Speculation(mode=Mode.RECOMMEND)))
     rows = cluster.table
@@ -173,16 +168,6 @@ def test_tokens_have_their_price() -> None:
     # Two pods, each on one H100 at 5.00 an hour, with 8 requests at 8.8 ms a token: 1,827 tokens/s with first tokens.
     assert cluster.status["speculation"]["tokensPerSecond"] == "1827"
     assert cluster.status["speculation"]["costPer1kTokens"] == "0.00152"
-
-
-def test_restart_actuator_rolls_only_when_nothing_else_does() -> None:
-    cluster = settled(spec=restart())
-    deployment = cluster.children["Deployment", "demo"]
-    deployment["status"]["updatedReplicas"] = 1
-    memory = cluster.memory
-    outcome = cluster.look(observed(cluster, batch=200, survival=0.01))
-    assert outcome.actions == ()
-    assert outcome.memory == memory
 
 
 # -- metrics that are missing
@@ -254,43 +239,11 @@ def test_a_hand_edit_is_undone_and_named(child: tuple[str, str], way: tuple[str,
     cluster.children[slot][way[0]][way[1]] = value
     outcome = cluster.tick()
     assert applies(outcome) == [(*child, Reason.REPAIRED)]
-    action, *pokes = outcome.actions
+    (action,) = outcome.actions
     assert isinstance(action, ApplyChild)
     assert named in action.why
-    assert len(pokes) == (2 if child[1] == "demo-table" else 0)
     assert any(named in event.message for event in outcome.events)
     assert cluster.look().actions == ()
-
-
-def test_a_hand_edited_table_is_not_adopted() -> None:
-    cluster = retuned()
-    cluster.tick()
-    rows, version = cluster.table["rows"], cluster.table["version"]
-    data = cluster.children[cluster.config("table")]["data"]
-    data["table.json"] = json.dumps({"version": version + 5, "rows": [[1, 256, 3]]})
-    cluster.tick()
-    assert (cluster.table["rows"], cluster.table["version"]) == (rows, version)
-
-
-@pytest.mark.parametrize("deleted", [True, False])
-def test_pods_are_told_of_a_table_that_is_put_back(deleted: bool) -> None:
-    cluster = retuned()
-    cluster.tick()
-    version = cluster.table["version"]
-
-    def damage() -> None:
-        if deleted:
-            del cluster.children[cluster.config("table")]
-        else:
-            cluster.children[cluster.config("table")]["data"]["table.json"] = "{}"
-
-    for mark in ("-again", "", "-again"):
-        damage()
-        outcome = cluster.tick()
-        assert [type(action) for action in outcome.actions] == [ApplyChild, PokePod, PokePod]
-        poked = {one["metadata"]["annotations"][names.ANNOTATION_POKE] for one in cluster.pods}
-        assert poked == {f"{version}{mark}"}, "a value that differs from the one before"
-        assert cluster.look().actions == ()
 
 
 def test_server_normalisation_is_no_reason_to_apply_again() -> None:

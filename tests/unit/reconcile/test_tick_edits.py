@@ -36,7 +36,7 @@ from speculative_operator.domain.spec import (
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile.snapshot.writing import should_write
 from speculative_operator.reconcile.tick import invalid
-from speculative_operator.render import Capabilities, table_config
+from speculative_operator.render import Capabilities
 from speculative_operator.render.podspec import table_name
 
 PAUSED = replace(SPEC, paused=True)
@@ -57,14 +57,6 @@ def test_an_edit_reaches_the_pods_and_is_named() -> None:
     assert cluster.templates == 2
     assert cluster.condition("Progressing")["status"] == "True"
     assert cluster.status["observedGeneration"] == 2
-
-
-def test_scaling_replaces_no_pod() -> None:
-    cluster = settled()
-    cluster.edit(replicas=3)
-    outcome = cluster.tick()
-    assert applies(outcome) == [("Deployment", "demo", Reason.SPEC_CHANGED)]
-    assert cluster.templates == 1
 
 
 def test_a_smaller_engine_gets_a_smaller_table() -> None:
@@ -415,35 +407,6 @@ def test_killed_after_a_new_table_was_applied_it_is_found_again() -> None:
     assert cluster.status["speculation"]["tableVersion"] == table["version"] == 2
     assert [type(action) for action in again.actions] == [PokePod, PokePod]
     assert cluster.status["speculation"]["table"] == table["rows"]
-
-
-def test_killed_after_a_rollout_with_a_new_k_it_is_not_rolled_back() -> None:
-    cluster = settled(spec=restart())
-    status = deepcopy(cluster.status)
-    version, rows = status["speculation"]["tableVersion"], status["speculation"]["table"]
-    k = next(k for k in (1, 2, 4) if k != rows[0][2])
-    status["speculation"] |= {"table": [[1, 256, k]], "tableVersion": version + 1, "tableText": f"1-256:{k}"}
-    newer = deepcopy(cluster)
-    newer.status = status
-    newer.settle()
-    assert newer.templates == 2
-    newer.status = cluster.status
-    newer.forget()
-    newer.tick()
-    assert newer.templates == 2
-    assert newer.status["speculation"]["table"] == [[1, 256, k]]
-    assert newer.status["speculation"]["tableVersion"] == version + 1
-
-
-def test_a_stale_status_does_not_beat_the_cluster_and_a_forged_config_does_not_beat_status() -> None:
-    cluster = retuned()
-    forged = table_config(SPEC, table_name(SPEC), KTable.constant(8, 256), 9)
-    forged["data"] = {"table.json": '{"version":9,"rows":[[1,256,1]]}'}
-    cluster.children[cluster.config("table")] |= {"data": forged["data"]}
-    rows = cluster.status["speculation"]["table"]
-    cluster.forget()
-    cluster.tick()
-    assert cluster.table == {"version": 2, "rows": rows}
 
 
 def test_a_wiped_status_is_rebuilt_from_the_cluster() -> None:

@@ -79,10 +79,11 @@ def desired_children(
     manifests = rendering.render_again(inp, world.memo)
     if makes_room and template_in(manifests, world.spec.uid) == world.workload.made_as:
         manifests = rendering.render_again(replace(inp, strategy=OLD_FIRST), world.memo)
+    tables = (table_config(world.spec, one.config, one.table, one.version) for one in leaving)
     wanted = (ReadBy(config, active.version, own | {""}),) if inp.live else ()
     others = tuple(ReadBy(one.config, one.version, frozenset({one.pair}), reason_of(one.reason)) for one in leaving)
     return Desired(
-        (*_payload(world, manifests), *_leaving_tables(world, leaving), *manifests),
+        (*_payload(world, manifests), *tables, *manifests),
         inp.container.startup_seconds,
         (*wanted, *others),
     )
@@ -94,11 +95,6 @@ def _payload(world: Snapshot, manifests: tuple[Mapping[str, Any], ...]) -> Itera
     mounted = {one.get(PAYLOAD_VOLUME) for one in (wanted, world.workload.configs)}
     if payload.name() in mounted - set(world.payloads):
         yield payload.payload_config(world.spec.namespace)
-
-
-def _leaving_tables(world: Snapshot, leaving: tuple[Leaving, ...]) -> Iterator[Mapping[str, Any]]:
-    for one in leaving:
-        yield table_config(world.spec, one.config, one.table, one.version)
 
 
 def _input(world: Snapshot, engine: Engine, active: ActiveTable, spec: ResolvedSpec) -> RenderInput:
@@ -129,15 +125,14 @@ def _keep_inputs(world: Snapshot, engine: Engine, given: RenderInput) -> RenderI
     """`given` with the size of weights, the helping image and the startup budget that running pods were made of, as
     long as nothing else changes: what was learned since, and a new release of the operator, are no reason to replace
     them. Else with a budget by the measured starts."""
-    plain, record = given, world.workload.resolved
+    record = world.workload.resolved
     if record is not None:
         sized = with_size(given, engine, record.bytes)
         before = with_budget(with_helper(sized, record.job_image), engine, record.startup_seconds)
         if template_in(rendering.render_again(before, world.memo), world.spec.uid) == record.template:
             return before
-        same = world.workload.made_of == given.made_of
-        plain = sized if same else given
-    return with_budget(plain, engine, startup.budget(world.status.starts, plain.spec.weights.bytes))
+        given = sized if world.workload.made_of == given.made_of else given
+    return with_budget(given, engine, startup.budget(world.status.starts, given.spec.weights.bytes))
 
 
 def template_in(manifests: tuple[Mapping[str, Any], ...], uid: str) -> str:

@@ -13,7 +13,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, Condition, DeleteChild, PokePod, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import Target
-from speculative_operator.reconcile.children.desired import Desired, ReadBy
+from speculative_operator.reconcile.children.desired import Desired
 from speculative_operator.reconcile.observed.drift import first_difference, first_surplus
 from speculative_operator.reconcile.observed.route import KIND as HTTP_ROUTE
 from speculative_operator.reconcile.observed.route import canary
@@ -28,7 +28,6 @@ KINDS = frozenset({"Deployment", "Service", "ConfigMap", "NetworkPolicy", "PodDi
 DELETED = frozenset({"ConfigMap", "PodDisruptionBudget", "HTTPRoute"})
 """Kinds that an edit makes needless; they are deleted then. The operator may delete no other but Jobs."""
 
-_AGAIN = "-again"
 _HASHES = (names.ANNOTATION_MADE_OF, names.ANNOTATION_RESOLVED)
 """Annotations that follow from fields: as the reason of a change they tell people less than the field itself."""
 
@@ -60,7 +59,7 @@ def plan(world: Snapshot, desired: Desired, rollout: Rollout, changed: Reason) -
             (held if key in world.children and _lacks_config(world, key, actions) else actions).append(action)
     settled = rollout.complete and not held and not any(isinstance(one, ApplyChild) for one in actions)
     actions += _deletions(world, {_key(manifest) for manifest in desired.manifests}, settled)
-    actions += _pokes(world, desired) or _pokes_again(desired, world.pods, actions)
+    actions += _pokes(world, desired)
     return Plan(tuple(actions), tuple(conflicts.values()), tuple(held))
 
 
@@ -239,30 +238,15 @@ def _deletions(
         yield DeleteChild(kind, name, child.uid, f"{kind} {name} is no longer wanted")
 
 
-def _pokes(world: Snapshot, desired: Desired) -> list[PokePod]:
+def _pokes(world: Snapshot, desired: Desired) -> Iterator[PokePod]:
     """Pokes for pods that may lack their table. None before the ConfigMap in the cluster holds it: a poke would deliver
     the old one."""
-    return [PokePod(pod.name, one.version) for one in desired.tables for pod in _late(world, one)]
-
-
-def _late(world: Snapshot, table: ReadBy) -> Iterator[Pod]:
-    config = world.children.get(("ConfigMap", table.config))
-    if config is None or not config.owned or config.table.version != table.version:
-        return
-    # The first version was there before any pod was.
-    known = {str(table.version), f"{table.version}{_AGAIN}"} | ({""} if table.version == 1 else set())
-    yield from (pod for pod in _readers(table, world.pods) if pod.poked not in known)
-
-
-def _readers(table: ReadBy, pods: tuple[Pod, ...]) -> Iterator[Pod]:
-    return (pod for pod in pods if pod.running and pod.pair in table.pairs)
-
-
-def _pokes_again(desired: Desired, pods: tuple[Pod, ...], actions: Sequence[Action]) -> Iterator[PokePod]:
-    """Pokes for all pods that read a table which is put back because somebody had edited or deleted it: they may have
-    read the edited one. Pods are poked after children are applied, so the poke delivers the table that is put back."""
-    repairs = [one for one in actions if isinstance(one, ApplyChild) and one.reason is Reason.REPAIRED]
-    repaired = {one.manifest["metadata"]["name"] for one in repairs if is_table(one.manifest)}
     for table in desired.tables:
-        for pod in _readers(table, pods) if table.config in repaired else ():
-            yield PokePod(pod.name, table.version, "" if pod.poked == f"{table.version}{_AGAIN}" else _AGAIN)
+        config = world.children.get(("ConfigMap", table.config))
+        if config is None or not config.owned or config.table.version != table.version:
+            continue
+        # The first version was there before any pod was.
+        known = {str(table.version)} | ({""} if table.version == 1 else set())
+        for pod in world.pods:
+            if pod.running and pod.pair in table.pairs and pod.poked not in known:
+                yield PokePod(pod.name, table.version)

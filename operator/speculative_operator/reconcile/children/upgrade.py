@@ -43,16 +43,15 @@ _CHANGING_K = (OffPolicy.NEVER, OffPolicy.REMOVE)
 """Policies that say whether 0 is one of the K. Of the others one has the pods skip the speculator (`Policy.skips`)."""
 
 
-def made_of(choice: PairedSpec, policy: Policy, active: ActiveTable, *, fallen: bool = False) -> str:
+def made_of(choice: PairedSpec, policy: Policy, active: ActiveTable) -> str:
     """Sixteen hexadecimal digits that change with what is asked of pods, and not with how a release makes them.
 
     Values that nobody set count for nothing, so that another release's fields and defaults make no difference. The K
-    that an engine can prepare are a release's, too: of them the hash has what a user says. `fallen`: a user has
-    accepted that pods re-read no table (`running_engine`).
+    that an engine can prepare are a release's, too: of them the hash has what a user says.
     """
     in_template = active.table is not None and not active.removed and policy.knobs.actuator is not Actuator.LIVE
     table = active.table.rows() if active.table is not None and in_template else None
-    said = [*_said_of_k(choice.by_name), policy.skips, fallen, active.removed]
+    said = [*_said_of_k(choice.by_name), policy.skips, active.removed]
     return digest([_content_of(choice.by_name, ""), pair_hash(choice.pinned), said, table], 16)
 
 

@@ -48,7 +48,9 @@ def refusals(world: Snapshot) -> tuple[Condition, ...]:
             "spec.target back, and create a second object for the other target"
         )
     else:
-        return _group_refusals(world.spec)
+        reason = Reason.UNSUPPORTED_BY_ENGINE
+        hindrances = _group_hindrances(world.spec)
+        return tuple(Condition(ConditionType.READY, Truth.FALSE, reason, one) for one in hindrances)
     return (Condition(ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_TARGET, message),)
 
 
@@ -70,15 +72,10 @@ def notices(spec: DeploymentSpec, rollout: Rollout) -> tuple[Notice, ...]:
     return (Notice(Reason.INFERENCE_SERVICE_NOT_READY, message),)
 
 
-def _group_refusals(spec: DeploymentSpec) -> tuple[Condition, ...]:
-    """Why the engine cannot serve `spec` over several nodes; empty where it can."""
-    if spec.target is not Target.LEADER_WORKER_SET:
-        return ()
-    messages = _group_hindrances(spec)
-    return tuple(Condition(ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_BY_ENGINE, one) for one in messages)
-
-
 def _group_hindrances(spec: DeploymentSpec) -> Iterator[str]:
+    """Why the engine cannot serve `spec` over several nodes; nothing where it can, or is to serve on one."""
+    if spec.target is not Target.LEADER_WORKER_SET:
+        return
     over = f"spec.nodes is {spec.nodes}"
     if spec.engine.type is not EngineType.VLLM:
         yield f"{over}, and only vLLM is served over several nodes: set spec.engine.type: {EngineType.VLLM}"

@@ -42,12 +42,12 @@ class Attempt:
     """Why the last Job failed; None without a failure."""
 
 
-def inspection(world: Snapshot, wanted: Wanted, mark: str = "") -> JobInput:
-    """The inputs of the Job that reads both models. Another `mark` makes it another Job."""
+def inspection(world: Snapshot, wanted: Wanted) -> JobInput:
+    """The inputs of the Job that reads both models."""
     args = ["inspect", *_side("verifier", wanted.verifier)]
     if wanted.speculator is not None:
         args += _side("speculator", wanted.speculator)
-    return _input(world, Purpose.INSPECT, tuple(args), mark, claims=_claims(*wanted.sources))
+    return _input(world, Purpose.INSPECT, tuple(args), "", claims=_claims(*wanted.sources))
 
 
 def fetching(world: Snapshot, models: tuple[ModelFacts, ...], keep: tuple[str, ...], now: float) -> JobInput | None:

@@ -5,35 +5,29 @@
 Until a pair has come all the way, pods stay as they are: those of the pair before serve on, with their table. A pair
 that could not be read because a source did not answer is served unread, as without this module; a pair that a source
 refuses, or whose models do not fit each other, gets no pods at all. Branches and tags are resolved once; when one has
-moved, a warning tells it, and pods follow only when the user asks for it. Running pods keep their versions where the
-versions that were asked for, or lost from the status, cannot be read, and where no Job reads models any more.
+moved, pods follow only when the user asks for it. Running pods keep their versions where the versions that were asked
+for, or lost from the status, cannot be read, and where no Job reads models any more.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from zlib import crc32
 
 from speculative_operator.domain.actions import Action
-from speculative_operator.domain.formats import timestamp
 from speculative_operator.domain.jobs import JobSeen, Purpose
 from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import MOUNTED, Cache, Scheme
-from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.pair import jobs, verdicts
-from speculative_operator.reconcile.pair.arrival import arrival, refusal_of_pods, stuck, too_small
+from speculative_operator.reconcile.pair.arrival import arrival, stuck, too_small
 from speculative_operator.reconcile.pair.choices import (
     Pairing,
     compares,
     from_template,
     home_of,
     is_of,
-    moved_notices,
-    moves,
     not_followed_notice,
-    not_known_notice,
     running_pair,
     unread_pairing,
 )
@@ -55,11 +49,6 @@ from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.reconcile.snapshot.template import sets_environment
 from speculative_operator.render.metadata import pair_hash
 
-RECHECK_SECONDS = 6 * 3600.0
-"""Least seconds between two looks whether a branch or a tag has moved; up to a quarter more, so that not all objects
-look at once."""
-LOOKS_PER_DAY = 2400.0
-"""Most such looks over all objects: each is a Job, with an image to start and a hub to ask."""
 BLOCKED_SECONDS = 300.0
 """Seconds until a failed Job is retried that pods wait for: users often repair the cause by hand, in a Secret."""
 UNREAD_SECONDS = 3600.0
@@ -133,29 +122,24 @@ class _Way:
     # -- steps
 
     def _inspect(self) -> JobSeen | None:
-        """Has a Job read the pair where it is not known, and look now and then whether its branches have moved. Returns
-        the Job as last seen; None without one."""
+        """Has a Job read the pair where it is not known. Returns the Job as last seen; None without one."""
         record = self._record
-        if record.known is not None and not self._due(record):
+        if record.known is not None:
             self._actions += jobs.leftover(self._world, Purpose.INSPECT)
             return None
-        mark = timestamp(record.checked_at) if record.known is not None and record.checked_at is not None else ""
-        wanted = jobs.inspection(self._world, self._wanted, mark)
         waits = self._place or record.failure is None or self._final(record.failure) or self._repins
         pause = BLOCKED_SECONDS if waits else UNREAD_SECONDS
-        failure = record.failure if record.known is None else None
-        tried = jobs.attempt(self._world, wanted, failure, pause, self._now)
+        wanted = jobs.inspection(self._world, self._wanted)
+        tried = jobs.attempt(self._world, wanted, record.failure, pause, self._now)
         self._actions += tried.actions
-        facts = _facts(tried.result, self._wanted)
+        facts, failure = _facts(tried.result, self._wanted), tried.failure
         if tried.result is not None and facts is None:
             message = "the operator cannot read the Job's result; operator and Job may be different releases"
-            tried = replace(tried, failure=Failure(Reason.PAIR_UNREAD, message, self._now, ""))
-        if record.known is not None:
-            self._record_look(facts, failed=tried.failure is not None)
-        elif facts is not None:
+            failure = Failure(Reason.PAIR_UNREAD, message, self._now, "")
+        if facts is not None:
             self._record = record.with_facts(*facts, self._now)
         else:
-            self._record = replace(record, failure=tried.failure)
+            self._record = replace(record, failure=failure)
         return tried.seen
 
     def _final(self, failure: Failure) -> bool:
@@ -166,27 +150,6 @@ class _Way:
             return False
         own = sets_environment(self._spec.template)
         return not own and not any(one.get("name") in _OWN_WAYS for one in self._spec.engine.env)
-
-    def _due(self, record: Record) -> bool:
-        """True where it is time to look whether the branch or tag of a source has moved."""
-        movable = any(moves(source) for source in self._wanted.sources)
-        return movable and (record.checked_at is None or self._now - record.checked_at >= self._recheck_seconds)
-
-    @property
-    def _recheck_seconds(self) -> float:
-        """Seconds between two looks at branches: more with more objects, and different for each object."""
-        least = max(RECHECK_SECONDS, 86400.0 * self._world.objects / LOOKS_PER_DAY)
-        return least * (1.0 + crc32(self._spec.uid.encode()) % 1000 / 4000.0)
-
-    def _record_look(self, facts: tuple[ModelFacts, ModelFacts | None] | None, *, failed: bool) -> None:
-        if facts is None:
-            if failed:
-                self._record = replace(self._record, checked_at=self._now)
-            return
-        known = self._record.known
-        pairs = zip(known.models if known is not None else (), (one for one in facts if one is not None), strict=False)
-        newest = tuple(new.pin.resolved if new.pin.resolved != old.pin.resolved else "" for old, new in pairs)
-        self._record = replace(self._record, checked_at=self._now, newest=newest)
 
     def _fetch(self, known: Known, found: Judged | None) -> Stages:
         """Brings the pair into the cache, where there is one, and returns how far the pair has come."""
@@ -262,9 +225,6 @@ class _Way:
             return replace(ready, place="")
         before = self._world.status.condition(ConditionType.WEIGHTS_READY)
         found = arrival(cache, self._world.pods, self._pairs(known), self._world.arriving, before)
-        refusal = refusal_of_pods(cache, self._world.rollout.refused)
-        if refusal is not None and found.reason is None:
-            found = replace(found, reason=refusal[0], message=refusal[1])
         return replace(ready, arrival=found)
 
     # -- ends
@@ -287,8 +247,7 @@ class _Way:
         lost = failure is not None and choice.pinned is not self._spec
         record, coming = (self._current, self._record) if lost and self._asked_anew else (self._record, None)
         record = replace(record, hash=pair_hash(choice.pinned), verdict="")
-        notices = (not_known_notice(failure),) if failure is not None and lost else ()
-        return self._finish(Pairing((choice,), replace(stages, goes_on=True), record, coming, notices=notices))
+        return self._finish(Pairing((choice,), replace(stages, goes_on=True), record, coming))
 
     def _ready(self, known: Known, stages: Stages, found: Judged | None) -> Pairing:
         spec, drafter = self._spec, self._spec.speculator
@@ -301,7 +260,6 @@ class _Way:
             stages=stages,
             record=record,
             coming=self._coming,
-            notices=self._notices(record),
             facts=found.facts if found is not None else None,
         )
         return self._finish(pairing)
@@ -316,10 +274,6 @@ class _Way:
         known = bool(self._current.hash) and self._asked_anew
         left = from_template(self._world, self._spec, self._current, self._place) if not known else None
         return (left,) if left is not None else ()
-
-    def _notices(self, record: Record) -> tuple[Notice, ...]:
-        failure = self._coming.failure if self._coming is not None else None
-        return (*((not_followed_notice(failure),) if failure is not None else ()), *moved_notices(record))
 
     def _hold(self, stages: Stages) -> Pairing:
         """The pairing by which pods stay as they are. Where there are none yet, its record is the pair that they will
@@ -336,7 +290,7 @@ class _Way:
         current = self._record if self._mine else self._current
         coming = self._coming if self._mine else self._record
         choices = (kept,) if kept is not None else ()
-        return self._finish(Pairing(choices, stages, current, coming, frozen=True, notices=self._notices(current)))
+        return self._finish(Pairing(choices, stages, current, coming, frozen=True))
 
     def _finish(self, pairing: Pairing) -> Pairing:
         known = self._record.known
@@ -344,8 +298,14 @@ class _Way:
         if known is not None:
             hashes.add(pair_hash(pin_models(self._spec, known, self._home).pinned))
             hashes.add(pair_hash(pin_models(self._spec, known, "").pinned))
-        conditions = pairing.stages.conditions(self._spec) if pairing.stages is not None else ()
-        return replace(pairing, conditions=conditions, actions=tuple(self._actions), same=frozenset(hashes))
+        unread = self._coming.failure if self._coming is not None else None
+        return replace(
+            pairing,
+            conditions=pairing.stages.conditions(self._spec) if pairing.stages is not None else (),
+            actions=tuple(self._actions),
+            notices=(not_followed_notice(unread),) if unread is not None else (),
+            same=frozenset(hashes),
+        )
 
     def _runs(self, choice: PairedSpec) -> bool:
         """True where the pods' template was made of this pair, with its speculator or without."""

@@ -34,6 +34,12 @@ class PairedSpec:
     pinned: ResolvedSpec
     """Models as the engine is told of them: for whatever ends up in a manifest."""
 
+    @property
+    def without_live_tables(self) -> PairedSpec:
+        """The spec for pods that re-read no table: their K changes by a rollout."""
+        by_name, pinned = (replace(one, engine=replace(one.engine, live=False)) for one in (self.by_name, self.pinned))
+        return PairedSpec(by_name, pinned)
+
 
 def unpinned(spec: ResolvedSpec) -> PairedSpec:
     """The spec without pins: the engine resolves branches and tags when a pod starts."""

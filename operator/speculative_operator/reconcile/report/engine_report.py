@@ -1,34 +1,31 @@
 """What serving pods report of their engine, kept in `status.engine`, and which pods lack the active table.
 
-Called by `status` (the report, the warnings), `figures` and `tuning` (pods behind the table). What follows from the
-report is decided in `running_engine`.
+Called by `status` (the report, the warnings), `figures` and `tuning` (pods behind the table). What pods report reaches
+the operator by Prometheus, where others may speak for them: it is told, and replaces no pod.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
-from speculative_operator.domain import names
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice
 from speculative_operator.engines.matrix.rows import parse_version
-from speculative_operator.reconcile.observed.running_engine import AS_IN_SPEC, engine_as_asked, is_about
 from speculative_operator.reconcile.report.view import View
 from speculative_operator.reconcile.snapshot.status import EngineReport, Status
+from speculative_operator.reconcile.snapshot.template import image_in
 
 CERTAIN_SECONDS = 60.0
-"""Seconds for which all pods must have reported the same before pods are replaced for it: a restarting engine reports
-much."""
-_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]*")
+"""Seconds for which a pod must have made steps since the table became active: a restarting engine reports much."""
 
 
 def engine_report(view: View, old: Status, now: float) -> EngineReport:
     """The release and the table that pods report; empty until a pod has reported its engine."""
-    before = old.engine if is_about(old.engine, view.spec) else EngineReport()
+    asked = engine_as_asked(view.spec)
+    before = old.engine if old.engine.asked == asked else EngineReport()
     lowest, told = _lowest(view.of_pair), _agreed_engine(view)
     report = replace(before, table_in_pods=lowest) if lowest is not None else before
     if told is not None and told != (report.version, report.live):
@@ -36,18 +33,13 @@ def engine_report(view: View, old: Status, now: float) -> EngineReport:
     if told is not None and view.observation is not None:
         inert = min(filter(None, (one.inert for one in view.observation.windows.values())), default="")
         report = replace(report, inert=inert)
-    if report.fallback and view.spec.adopt == AS_IN_SPEC:
-        report = replace(report, fallback=False)
-    elif _is_certain(view, report, now) and view.spec.adopt == acceptance(report.version):
-        report = replace(report, fallback=True)
-    known = replace(report, asked="") != EngineReport()
-    return replace(report, asked=engine_as_asked(view.spec)) if known else EngineReport()
+    return replace(report, asked=asked) if replace(report, asked="") != EngineReport() else EngineReport()
 
 
-def acceptance(version: str) -> str:
-    """Value of the annotation `adopt` by which the user lets the operator treat pods as the release that they
-    report."""
-    return f"engine-{version}" if _VERSION.fullmatch(version) else "engine-unknown"
+def engine_as_asked(spec: DeploymentSpec) -> str:
+    """Type, version and image of the engine as the user set them, an override of the image by the pod template
+    included."""
+    return f"{spec.engine.type} {spec.engine.version} {image_in(spec.template) or spec.engine.image}".strip()
 
 
 def engine_notices(spec: DeploymentSpec, report: EngineReport) -> tuple[Notice, ...]:
@@ -55,28 +47,21 @@ def engine_notices(spec: DeploymentSpec, report: EngineReport) -> tuple[Notice, 
     version, wanted = report.version, spec.engine.version
     inert = report.live is False
     lacks = f" (the plug-in says {report.inert})" if report.inert else ""
-    how = f" and do not re-read their table{lacks}, so {_consequence(spec, report)}" if inert else ""
     if version and not same_release(version, wanted):
+        how = f" and do not re-read their table{lacks}, so K stays as it was at their start" if inert else ""
         message = (
             f"pods report engine {version}, not spec.engine.version {wanted}{how}; set spec.engine.version: {version}, "
             f"or spec.engine.image to an image of {wanted}"
         )
         return (Notice(Reason.ENGINE_VERSION_DIFFERS, message),)
     if inert:
-        message = f"pods of engine {version or wanted} do not re-read their table{lacks}: {_consequence(spec, report)}"
+        message = (
+            f"pods of engine {version or wanted} do not re-read their table{lacks}: K stays as it was at their start; "
+            "set spec.engine to a release that `speculative engines` lists as Live, or speculation.mode: Static with "
+            "the K that you want"
+        )
         return (Notice(Reason.PLUG_IN_INERT, message),)
     return ()
-
-
-def _consequence(spec: DeploymentSpec, report: EngineReport) -> str:
-    if report.fallback:
-        return "K changes by rollouts"
-    annotate = f"kubectl annotate specdep {spec.name} -n {spec.namespace} --overwrite {names.ANNOTATION_ADOPT}"
-    value = acceptance(report.version)
-    return (
-        f"K stays as it was at their start; `{annotate}={value}` replaces them by pods whose K changes by rollouts, "
-        f"and the value {AS_IN_SPEC} undoes that"
-    )
 
 
 def same_release(one: str, other: str) -> bool:
@@ -123,12 +108,6 @@ def _agreed_engine(view: View) -> tuple[str, bool] | None:
         return None
     version, live = told.pop()
     return (version, live) if live is not None else None
-
-
-def _is_certain(view: View, report: EngineReport, now: float) -> bool:
-    """True when pods were made for live tables, and all have reported for long enough that they do not re-read them."""
-    inert = view.actuator is Actuator.LIVE and report.live is False
-    return inert and report.since is not None and now - report.since >= CERTAIN_SECONDS
 
 
 def _lowest(observation: Observation | None) -> int | None:

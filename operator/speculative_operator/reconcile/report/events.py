@@ -34,7 +34,7 @@ _HARMLESS = frozenset(
     }
 )
 """Warnings of the status that harm nobody: their events are Normal."""
-_TOLD = frozenset({Reason.REPAIRED, Reason.SPEC_CHANGED, Reason.ENGINE_VERSION_DIFFERS})
+_TOLD = frozenset({Reason.REPAIRED, Reason.SPEC_CHANGED})
 """Reasons of changes of children that no other event tells."""
 
 

@@ -116,10 +116,9 @@ def _metrics(view: View, before: KnownCondition) -> Condition:
 
 def _active(view: View, before: KnownCondition) -> Condition:
     kind, table = ConditionType.SPECULATION_ACTIVE, view.active.table
-    if view.spec.speculator is None:
-        return Condition(kind, Truth.FALSE, Reason.NO_SPECULATOR, EXPLANATIONS[Reason.NO_SPECULATOR])
-    if view.spec.speculation.mode is Mode.DISABLED or table is None:
-        reason = _why_disabled(view)
+    reason = _why_disabled(view)
+    if reason is not None or table is None:
+        reason = reason or Reason.DISABLED
         told = next((one.message for one in view.notices if one.reason is reason), EXPLANATIONS[reason])
         return Condition(kind, Truth.FALSE, reason, told)
     if view.active.removed:
@@ -155,7 +154,7 @@ def _dead_weight(view: View, before: KnownCondition) -> str:
 
 def _convergence(view: View, before: KnownCondition) -> Condition:
     kind, decision = ConditionType.TUNING_CONVERGED, view.decision
-    fixed = _nothing_to_tune(view)
+    fixed = _why_disabled(view) or (Reason.FIXED if view.spec.speculation.mode is Mode.STATIC else None)
     if fixed is not None:
         return Condition(kind, Truth.TRUE, fixed, EXPLANATIONS[fixed])
     if view.changed and decision is not None:
@@ -177,16 +176,13 @@ def _verdict(kind: ConditionType, view: View, said: Reason, before: KnownConditi
     return _keep(kind, before, _lack(said), EXPLANATIONS[_lack(said)])
 
 
-def _nothing_to_tune(view: View) -> Reason | None:
+def _why_disabled(view: View) -> Reason | None:
+    """Why pods have no table: they have no speculator, by the spec, its mode, or a release of the engine that is older
+    than the method. None where they have one."""
     if view.spec.speculator is None:
         return Reason.NO_SPECULATOR
-    if view.spec.speculation.mode is Mode.DISABLED or view.active.table is None:
-        return _why_disabled(view)
-    return Reason.FIXED if view.spec.speculation.mode is Mode.STATIC else None
-
-
-def _why_disabled(view: View) -> Reason:
-    """The reason why pods have no table: the mode, or a release of the engine that is older than the method."""
+    if view.spec.speculation.mode is not Mode.DISABLED and view.active.table is not None:
+        return None
     older = any(one.reason is Reason.UNSUPPORTED_BY_ENGINE for one in view.notices)
     return Reason.UNSUPPORTED_BY_ENGINE if older else Reason.DISABLED
 

@@ -84,9 +84,6 @@ def find_elsewhere(spec: DeploymentSpec, objects: Objects) -> str:
     """Kind of the workload that the object has by a target that is not its own; empty without one. Its pods must keep
     their Service."""
     kinds = [one.kind for target, one in TARGETS.items() if target is not spec.target]
-    found = ((kind, objects.get((kind, _workload_name(spec.name, kind)))) for kind in kinds)
+    name_of = {SET: names.group(spec.name)}
+    found = ((kind, objects.get((kind, name_of.get(kind, names.child(spec.name))))) for kind in kinds)
     return next((kind for kind, one in found if one is not None and is_controlled_by(one, spec.uid)), "")
-
-
-def _workload_name(name: str, kind: str) -> str:
-    return names.group(name) if kind == SET else names.child(name)

@@ -175,11 +175,11 @@ def _pod(pod: Mapping[str, Any], container: str, noted: Collection[str], *, weig
 
 
 def _container(status: Mapping[str, Any]) -> Container:
-    waiting = mapping(status, "state", "waiting")
+    waiting, started = mapping(status, "state", "waiting"), at(status, "started")
     return Container(
         name=text(status, "name"),
         ready=at(status, "ready") is True,
-        started=_truth(at(status, "started")),
+        started=started if isinstance(started, bool) else None,
         restarts=whole(status, "restartCount"),
         waiting=text(waiting, "reason"),
         message=text(waiting, "message"),
@@ -200,10 +200,6 @@ def _ended(state: Mapping[str, Any]) -> Ended | None:
         seconds_of(text(state, "startedAt")),
         seconds_of(text(state, "finishedAt")),
     )
-
-
-def _truth(value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
 
 
 def _find_unschedulable(pod: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -109,8 +109,6 @@ class Record:
     """`Known`, packed."""
     asked: tuple[tuple[str, str], ...] = ()
     """(URI, revision) of verifier and speculator as the spec had them."""
-    newest: tuple[str, ...] = ()
-    """Versions to which these have moved since, empty where one has not; as long as `asked`."""
     failure: Failure | None = None
     resolved: bool = field(default=False, compare=False)
     """True where the status names the version of the verifier."""
@@ -142,10 +140,7 @@ class Record:
     def with_facts(self, verifier: ModelFacts, speculator: ModelFacts | None, now: float) -> Record:
         """The record with what a Job has just read."""
         facts = pack(Known(verifier, speculator))
-        newest = ("",) * len(self.asked)
-        return replace(
-            self, facts=facts, checked_at=now, failure=None, cache="", cached_at=None, verdict="", newest=newest
-        )
+        return replace(self, facts=facts, checked_at=now, failure=None, cache="", cached_at=None, verdict="")
 
 
 def blank(wanted: Wanted, spec: DeploymentSpec) -> Record:
@@ -159,7 +154,6 @@ def blank(wanted: Wanted, spec: DeploymentSpec) -> Record:
         speculator=source_text(own) if own is not None else method,
         repin=wanted.repin,
         asked=asked,
-        newest=("",) * len(asked),
     )
 
 
@@ -214,7 +208,6 @@ def read(block: Mapping[str, Any], notes: Iterable[str] = ()) -> Record:
         previous=_previous(block),
         facts=next((one for one in notes if keys and _keys_of(one) == keys), ""),
         asked=tuple((text(pin, "uri"), text(pin, "asked")) for pin in pins),
-        newest=tuple(text(pin, "newest") for pin in pins),
         failure=_failure(mapping(block, "failure")),
         resolved=bool(text(block, "verifierPin", "resolved")),
     )
@@ -239,8 +232,8 @@ def to_status(record: Record) -> dict[str, Any]:
         "cachedAt": timestamp(record.cached_at) if record.cached_at is not None else "",
         "previous": list(record.previous),
     }
-    for name, asked, pin, newest in zip(SIDES, record.asked, pins, (*record.newest, "", ""), strict=False):
-        block[f"{name}Pin"] = _pin(asked, pin, newest)
+    for name, asked, pin in zip(SIDES, record.asked, pins, strict=False):
+        block[f"{name}Pin"] = _pin(asked, pin)
     if record.failure is not None:
         block["failure"] = _failure_to_status(record.failure)
     return {key: value for key, value in block.items() if value not in ("", [], None)}
@@ -274,9 +267,9 @@ def following(record: Record, before: Record | None) -> Record:
     return replace(record, previous=tuple(dict.fromkeys(gone))[:_PREVIOUS])
 
 
-def _pin(asked: tuple[str, str], pin: Pin | None, newest: str) -> dict[str, str]:
+def _pin(asked: tuple[str, str], pin: Pin | None) -> dict[str, str]:
     resolved, key = (pin.resolved, pin.key) if pin is not None else ("", "")
-    block = {"uri": asked[0], "asked": asked[1], "resolved": resolved, "newest": newest, "key": key}
+    block = {"uri": asked[0], "asked": asked[1], "resolved": resolved, "key": key}
     return {name: value for name, value in block.items() if value}
 
 

@@ -79,15 +79,13 @@ class EngineReport:
     """`status.engine`: what pods have reported of their engine."""
 
     asked: str = ""
-    """The engine that the spec asked for then (`running_engine.engine_as_asked`)."""
+    """The engine that the spec asked for then (`engine_report.engine_as_asked`)."""
     version: str = ""
     live: bool | None = None
     """Whether pods re-read their table; None where none has told."""
     inert: str = ""
     since: float | None = None
     """Since when all pods have told so, unix seconds."""
-    fallback: bool = False
-    """True where a user has accepted that pods re-read no table."""
     table_in_pods: int | None = None
     """Lowest version of the table that pods have activated."""
 
@@ -96,7 +94,7 @@ class EngineReport:
         block = {
             "asked": self.asked, "version": self.version, "live": self.live, "inert": self.inert,
             "since": timestamp(self.since) if self.since is not None else "",
-            "fallback": self.fallback or None, "tableVersionInPods": self.table_in_pods,
+            "tableVersionInPods": self.table_in_pods,
         }  # fmt: skip
         return {key: value for key, value in block.items() if value not in (None, "")}
 
@@ -202,20 +200,10 @@ def read_status(status: Mapping[str, Any], notes: Mapping[str, Any] | None = Non
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """An object whose spec cannot be read."""
-
-    status: Status
-    generation: int
-    wanted: int
-    """Replicas that it asks for; 0 where that cannot be read."""
-
-
-def read_refused(owner: Mapping[str, Any]) -> Refused:
-    """An object as the API server has it, whatever its spec is."""
+def read_refused(owner: Mapping[str, Any]) -> tuple[Status, int, int]:
+    """Status, generation and replicas of an object whose spec cannot be read; 0 replicas where these cannot either."""
     wanted = max(whole(owner, "spec", "replicas"), 0)
-    return Refused(read_status(mapping(owner, "status")), whole(owner, "metadata", "generation"), wanted)
+    return read_status(mapping(owner, "status")), whole(owner, "metadata", "generation"), wanted
 
 
 def _condition(one: Mapping[str, Any]) -> KnownCondition:
@@ -247,7 +235,6 @@ def _engine(block: Mapping[str, Any]) -> EngineReport:
         live=live if isinstance(live, bool) else None,
         inert=text(block, "inert"),
         since=seconds_of(text(block, "since")),
-        fallback=at(block, "fallback") is True,
         table_in_pods=whole(lowest) if lowest is not None else None,
     )
 

@@ -36,11 +36,7 @@ def should_write(
         return True
     if 0 <= now - last_write < interval:
         return False
-    if at(old, "engine", _ACKNOWLEDGED) != at(new, "engine", _ACKNOWLEDGED):
-        return True
-    if _downloads(old) != _downloads(new):
-        return True
-    return _verdict(old) != _verdict(new) or _figures_moved(mapping(old, "speculation"), mapping(new, "speculation"))
+    return _slow(old) != _slow(new) or _figures_moved(mapping(old, "speculation"), mapping(new, "speculation"))
 
 
 def cannot_wait(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
@@ -60,29 +56,23 @@ def _steady(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _still(condition: Any) -> Any:
-    """The condition, without a message that moves all the time: figures of a download, pods that are left out of the
-    metrics."""
-    downloads = text(condition, "type") == ConditionType.WEIGHTS_READY.value
-    if not _names_pods(condition) and not (downloads and text(condition, "reason") in _DOWNLOADS):
-        return condition
-    return {name: value for name, value in condition.items() if name != "message"}
+    return {name: value for name, value in condition.items() if name != "message"} if _moves(condition) else condition
 
 
-def _names_pods(condition: Any) -> bool:
-    kind, truth = text(condition, "type"), text(condition, "status")
-    return (kind, truth) == (ConditionType.METRICS_AVAILABLE.value, Truth.TRUE.value)
+def _moves(condition: Any) -> bool:
+    """True for a condition whose message moves all the time: the figures of a download, the pods that are left out of
+    the metrics; and for the tuner's verdict on the table, which moves as a whole at the edge of a margin."""
+    kind = text(condition, "type")
+    if kind == ConditionType.WEIGHTS_READY.value:
+        return text(condition, "reason") in _DOWNLOADS
+    metrics = (kind, text(condition, "status")) == (ConditionType.METRICS_AVAILABLE.value, Truth.TRUE.value)
+    return kind == _VERDICT or metrics
 
 
-def _downloads(status: Mapping[str, Any]) -> Any:
-    """The figures of a download."""
-    weights = [one for one in items(status, "conditions") if text(one, "type") == ConditionType.WEIGHTS_READY.value]
-    return mapping(status, "weights"), weights
-
-
-def _verdict(status: Mapping[str, Any]) -> list[Any]:
-    """The conditions that may change from window to window: the tuner's verdict on the table at the edge of a margin,
-    and the one that names the pods it rests on."""
-    return [one for one in items(status, "conditions") if text(one, "type") == _VERDICT or _names_pods(one)]
+def _slow(status: Mapping[str, Any]) -> list[Any]:
+    """What is written as seldom as figures."""
+    moving = [one for one in items(status, "conditions") if _moves(one)]
+    return [at(status, "engine", _ACKNOWLEDGED), mapping(status, "weights"), moving]
 
 
 def _figures_moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

@@ -152,7 +152,7 @@ def _from_deployment(world: Snapshot, known: int, policy: Policy) -> ActiveTable
     the digest that we gave it, and is one that a template holds: a table that pods re-read stands elsewhere."""
     written = world.workload.table
     claim = tables.claim_of(written, known)
-    if claim is None or (policy.knobs.actuator is Actuator.LIVE and not written.removed):
+    if claim is None or claim.table is None or (policy.knobs.actuator is Actuator.LIVE and not written.removed):
         return None
     ours = table_digest(world.spec.uid, claim.table, claim.version, removed=written.removed)
     return ActiveTable(claim.table, claim.version, removed=written.removed) if written.digest == ours else None

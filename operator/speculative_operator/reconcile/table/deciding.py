@@ -39,15 +39,6 @@ _SEEN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
-    """The state of the pods' rollout, and whether the operator may begin another."""
-
-    rollout: Rollout
-    permission: Permission = field(default_factory=Permission)
-    """Whether pods may be replaced without a user's approval."""
-
-
-@dataclass(frozen=True, slots=True)
 class Verdict:
     """The active table and the tuner's memory after this reconcile. `decision` is None when the tuner was not asked."""
 
@@ -96,7 +87,7 @@ def consider(
     observation: Observation | None,
     policy: Policy,
     active: ActiveTable,
-    serving: Serving,
+    permission: Permission,
     now: float,
 ) -> Verdict:
     """The verdict, with the tuner's decision if it is asked.
@@ -106,23 +97,22 @@ def consider(
     into the first. `observation` covers only pods that the table is for: windows of another pair, or without a
     speculator, would mix with theirs. What a new object tries is written again where somebody took it away.
     """
-    permission = serving.permission
     if memory is not None and not active.trials:
         active = replace(active, trials=fit_trials(first_trials(memory, policy), memory.table, policy))
         memory = _at_one(memory, active)
     quiet = Verdict(memory, None, active, own=permission.known)
     if memory is None or active.why is not None:
         return quiet
-    if observation is not None and serving.rollout.complete:
+    if observation is not None and permission.rollout.complete:
         memory = replace(memory, speed=memory.speed.after(observation.windows.values()))
         quiet = replace(quiet, memory=memory)
-    order = find_order(memory, permission, active, serving.rollout)
+    order = find_order(memory, permission, active)
     if order is not None:
-        return _activate(_note_change(memory, order, now), order, quiet, policy, serving, now)
-    waits = policy.knobs.actuator is not Actuator.LIVE and not serving.rollout.complete
+        return _activate(_note_change(memory, order, now), order, quiet, policy, permission, now)
+    waits = policy.knobs.actuator is not Actuator.LIVE and not permission.rollout.complete
     if observation is None or waits or _unread(observation, policy):
         return quiet
-    return _ask(quiet, memory, replace(observation, table_version=active.least_version), policy, serving, now)
+    return _ask(quiet, memory, replace(observation, table_version=active.least_version), policy, permission, now)
 
 
 def _unread(observation: Observation, policy: Policy) -> bool:
@@ -133,12 +123,12 @@ def _unread(observation: Observation, policy: Policy) -> bool:
 
 
 def _ask(
-    quiet: Verdict, memory: Memory, observation: Observation, policy: Policy, serving: Serving, now: float
+    quiet: Verdict, memory: Memory, observation: Observation, policy: Policy, permission: Permission, now: float
 ) -> Verdict:
     """The verdict with the tuner's decision; `quiet` is the verdict without it."""
-    active, permission = quiet.active, serving.permission
+    active, rollout = quiet.active, permission.rollout
     after, decision = decide(memory, observation, policy, now)
-    may = _obey(decision, observation, policy, active, serving.rollout) and _has_rested(policy, serving.rollout, now)
+    may = _obey(decision, observation, policy, active, rollout) and _has_rested(policy, rollout, now)
     if may and permission.hindrance and takes_rollout(decision, policy, active):
         known = propose(permission.known, decision, active, permission.hindrance, now)
         quiet = replace(quiet, own=known)
@@ -148,9 +138,9 @@ def _ask(
         # The table of pods that keep their speculator goes on following the load.
         policy = replace(policy, off_policy=OffPolicy.KEEP_RUNNING)
         after, decision = decide(memory, observation, policy, now)
-        may = _obey(decision, observation, policy, active, serving.rollout)
+        may = _obey(decision, observation, policy, active, rollout)
     if may:
-        return _activate(after, decision, quiet, policy, serving, now)
+        return _activate(after, decision, quiet, policy, permission, now)
     if decision.changed and policy.mode is not Mode.RECOMMEND:
         # What was not done starts no waiting time and spends no allowance; what was seen stays seen.
         after = replace(memory, **{name: getattr(after, name) for name in _SEEN})
@@ -160,7 +150,9 @@ def _ask(
     return replace(quiet, memory=_at_one(after, active), decision=decision, active=active)
 
 
-def _activate(after: Memory, decision: Decision, was: Verdict, policy: Policy, serving: Serving, now: float) -> Verdict:
+def _activate(
+    after: Memory, decision: Decision, was: Verdict, policy: Policy, permission: Permission, now: float
+) -> Verdict:
     """The verdict that carries out `decision`: `was` is the verdict without it, `after` the memory with it."""
     last, memory = was.active, was.memory
     trials = () if decision.removed else fit_trials(decision.trials, decision.table, policy)
@@ -170,7 +162,7 @@ def _activate(after: Memory, decision: Decision, was: Verdict, policy: Policy, s
     )  # fmt: skip
     own = was.own
     if takes_rollout(decision, policy, last) and memory is not None:
-        own = note_rollout(serving.permission, decision, memory.speed, last, now)
+        own = note_rollout(permission, decision, memory.speed, last, now)
         after = replace(after, speed=Speed())
     return replace(was, memory=_at_one(after, changed), decision=decision, active=changed, changed=True, own=own)
 
@@ -220,11 +212,5 @@ def _is_new(decision: Decision, policy: Policy, active: ActiveTable, rollout: Ro
 
 def _at_one(memory: Memory, active: ActiveTable) -> Memory:
     """`memory` with the table, the trials and the removal of `active`."""
-    change: dict[str, Any] = {}
-    if active.table is not None and memory.table != active.table:
-        change["table"] = active.table
-    if memory.trials != active.trials:
-        change["trials"] = active.trials
-    if memory.removed is not active.removed:
-        change["removed"] = active.removed
-    return replace(memory, **change) if change else memory
+    table = active.table if active.table is not None else memory.table
+    return replace(memory, table=table, trials=active.trials, removed=active.removed)

@@ -39,13 +39,13 @@ STALE_SECONDS = 12 * 3600.0
 class Permission:
     """Whether a rollout that no user asked for may be made now."""
 
+    rollout: Rollout
+    """The rollout under way, with the judgement whether an old pod may end for a new one that finds no node."""
     hindrance: str = ""
     """Why no rollout may be made without a user's approval; empty where one may."""
     known: OwnRollouts = field(default_factory=OwnRollouts)
     accept: str = ""
     generation: int = 0
-    interrupts: bool = False
-    """True where the spec allows such a rollout to interrupt serving now."""
 
     @property
     def accepts(self) -> bool:
@@ -53,20 +53,23 @@ class Permission:
         return self.known.proposal is not None and self.accept == self.known.proposal.accept
 
 
-def permission_of(world: Snapshot, rollout: Rollout, policy: Policy, active: ActiveTable, now: float) -> Permission:
+def permission_of(
+    world: Snapshot, rollout: Rollout, memory: Memory | None, policy: Policy, active: ActiveTable, now: float
+) -> Permission:
     """The permission for an object now, by its spec, its status and its pods."""
     spec = world.spec
     known = _standing(world.status.rollouts, rollout, policy, active, spec.generation, now)
     window = spec.rollout_window
     interrupts = spec.rollout_tuning is Tuning.INTERRUPT and (window is None or window.holds(now))
-    hindrance = _hindrance(known, now) or ("" if interrupts or rollout.wanted == 0 else _cost(world))
-    return Permission(hindrance, known, spec.accept, spec.generation, interrupts)
-
-
-def _hindrance(known: OwnRollouts, now: float) -> str:
-    if known.held_until is not None and now < known.held_until <= now + HELD_SECONDS:
-        return f"the last rollout was undone: the tuner starts no other before {timestamp(known.held_until)}"
-    return ""
+    hindrance = "" if interrupts or rollout.wanted == 0 else _cost(world)
+    if known.held_until is not None and known.held_until <= now + HELD_SECONDS:
+        until = timestamp(known.held_until)
+        hindrance = f"the last rollout was undone: the tuner starts no other before {until}"
+    if rollout.stuck is not None:
+        unasked, only = _is_unasked(world, memory), rollout.wanted < 2
+        stuck = surge.judge(spec, rollout.stuck, unasked=unasked, interrupts=interrupts, only=only)
+        rollout = replace(rollout, stuck=stuck)
+    return Permission(rollout, hindrance, known, spec.accept, spec.generation)
 
 
 def _cost(world: Snapshot) -> str:
@@ -75,17 +78,6 @@ def _cost(world: Snapshot) -> str:
         return "rollout.strategy Recreate stops pods before others serve"
     displaces = any(pod.displaces for pod in world.pods)
     return "by their priority, new pods may displace pods of others" if displaces else ""
-
-
-def judge_wait(world: Snapshot, rollout: Rollout, memory: Memory | None, permission: Permission) -> Rollout:
-    """`rollout`, where a new pod finds no node, with the judgement whether an old one may end for it."""
-    if rollout.stuck is None:
-        return rollout
-    only, unasked = rollout.wanted < 2, _is_unasked(world, memory)
-    return replace(
-        rollout,
-        stuck=surge.judge(world.spec, rollout.stuck, unasked=unasked, interrupts=permission.interrupts, only=only),
-    )
 
 
 def _is_unasked(world: Snapshot, memory: Memory | None) -> bool:
@@ -106,30 +98,30 @@ def _standing(
 ) -> OwnRollouts:
     """`known` without the proposal, the last rollout and the pause that no longer hold, as after another edit or
     table. A table that changes during a rollout makes it no other rollout."""
+    held = known.held_until if known.held_until is not None and now < known.held_until else None
+    if policy.mode is not Mode.AUTO:
+        return OwnRollouts(held_until=held)
     proposal, last = known.proposal, known.last
     if proposal is not None and (
-        policy.mode is not Mode.AUTO
-        or (proposal.version != active.version and proposal.removed == active.removed)
+        (proposal.version != active.version and proposal.removed == active.removed)
         or fit(proposal.table, policy) != proposal.table
         or (proposal.removed and not may_remove(policy))
         or not 0 <= now - proposal.time < 2 * STALE_SECONDS
     ):
         proposal = None
     if last is not None and (
-        policy.mode is not Mode.AUTO
-        or last.generation != generation
+        last.generation != generation
         or (last.version != active.version and rollout.complete)
         or fit(last.table, policy) != last.table
     ):
         last = None
-    held = known.held_until if known.held_until is not None and now < known.held_until else None
     return OwnRollouts(proposal, last, held)
 
 
-def find_order(memory: Memory, permission: Permission, active: ActiveTable, rollout: Rollout) -> Decision | None:
+def find_order(memory: Memory, permission: Permission, active: ActiveTable) -> Decision | None:
     """The decision that is carried out whatever the tuner says: the way back from a rollout that failed, or an accepted
     proposal; None without one."""
-    last, proposal = permission.known.last, permission.known.proposal
+    last, proposal, rollout = permission.known.last, permission.known.proposal, permission.rollout
     if last is not None and (last.table, last.removed) == (active.table, active.removed):
         last = None  # the way back is under way already
     if last is not None and rollout.stalled:

@@ -7,7 +7,7 @@ read their own table, which is watched by their own figures. Used by `active_tab
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from speculative_operator.domain import names
 from speculative_operator.domain.decision import Decision, Policy
@@ -30,15 +30,6 @@ MOST_LEAVING = 4
 """Former pairs whose pods are watched: with more edits than that under way the oldest keep their tables."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A table in the cluster that we have rendered."""
-
-    table: KTable
-    version: int
-    trials: tuple[Trial, ...] = ()
-
-
 def label_of(spec: DeploymentSpec) -> str:
     """Label of the pair that pods made of `spec` bear; a template of the user's may set another."""
     return pair_in(spec.template) or pair_hash(spec)
@@ -59,23 +50,21 @@ def _config_of(world: Snapshot, own: Collection[str]) -> str:
     return next((name for one in serving if (name := one.configs.get(TABLE_VOLUME))), "")
 
 
-def claim_in(world: Snapshot, config: str, known: int) -> Claim | None:
+def claim_in(world: Snapshot, config: str, known: int) -> Written | None:
     """The table in a ConfigMap of ours, if it is newer than version `known` and exactly as it was rendered."""
     found = world.children.get(("ConfigMap", config))
     claim = claim_of(found.table, known) if found is not None else None
-    if found is None or claim is None:
+    if found is None or claim is None or claim.table is None:
         return None
     rendered = table_config(world.spec, config, claim.table, claim.version, trials=claim.trials)
     same = found.hash == rendered["metadata"]["annotations"][names.ANNOTATION_HASH]
     return claim if same and found.data == rendered["data"] else None
 
 
-def claim_of(written: Written, known: int) -> Claim | None:
-    """The table that was written, if its version can follow on version `known` (0: none is known)."""
+def claim_of(written: Written, known: int) -> Written | None:
+    """The table that was written, if there is one and its version can follow on version `known` (0: none is known)."""
     most = min(known + LONGEST_JUMP, LARGEST_VERSION) if known else LARGEST_VERSION
-    if written.table is None or not known < written.version <= most:
-        return None
-    return Claim(written.table, written.version, written.trials)
+    return written if written.table is not None and known < written.version <= most else None
 
 
 def trials_in(world: Snapshot, config: str, version: int, table: KTable) -> tuple[Trial, ...]:
@@ -97,13 +86,13 @@ def read_leaving(world: Snapshot, own: Collection[str]) -> tuple[Leaving, ...]:
 def _leaving(world: Snapshot, label: str, known: Leaving | None) -> Leaving | None:
     config = known.config if known is not None else _config_read_by(world, label)
     claim = claim_in(world, config, known.version if known is not None else 0)
-    if claim is None:
+    table = claim.table if claim is not None else None
+    if claim is None or table is None:
         return known
-    if claim.trials:
-        claim = replace(claim, version=claim.version + 1)  # the same table, and nothing is tried any more
-    ks = tuple(sorted({0, *claim.table.ks, *(known.ks if known is not None else ())}))
+    version = claim.version + bool(claim.trials)  # the same table, and nothing is tried any more
+    ks = tuple(sorted({0, *table.ks, *(known.ks if known is not None else ())}))
     why = known.reason if known is not None else ""
-    return Leaving(label, config, claim.table, claim.version, ks, why)
+    return Leaving(label, config, table, version, ks, why)
 
 
 def _config_read_by(world: Snapshot, label: str) -> str:

@@ -43,7 +43,6 @@ from speculative_operator.domain.spec import (
 )
 from speculative_operator.domain.table import KTable
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile.observed.running_engine import engine_as_asked
 from speculative_operator.render import Capabilities
 
 HUB = ModelSource(Scheme.HF, "Qwen/Qwen3-8B")
@@ -232,12 +231,6 @@ def one_each(specs: Iterator[DeploymentSpec], **change: Any) -> int:
 def test_one_hash_means_one_template(base: str) -> None:
     """Of any two edits of one object, hence of any edit and its return."""
     assert one_each(edits(BASES[base]), capabilities=ABLE) > 40
-
-
-def test_so_it_does_where_pods_were_found_to_read_no_table() -> None:
-    found = {"engine": {"asked": engine_as_asked(SPEC), "version": "0.32.0", "live": False, "fallback": True}}
-    specs = (one for one in edits(SPEC) if engine_as_asked(one) == engine_as_asked(SPEC))
-    assert one_each(specs, capabilities=ABLE, status=found) > 40
 
 
 CACHE = CACHED.cache or Cache()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,16 +15,11 @@ from speculative_operator.domain import names
 from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.spec import (
-    DEFAULT_VERSIONS,
-    Cache,
     EngineSettings,
-    EngineType,
     Goal,
     Mode,
     Objective,
-    Speculation,
     Verifier,
-    Weights,
     Workload,
 )  # fmt: skip
 from speculative_operator.domain.table import KTable
@@ -123,14 +117,6 @@ def test_an_edit_that_pods_do_not_feel_replaces_none(release: Callable[[str], No
     assert warned(cluster)
 
 
-def test_nor_does_one_of_claims() -> None:
-    edited_weights = Weights(cache=Cache("models", size="900Gi", storage_class="fast"))
-    cluster = settled(spec=replace(SPEC, weights=Weights(cache=Cache("models", size="500Gi"))))
-    before = cluster.children["Deployment", "demo"]["metadata"]["annotations"][names.ANNOTATION_MADE_OF]
-    edited = settled(spec=replace(cluster.spec, weights=edited_weights)).children["Deployment", "demo"]
-    assert edited["metadata"]["annotations"][names.ANNOTATION_MADE_OF] == before
-
-
 def test_replicas_follow_meanwhile_with_the_pods_as_they_are(release: Callable[[str], None]) -> None:
     cluster = settled()
     before = template(cluster.children["Deployment", "demo"])
@@ -169,15 +155,6 @@ def test_what_others_break_is_put_right_meanwhile(release: Callable[[str], None]
     assert ("Service", "demo") in cluster.children
 
 
-def test_what_an_api_server_made_of_a_template_is_no_other_release() -> None:
-    cluster = settled()
-    template(cluster.children["Deployment", "demo"])["spec"]["containers"][0]["image"] = "mirror.example.com/vllm:1"
-    cluster.forget()
-    cluster.edit(replicas=3)
-    cluster.settle()
-    assert warned(cluster) == []
-
-
 STALLED = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
 
 
@@ -195,20 +172,6 @@ def test_where_no_pod_is_there_none_is_lost(release: Callable[[str], None]) -> N
     cluster = settled()
     release("--anew")
     cluster.children["Deployment", "demo"]["status"] = {"observedGeneration": 1, "replicas": 0}
-    cluster.tick()
-    assert flags(cluster)[-1] == "--anew"
-
-
-def test_pods_that_do_not_say_what_they_were_made_of_stay_until_an_edit(release: Callable[[str], None]) -> None:
-    cluster = settled()
-    made = cluster.templates
-    del cluster.children["Deployment", "demo"]["metadata"]["annotations"][names.ANNOTATION_MADE_OF]
-    release("--anew")
-    for _ in range(3):
-        cluster.tick()
-    assert cluster.templates == made
-    assert warned(cluster)
-    cluster.edit(engine=EngineSettings(args=("--seed=1",)))
     cluster.tick()
     assert flags(cluster)[-1] == "--anew"
 
@@ -235,42 +198,3 @@ def test_the_tuner_goes_by_what_pods_can_until_they_are_made_anew(
     cluster.settle()
     cluster.tick(observed(cluster))
     assert asked[-1] == (0, 1)
-
-
-@pytest.mark.parametrize("engine", list(EngineType))
-def test_another_default_of_the_engine_is_nothing_that_was_asked_for(
-    engine: EngineType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = replace(SPEC, speculation=Speculation(mode=Mode.DISABLED))
-    spec = replace(spec, engine=EngineSettings(type=engine, version=DEFAULT_VERSIONS[engine]))
-    cluster = settled(spec=spec)
-    borne = cluster.children["Deployment", "demo"]["metadata"]["annotations"][names.ANNOTATION_MADE_OF]
-    monkeypatch.setitem(DEFAULT_VERSIONS, engine, f"{DEFAULT_VERSIONS[engine]}.post1")
-    asked = settled(spec=replace(spec, engine=replace(spec.engine, version=DEFAULT_VERSIONS[engine])))
-    assert asked.children["Deployment", "demo"]["metadata"]["annotations"][names.ANNOTATION_MADE_OF] == borne
-
-
-def borne(**engine: Any) -> str:
-    cluster = settled(spec=replace(SPEC, engine=EngineSettings(**engine)))
-    found: str = cluster.children["Deployment", "demo"]["metadata"]["annotations"][names.ANNOTATION_MADE_OF]
-    return found
-
-
-def test_a_release_that_somebody_named_is_asked_for_whatever_the_default_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = DEFAULT_VERSIONS[EngineType.VLLM]
-    theirs = f"{ours}.post1"
-    pinned, left = borne(version=ours, version_named=True), borne(version=ours)
-    monkeypatch.setitem(DEFAULT_VERSIONS, EngineType.VLLM, theirs)
-    assert borne(version=ours, version_named=True) == pinned, "who pinned it keeps these pods"
-    assert borne(version=theirs) == left
-    assert borne(version=theirs, version_named=True) != left, "who names the new one gets it"
-
-
-def test_every_value_that_pods_are_made_of_counts() -> None:
-    """Each edit has a hash of its own."""
-    found = set()
-    for edit in [{}, *EDITS, {"adopt": "x"}]:
-        cluster = settled(spec=replace(SPEC, **edit))
-        found.add(cluster.children["Deployment", "demo"]["metadata"]["annotations"][names.ANNOTATION_MADE_OF])
-    assert len(found) == len(EDITS) + 2
-    assert all(one != other for one, other in itertools.combinations(found, 2))

@@ -14,7 +14,6 @@ from speculative_operator.domain.actions import ApplyChild, DeleteChild
 from speculative_operator.domain.jobs import Purpose
 from speculative_operator.domain.platform import Canary, CanarySeen, Route
 from speculative_operator.domain.spec import Mode, Speculation
-from speculative_operator.reconcile.children.plan import Plan, keep_pods
 from speculative_operator.render import Capabilities
 
 SERVES = CanarySeen(SPEC.verifier.served_name, service=True, answering=1)
@@ -156,14 +155,6 @@ def test_a_canary_without_weight_gets_nothing_and_no_word() -> None:
 def test_all_requests_may_go_to_the_canary() -> None:
     cluster = served(spec=replace(LED, route=Route("public", canary=Canary("next", 100))), canary=SERVES)
     assert shares(cluster) == {SPEC.name: 0, "next": 100}
-
-
-def test_a_canary_that_dies_gets_nothing_while_pods_must_stay_as_they_are() -> None:
-    cluster = served(spec=LED, canary=SERVES)
-    cluster.canary = None
-    actions = cluster.look().actions
-    assert [one.manifest["kind"] for one in actions if isinstance(one, ApplyChild)] == ["HTTPRoute"]
-    assert keep_pods(cluster.snapshot(), Plan(actions), repairs=False).actions == actions
 
 
 @pytest.mark.parametrize("mode", [Mode.STATIC, Mode.AUTO])

@@ -144,20 +144,6 @@ def test_a_measure_replaces_no_pod_and_writes_once() -> None:
     assert (cluster.status["startup"], cluster.templates) == (told, templates)
 
 
-@pytest.mark.parametrize("forgets", [False, True])
-def test_scaling_and_restarts_replace_no_pod_either(forgets: bool) -> None:
-    cluster = settled()
-    measure(cluster, 1500)
-    cluster.tick()
-    if forgets:
-        cluster.forget()
-        cluster.status = {}
-    cluster.edit(replicas=3)
-    templates = cluster.templates
-    cluster.settle()
-    assert cluster.templates == templates
-
-
 def test_the_next_change_of_the_template_brings_the_budget_and_keeps_it() -> None:
     cluster = settled()
     before = probe_seconds(cluster)
@@ -202,18 +188,6 @@ def test_no_measure_takes_from_the_budget() -> None:
     cluster.edit(engine=replace(cluster.spec.engine, args=("--seed", "1")))
     cluster.settle()
     assert probe_seconds(cluster) == before
-
-
-def test_an_api_server_that_normalises_the_template_replaces_no_pod() -> None:
-    cluster = settled()
-    measure(cluster, 1500)
-    cluster.tick()
-    (container,) = template(cluster.children["Deployment", "demo"])["spec"]["containers"]
-    container["args"] = [*container["args"], "--normalised"]
-    cluster.forget()
-    cluster.edit(replicas=3)
-    cluster.settle()
-    assert probe_seconds(cluster) < 4500, "status knows the template that was applied"
 
 
 # -- what its end tells

@@ -204,18 +204,6 @@ def test_a_download_that_stands_still_is_told_at_once() -> None:
     assert told(cluster.tick()) == [("Normal", "Downloading")]
 
 
-def test_start_and_end_of_a_download_are_events_and_nothing_in_between_is() -> None:
-    cluster = Paired(spec=with_cache())
-    cluster.tick()
-    cluster.read()
-    assert ("Normal", "Downloading") in told(cluster.tick())
-    for share in (1, 2, 3):
-        cluster.comes(Progress(share * GB, 17 * GB, 0.5 * GB, "a.safetensors"))
-        assert told(cluster.tick()) == []
-    cluster.fetched()
-    assert ("Normal", "WeightsCached") in told(cluster.tick())
-
-
 def test_a_job_whose_pod_does_not_start_says_why() -> None:
     cluster = fetching()
     cluster.fates[Purpose.FETCH] = {"trouble": "Unschedulable: persistentvolumeclaim models not found"}
@@ -344,13 +332,6 @@ def test_pods_that_were_never_looked_at_run_on_until_the_cache_is_filled() -> No
     advance(cluster)
     assert cluster.templates == 2
     assert key(VERIFIER) in cluster.engine_args[0]
-
-
-def test_a_restart_of_the_operator_downloads_nothing_again() -> None:
-    cluster = serving(spec=with_cache())
-    cluster.forget()
-    assert cluster.tick().actions == ()
-    assert state(cluster, "WeightsReady") == ("True", "WeightsCached")
 
 
 def test_a_restart_in_the_middle_goes_on_with_the_job_that_runs() -> None:

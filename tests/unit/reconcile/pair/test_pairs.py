@@ -37,7 +37,6 @@ from speculative_operator.domain.spec import (
     Speculator,
     Weights,
 )
-from speculative_operator.reconcile.pair.pairing import RECHECK_SECONDS
 from speculative_operator.reconcile.snapshot import notes
 from speculative_operator.reconcile.tick import tick
 from speculative_operator.render import Capabilities
@@ -103,15 +102,6 @@ def test_a_restart_of_the_operator_needs_no_job() -> None:
     assert cluster.status["pair"] == before["pair"]
     assert cluster.status["conditions"] == before["conditions"]
     assert cluster.deployment == deployment
-
-
-def test_what_is_at_rest_stays_so() -> None:
-    cluster = serving()
-    status = cluster.status
-    for _ in range(5):
-        outcome = cluster.tick()
-        assert (outcome.actions, outcome.events) == ((), ())
-    assert cluster.status == status
 
 
 def test_garbled_facts_are_read_anew_and_pods_stay() -> None:
@@ -248,29 +238,6 @@ def test_mode_off_and_back_needs_no_job() -> None:
 # -- branches
 
 
-def test_a_moved_branch_is_told_and_not_followed() -> None:
-    cluster = serving()
-    cluster.now += 1.25 * RECHECK_SECONDS
-    cluster.commits[EAGLE] = "e" * 40
-    cluster.tick()
-    assert cluster.made == [Purpose.INSPECT] * 2
-    cluster.read()
-    outcome = cluster.tick()
-    assert told(outcome) == [("Warning", "NewRevisionAvailable")]
-    (warning,) = cluster.status["warnings"]
-    assert warning["reason"] == "NewRevisionAvailable"
-    assert "eeeeeeeeeeeeeeeeeee" in warning["message"]
-    assert cluster.status["pair"]["speculatorPin"]["newest"] == "e" * 40
-    assert "newest" not in cluster.status["pair"]["verifierPin"]
-    cluster.settle()
-    assert cluster.templates == 1
-    assert COMMITS[EAGLE] in " ".join(cluster.engine_args)
-    cluster.forget()
-    cluster.tick()
-    assert cluster.status["warnings"] == [warning]
-    Status.model_validate(cluster.status)
-
-
 def test_a_new_mark_follows_it() -> None:
     cluster = serving()
     cluster.commits[EAGLE] = "e" * 40
@@ -282,31 +249,6 @@ def test_a_new_mark_follows_it() -> None:
     advance(cluster)
     assert cluster.templates == 2, "nothing has moved since"
     assert cluster.made == [Purpose.INSPECT] * 3
-
-
-def test_a_commit_is_not_asked_about_again() -> None:
-    pinned = replace(
-        PAIRED,
-        verifier=replace(PAIRED.verifier, source=replace(hub(VERIFIER), revision=COMMITS[VERIFIER])),
-        speculator=Speculator(Method.EAGLE3, replace(hub(EAGLE), revision=COMMITS[EAGLE])),
-    )
-    cluster = serving(spec=pinned)
-    cluster.now += 10 * RECHECK_SECONDS
-    assert cluster.tick().actions == ()
-
-
-def test_a_look_that_fails_waits_for_the_next() -> None:
-    cluster = serving()
-    cluster.now += 1.25 * RECHECK_SECONDS
-    cluster.tick()
-    cluster.fails(Purpose.INSPECT, "SourceUnreachable")
-    outcome = cluster.tick()
-    assert outcome.events == ()
-    for _ in range(4):
-        cluster.tick()
-    assert cluster.made == [Purpose.INSPECT] * 2
-    assert ("Job", "demo-inspect") not in cluster.children
-    assert state(cluster, "Ready") == ("True", "AllReady")
 
 
 # -- removal, pause

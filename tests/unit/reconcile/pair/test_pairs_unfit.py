@@ -4,14 +4,12 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.reconcile.paired import (
-    DRAFT,
     EAGLE,
     FOREIGN,
     PAIRED,
     Paired,
     advance,
     drawn,
-    hub,
     serving,
     state,
     told,
@@ -21,10 +19,6 @@ from tests.unit.reconcile.worlds import observed, template
 from speculative_operator.api.status import Status
 from speculative_operator.domain import names
 from speculative_operator.domain.jobs import Purpose
-from speculative_operator.domain.spec import (
-    Method,
-    Speculator,
-)
 
 FOREIGN_EVENTS = [("Warning", "PairMismatch")]
 
@@ -109,28 +103,3 @@ def test_pods_of_a_refused_change_are_tuned_on() -> None:
     assert cluster.deployment == deployment
     cluster.tick()
     assert {one["metadata"]["annotations"][names.ANNOTATION_POKE] for one in cluster.pods} == {str(version + 1)}
-
-
-def test_the_table_of_a_pair_does_not_pass_to_the_next() -> None:
-    cluster = serving()
-    for _ in range(60):
-        cluster.tick(observed(cluster, batch=200, survival=0.2))
-        if cluster.table["version"] > 1:
-            break
-    rows = cluster.table["rows"]
-    cluster.edit(speculator=Speculator(Method.DRAFT_MODEL, hub(DRAFT)))
-    advance(cluster)
-    assert cluster.table["rows"] != rows
-    assert f"hf://{DRAFT}" == cluster.status["pair"]["speculatorPin"]["uri"]
-
-
-def test_an_operator_that_restarts_meanwhile_touches_nothing() -> None:
-    cluster = serving()
-    deployment = cluster.deployment
-    cluster.edit(speculator=drawn(FOREIGN))
-    advance(cluster)
-    cluster.forget()
-    for _ in range(3):
-        cluster.tick()
-    assert cluster.made == [Purpose.INSPECT] * 2, "what was read of the next pair is in status too"
-    assert cluster.deployment == deployment

@@ -75,16 +75,6 @@ def test_the_first_row_that_is_served_is_picked_read_and_served() -> None:
     Status.model_validate(cluster.status)
 
 
-def test_at_rest_nothing_is_written_and_a_restart_changes_nothing() -> None:
-    cluster = serving()
-    status, deployment = cluster.status, cluster.deployment
-    cluster.forget()
-    for _ in range(3):
-        outcome = cluster.tick()
-        assert (outcome.actions, outcome.events, cluster.status) == ((), (), status)
-    assert cluster.deployment == deployment
-
-
 @pytest.mark.parametrize(
     ("speculation", "start"),
     [
@@ -231,16 +221,6 @@ def test_what_is_better_is_told_once_while_pods_stay_as_they_are() -> None:
     assert "warnings" not in cluster.status
 
 
-def test_rows_that_go_move_no_pick() -> None:
-    cluster = serving()
-    cluster.catalogue = rows(row(DRAFT, "draft_model", verifier="org/other"))
-    for _ in range(3):
-        assert cluster.tick().actions == ()
-        cluster.edit(replicas=2)
-    assert cluster.told_of() == (f"hf://{EAGLE}", "eagle3")
-    assert cluster.templates == 1
-
-
 def test_a_row_for_a_verifier_that_is_served_alone_waits_to_be_asked_for() -> None:
     cluster = serving(catalogue=rows(row(EAGLE, verifier="org/other")))
     assert cluster.told_of() == (None, None)
@@ -313,15 +293,6 @@ def test_a_speculator_of_the_users_own_ends_the_pick() -> None:
     advance(cluster)
     assert "picked" not in cluster.status
     assert condition(cluster, "PairCompatible") == ("Unknown", "NoSpeculator")
-
-
-def test_pods_tell_what_was_picked_where_status_was_lost() -> None:
-    cluster = serving(spec=UNREAD)
-    cluster.catalogue = rows(SMALL, GOOD)
-    cluster.status, cluster.memory = {}, None
-    cluster.tick()
-    assert cluster.told_of() == (f"hf://{EAGLE}", "eagle3")
-    assert cluster.templates == 1
 
 
 @pytest.mark.parametrize("weights", [Weights(), CACHED, Weights(cache=Cache(node_path="/var/lib/models"))])

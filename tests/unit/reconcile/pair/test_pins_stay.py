@@ -195,48 +195,13 @@ def test_without_what_status_knew_pods_keep_their_versions(
     assert cluster.deployment["spec"]["template"] == template
     if weights.cache is None and reason == "SourceUnreachable":
         assert cluster.condition("Ready")["status"] == "True"
-        assert "keeps those of the pods' template" in warned(cluster)[0]
+        assert cluster.condition("PairCompatible")["reason"] == "PairUnread"
     cluster.now += 4000.0
     advance(cluster)
     cluster.settle()
     assert cluster.deployment["spec"]["template"] == template
     assert cluster.condition("PairCompatible")["reason"] == "PairMatches"
     assert cluster.look().actions == ()
-
-
-@pytest.mark.parametrize("what", [lost, garbled, missing])
-def test_a_branch_that_moved_meanwhile_is_followed_when_asked_for(what: Callable[[Paired], None]) -> None:
-    cluster = serving()
-    what(cluster)
-    ticks(cluster)
-    cluster.commits[EAGLE] = NEW
-    cluster.now += 4000.0
-    advance(cluster)
-    cluster.settle()
-    assert COMMITS[EAGLE] in " ".join(cluster.engine_args), "nobody asked for it"
-    assert cluster.condition("Ready")["status"] == "True"
-    repin(cluster, "x")
-    advance(cluster)
-    assert NEW in " ".join(cluster.engine_args)
-    assert cluster.templates == 2
-
-
-def test_an_autoscaler_replaces_no_pod_of_another_version() -> None:
-    """Which are kept to until a change replaces pods anyway, and more of them is none."""
-    cluster = serving()
-    lost(cluster)
-    cluster.commits[EAGLE] = NEW
-    advance(cluster)
-    cluster.settle()
-    for replicas in (5, 1, 2):
-        cluster.edit(replicas=replicas)
-        cluster.settle()
-        assert cluster.deployment["spec"]["replicas"] == replicas
-        assert cluster.templates == 1
-    cluster.edit(verifier=replace(PAIRED.verifier, max_num_seqs=64))
-    cluster.settle()
-    assert cluster.templates == 2
-    assert NEW in " ".join(cluster.engine_args), "pinned with the next rollout"
 
 
 @PLACES
@@ -293,20 +258,6 @@ def test_an_edit_that_the_operator_missed_is_no_loss(weights: Weights, change: s
     cluster.settle()
     assert cluster.templates == 2
     assert cluster.condition("Ready")["status"] == "True"
-
-
-@pytest.mark.parametrize("what", [lost, garbled, missing])
-def test_asked_for_after_the_loss_and_unread_it_changes_no_pod_either(what: Callable[[Paired], None]) -> None:
-    cluster = serving()
-    what(cluster)
-    ticks(cluster)
-    repin(cluster, "x")
-    ticks(cluster)
-    assert cluster.templates == 1
-    cluster.commits[EAGLE] = NEW
-    cluster.now += 4000.0
-    advance(cluster)
-    assert (cluster.templates, NEW in " ".join(cluster.engine_args)) == (2, True)
 
 
 class Claimed(Paired):

@@ -5,15 +5,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.scripted import FIGURES, Tuner
-from tests.unit.reconcile.worlds import KEPT, SPEC, Cluster, observed, settled
+from tests.unit.reconcile.scripted import FIGURES, Tuner, active_table
+from tests.unit.reconcile.worlds import KEPT, NOW, SPEC, Cluster, observed, reasons, settled
 
 from speculative_operator.domain import formats
 from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.decision import Interval
 from speculative_operator.domain.formats import timestamp
 from speculative_operator.domain.observation import Gap, Observation
-from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason
 from speculative_operator.domain.spec import Mode, Speculation
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile.report.conditions import stamp
@@ -330,3 +330,65 @@ def test_the_newest_decision_alone_has_its_figures(monkeypatch: pytest.MonkeyPat
     cluster.status["decisions"] = before
     cluster.tick(observed(cluster))
     assert cluster.status["decisions"] == before
+
+
+# -- between two looks
+
+
+GAPS = (
+    Reason.PROMETHEUS_ERROR,
+    Reason.PROMETHEUS_TIMEOUT,
+    Reason.METRICS_MISSING,
+    Reason.METRICS_STALE,
+    Reason.METRICS_PARTIAL,
+    Reason.IDLE,
+    Reason.STARTING,
+    Reason.COUNTER_RESET,
+)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("reason", GAPS)
+def test_a_gap_does_not_make_the_conditions_alternate_with_the_ticks_between(reason: Reason, restarted: bool) -> None:
+    cluster = Cluster()
+    cluster.settle()
+    gap = Gap(reason, "so it is")
+    cluster.tick(Observation(NOW, {pod["metadata"]["name"]: gap for pod in cluster.pods}))
+    if restarted:
+        cluster.forget()
+    before = cluster.status
+    after = cluster.look().status
+    assert after["conditions"] == before["conditions"]
+    assert not should_write(before, after, NOW, NOW + 1.0)
+
+
+def test_figures_do_not_alternate_either() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    cluster.tick(observed(cluster))
+    before = cluster.status
+    after = cluster.look().status
+    assert after["conditions"] == before["conditions"]
+    assert not should_write(before, after, NOW, NOW + 1.0)
+
+
+# -- a target that no K meets
+
+BEST = "no K meets tpotP99 12 ms: best P99 measured is 16 to 20 ms, with K 2"
+OUT = {"reason": Reason.TARGET_OUT_OF_REACH, "message": BEST}
+
+
+def test_a_target_out_of_reach_is_told_once_and_stays_said(tuner: Tuner) -> None:
+    cluster = settled()
+    cluster.tick(observed(cluster))
+    other = KTable.constant(1 if active_table(cluster).k_at(1) != 1 else 2, 256)
+    tuner.wishes += [OUT | {"table": other, "changed": True}, OUT, OUT]
+    outcome = cluster.tick(observed(cluster))
+    assert reasons(outcome).count(Reason.TARGET_OUT_OF_REACH) == 1
+    assert cluster.status["decisions"][0]["message"] == BEST
+    for _ in range(2):
+        assert Reason.TARGET_OUT_OF_REACH not in reasons(cluster.tick(observed(cluster)))
+    said = cluster.condition("TuningConverged")
+    assert (said["status"], said["reason"]) == ("True", "TargetOutOfReach")
+    assert said["message"] == EXPLANATIONS[Reason.TARGET_OUT_OF_REACH]
+    assert cluster.status["speculation"]["message"] == BEST

@@ -1,5 +1,6 @@
 """Pods and Deployment as they describe themselves."""
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.reading import at, items, mapping, mappings, text, whole
 from speculative_operator.reconcile.observed.pods import first_trouble
 from speculative_operator.reconcile.snapshot.pods import read_pods
+from speculative_operator.reconcile.snapshot.requests import request_of
 from speculative_operator.reconcile.snapshot.workload import read_rollout, read_workload
 
 ANYTHING = st.recursive(
@@ -138,3 +140,20 @@ def test_reading_never_fails(value: Any, path: list[str]) -> None:
     assert isinstance(whole(value, *path), int)
     assert hasattr(mapping(value, *path), "items")
     assert len(items(value, *path)) >= len(list(mappings(value, *path)))
+
+
+def amounts(**asked: Any) -> dict[str, Any]:
+    return {"name": "engine", "resources": {"limits": asked}}
+
+
+def test_what_a_pod_asks_for_is_counted_as_the_scheduler_does() -> None:
+    init = [amounts(cpu=3), {**amounts(cpu=1), "restartPolicy": "Always"}]
+    spec = {"containers": [amounts(cpu=2), amounts(cpu="500m")], "initContainers": init, "overhead": {"cpu": "250m"}}
+    assert request_of({"spec": spec}) == {"cpu": Decimal("4.25")}, "the first init container beside the one that stays"
+    asked = {"resources": {"limits": {"cpu": 8}, "requests": {"cpu": 1}}}
+    assert request_of({"spec": {"containers": [asked]}}) == {"cpu": Decimal(1)}
+
+
+@pytest.mark.parametrize("amount", ["many", -1, None, [], "1e999999"])
+def test_what_is_no_amount_counts_for_nothing_known(amount: Any) -> None:
+    assert request_of({"spec": {"containers": [amounts(cpu=1), amounts(cpu=amount)]}}) is None

@@ -169,14 +169,6 @@ def test_never_into_another_rollout(tuner: Tuner) -> None:
     assert remade(cluster.tick(observed(cluster))) == [("Deployment", "demo", Reason.DEAD_WEIGHT)]
 
 
-def test_never_while_paused(tuner: Tuner) -> None:
-    cluster = settled(spec=REMOVABLE)
-    tuner.remove(active_table(cluster))
-    cluster.spec = replace(REMOVABLE, paused=True)
-    assert cluster.tick(observed(cluster)).actions == ()
-    assert tuner.asked == 0
-
-
 def test_paused_while_removed_it_stays_so(tuner: Tuner) -> None:
     cluster = removed(tuner)
     block = deepcopy(cluster.status["speculation"])

@@ -55,10 +55,6 @@ def reasons(cluster: Cluster) -> list[str]:
     return sorted(one["reason"] for one in cluster.status.get("warnings", ()))
 
 
-def test_it_is_the_default() -> None:
-    assert Speculation().off_policy is OffPolicy.SKIP
-
-
 @pytest.mark.parametrize("spec", [SPEC, TENSOR_PARALLEL, replace(SPEC, speculator=NGRAM)])
 def test_pods_are_started_with_the_workers_part(spec: DeploymentSpec) -> None:
     args = container(spec).args
@@ -102,16 +98,6 @@ def test_pods_of_a_release_that_could_not_stay_until_the_user_asks(lost: bool, m
     assert reasons(cluster) == []
 
 
-def test_a_user_who_changes_pods_of_such_a_release_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as before:
-        without_the_worker(before)
-        cluster = settled(spec=TENSOR_PARALLEL)
-    cluster.edit(verifier=replace(TENSOR_PARALLEL.verifier, max_num_seqs=64))
-    cluster.settle()
-    assert told_to_skip(cluster)
-    assert reasons(cluster) == []
-
-
 @pytest.mark.parametrize("other", [OffPolicy.KEEP_RUNNING, OffPolicy.REMOVE])
 def test_a_user_who_asks_for_it_or_for_another_gets_that(other: OffPolicy) -> None:
     cluster = settled(spec=replace(SPEC, speculation=Speculation(off_policy=other)))
@@ -123,14 +109,6 @@ def test_a_user_who_asks_for_it_or_for_another_gets_that(other: OffPolicy) -> No
         assert told_to_skip(cluster) is (policy is OffPolicy.SKIP)
         assert cluster.templates == made + 1
         assert reasons(cluster) == []
-
-
-@pytest.mark.parametrize("policy", [one for one in OffPolicy if one is not OffPolicy.SKIP])
-def test_no_other_policy_skips(policy: OffPolicy) -> None:
-    spec = replace(SPEC, speculation=Speculation(off_policy=policy))
-    assert "SPECULATIVE_OFF_STEPS" not in variables(spec)
-    assert engine_for(spec).knobs(spec).passes_at_zero > 0
-    assert "skips" not in settled(spec=spec).status["speculation"]
 
 
 @pytest.mark.parametrize(

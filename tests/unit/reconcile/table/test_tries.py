@@ -19,6 +19,7 @@ from speculative_operator.domain.observation import PodWindow, StepCell
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, Speculation
 from speculative_operator.domain.table import Actuator, KnobSpace, KTable, Trial
+from speculative_operator.reconcile.table import tables
 from speculative_operator.render.values import table_text
 from speculative_operator.tuner.allowed import MOST_SHARE, fit_trials
 
@@ -67,17 +68,6 @@ def test_equal_tries_are_written_once(tuner: Tuner) -> None:
         assert not [one for one in outcome.actions if not isinstance(one, PokePod)]
         assert not outcome.tries_changed
     assert cluster.table["version"] == 2
-
-
-def test_a_restart_of_the_operator_goes_on_with_what_is_tried(tuner: Tuner) -> None:
-    cluster = trying(tuner)
-    before = cluster.table
-    cluster.forget()
-    for _ in range(3):
-        cluster.tick()
-    assert cluster.table == before
-    assert cluster.memory is not None
-    assert cluster.memory.trials == TRIALS, "the tuner knows what it has asked for"
 
 
 @pytest.mark.parametrize("wiped", [False, True])
@@ -194,3 +184,71 @@ def cells_of(window: PodWindow) -> tuple[StepCell, ...]:
     k = round(window.mean_k or 0.0)
     tokens = window.generated_tokens
     return (StepCell(k, batch, window.steps, window.step_seconds / batch, tokens, 0.0),)
+
+
+# -- a new object
+
+
+def begun() -> tuple[Cluster, dict[str, Any]]:
+    """A cluster after its first reconcile, and the table's content then."""
+    cluster = Cluster()
+    cluster.tick()
+    return cluster, cluster.table
+
+
+def test_the_first_table_is_k_0_with_drafts_to_try() -> None:
+    cluster, first = begun()
+    assert (first["version"], first["rows"]) == (1, [[1, 256, 0]])
+    assert first["try"]["rows"][0][0] == 1
+    assert max(k for row in first["try"]["rows"] for k in row[2]) == 3
+    assert cluster.status["speculation"]["tries"]
+
+
+def test_pods_that_do_not_skip_begin_with_drafts_and_try_none() -> None:
+    cluster = settled(spec=KEPT)
+    assert cluster.table["rows"] != [[1, 256, 0]]
+    assert "try" not in cluster.table
+
+
+def test_what_is_tried_beside_version_1_is_read_back() -> None:
+    cluster, first = begun()
+    found = tables.trials_in(cluster.snapshot(), cluster.config("table")[1], 1, KTable.from_rows(first["rows"]))
+    assert [[one.first, one.last, list(one.ks), one.share] for one in found] == first["try"]["rows"]
+
+
+@pytest.mark.parametrize("notes_lost", [False, True])
+def test_a_restart_of_the_operator_keeps_both(notes_lost: bool) -> None:
+    cluster, first = begun()
+    cluster.settle()
+    cluster.forget()
+    cluster.notes = None if notes_lost else cluster.notes
+    assert applies(cluster.tick()) == []
+    assert cluster.table == first
+    assert cluster.memory is not None
+    assert cluster.memory.trials
+
+
+@pytest.mark.parametrize("content", ['{"version":1,"rows":[[1,256,0]]}', '{"version":1,"rows":[[1,256,5]]}', None])
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_somebody_takes_away_is_written_again_as_it_was(content: str | None, restart: bool) -> None:
+    cluster, first = begun()
+    cluster.settle()
+    slot = cluster.config("table")
+    before = deepcopy(cluster.children[slot]["data"])
+    if content is None:
+        del cluster.children[slot]
+    else:
+        cluster.children[slot]["data"]["table.json"] = content
+    if restart:
+        cluster.forget()
+    assert applies(cluster.tick()) == [("ConfigMap", "demo-table", Reason.REPAIRED)]
+    assert cluster.children[slot]["data"] == before
+    assert cluster.table == first
+
+
+def test_pods_that_tell_nothing_of_trials_change_nothing_at_first() -> None:
+    cluster, first = begun()
+    cluster.settle()
+    for _ in range(5):
+        cluster.tick(observed(cluster))
+    assert cluster.table == first
