@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.podlab import Json, PodLab, container, is_ready, python, shell
+from tests.cluster.podlab import Json, PodLab, container, python, shell
 
 pytestmark = pytest.mark.cluster
 
@@ -151,15 +151,3 @@ def test_logs_by_tail_and_stream(lab: PodLab) -> None:
     assert followed.splitlines() == ["line 1", "line 2", "line 3", "line 4", "last"]
     refused = lab.cluster.kubectl("exec", "-n", lab.namespace, "p", "--", "true", check=False)
     assert refused.returncode != 0
-
-
-def test_restarted_node_process_runs_its_pods_again(lab: PodLab) -> None:
-    echo_pod(lab, "one")
-    before = lab.ready("one")
-    assert container(before)["restartCount"] == 0
-    config = lab.cluster.state_dir / "node.json"
-    number = inside(lab, "pgrep", "-f", "-o", f"devcluster.node --config {config}").strip()
-    inside(lab, "kill", "-9", number)
-    pod = lab.wait("one", lambda p: is_ready(p) and container(p)["restartCount"] == 1)
-    assert container(pod)["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
-    assert len(inside(lab, "pgrep", "-f", "import http.server, os, signal").split()) == 1, "its first life is over"
