@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 import requests
 import yaml
+from tests.e2e import pairs
 from tests.e2e.conftest import NAMESPACE, Stage, until, with_hub
 
-from demo import hub, pairs, scene
+from demo import hub, scene
 from devcluster import Cluster
 from speculative_operator.domain import names
 
