@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/operator:$(CURDIR)/lab:$(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e e2e-autoscaling vllm contract-vllm contract-vllm-matrix e2e-vllm accelerator-kit bench bench-scale soak mutants bench-tuner bench-tuner-short bench-ablations bench-autoscaling generate check-generated check-manifests lock sbom image chart bundle plugin clean
+.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e e2e-autoscaling vllm contract-vllm contract-vllm-matrix e2e-vllm accelerator-kit bench bench-scale soak mutants bench-tuner bench-tuner-short bench-ablations generate check-generated check-manifests lock sbom image chart bundle plugin clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -118,9 +118,6 @@ bench-tuner-short: $(STAMP) ## the tuner alone in a few short worlds, always the
 
 bench-ablations: $(STAMP) ## the tuner with each mechanism taken out in turn, in the same 200 worlds (an hour on two free cores)
 	@OPENBLAS_NUM_THREADS=1 $(PY) -m bench.tuner.ablations $(ARGS)
-
-bench-autoscaling: $(STAMP) ## an autoscaler of replicas beside the tuner, over an hour of a recorded load (about two minutes)
-	@OPENBLAS_NUM_THREADS=1 $(PY) -m bench.autoscaling $(ARGS)
 
 mutants: $(STAMP) ## changes of the code that guards what serves, and whether tests notice (an hour): ARGS="tuner/guards --show"
 	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -r dev/mutants/requirements.txt

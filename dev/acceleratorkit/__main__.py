@@ -1,4 +1,4 @@
-"""`python -m acceleratorkit build`: the kit, in parts; `report FILE`: the page of what it found; `lock`: its hashes."""
+"""`python -m acceleratorkit build`: the kit, in parts; `report FILE`: its part of measured.md; `lock`: its hashes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("lock")
     verbs.add_parser("build").add_argument("--out", type=Path, default=OUT)
-    page = verbs.add_parser("report")
-    page.add_argument("results", type=Path, help="the JSON that the kit wrote")
-    page.add_argument("--write", action="store_true", help="keep it in the tree, and make page and picture anew")
+    verbs.add_parser("report").add_argument("results", type=Path, help="the JSON that the kit wrote")
     options = parser.parse_args(arguments)
     began, wheels = time.monotonic(), paths.cache() / "accelerator-kit"
     try:
@@ -31,8 +29,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{options.out}: {len(written)} files, {size:.0f} MiB, after {time.monotonic() - began:.0f} s")
         elif options.verb == "lock":
             parts.lock(wheels)
-        elif options.write:
-            report.keep(options.results)
         else:
             print(report.section(report.read(options.results)))
     except (parts.BuildError, report.BadResultsError) as error:

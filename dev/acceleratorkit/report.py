@@ -1,7 +1,6 @@
-"""Section and picture of docs/measured.md from the file that the kit wrote on a machine with an accelerator.
+"""The section of docs/measured.md on a machine with an accelerator, from the file that the kit wrote there.
 
-Called by `__main__`. What is shown as measured lies in `dev/data/accelerator`; a test compares page and pictures with
-it. A sample is refused: its figures are made up.
+Called by `__main__`.
 """
 
 from __future__ import annotations
@@ -16,12 +15,7 @@ from typing import Any
 
 from acceleratorkit.engines import RATES
 from acceleratorkit.unpack import FORMAT
-from figures.charts import BOTTOM, COLOURS, IMAGES, INK, LEFT, RIGHT, TOP, Chart, Scale
-from realengine import paths
 
-PAGE = paths.ROOT / "docs" / "measured.md"
-MEASURED = paths.ROOT / "dev" / "data" / "accelerator"
-BEGIN, END = "<!-- what the accelerator kit found: python -m acceleratorkit report -->\n", "<!-- its end -->\n"
 FAITHFUL = 0.1
 """Drafted tokens of a draft that a cell's K may be off by: at the ends of answers fewer are drafted."""
 Cell = Mapping[str, Any]
@@ -141,57 +135,7 @@ def section(found: Mapping[str, Any]) -> str:
     lines = [f"### {name}", "", *textwrap.wrap(told, 120, break_on_hyphens=False), "", *launches(found)]
     for group in dict.fromkeys(cell["group"] for cell in cells):
         mine = in_order([cell for cell in cells if cell["group"] == group])
-        if group == "speculation":
-            lines += [f"![Speed of each arm over no speculator](images/{picture_name(found)})", ""]
         lines += [f"**{group[0].upper()}{group[1:]}**", "", *table(mine), "", *left_out(mine)]
     unfinished = [stage for stage in found.get("stages", []) if stage["state"] != "done"]
     lines += [f"{stage['name']} was {stage['state']}: {stage['why'].splitlines()[0]}." for stage in unfinished]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
-
-
-def picture_name(found: Mapping[str, Any]) -> str:
-    name = str(found.get("machine", {}).get("accelerator", "unknown")).lower()
-    return f"accelerator-{re.sub('[^a-z0-9]+', '-', name).strip('-')}.svg"
-
-
-def picture(found: Mapping[str, Any]) -> str:
-    """Per cent over no speculator by arm, a dot for each round and load."""
-    cells = in_order([cell for cell in good(found) if cell["group"] == "speculation"])
-    arms = list(dict.fromkeys(cell["arm"] for cell in cells))[1:]
-    ratios = {(arm, load): over(cells, arm, load) for arm in arms for load in loads(cells)}
-    values = [0.0, *(value for of in ratios.values() for value in of)]
-    step = next((one for one in (5, 10, 20, 50, 100) if (max(values) - min(values)) / one <= 8), 200)
-    low, high = step * (min(values) // step), step * (max(values) // step + 1)
-    chart = Chart(Scale(0, len(arms), LEFT, RIGHT), Scale(low, high, BOTTOM, TOP))
-    ticks = [low + step * place for place in range(int((high - low) / step) + 1)]
-    chart.grid([], ticks, "", "tokens per second over no speculator, %")
-    chart.path([(0, 0), (len(arms), 0)], INK, 1.5)
-    for place, arm in enumerate(arms):
-        chart.write(chart.x(place + 0.5), BOTTOM + 18, arm, "middle")
-        for number, load in enumerate(loads(cells)):
-            for value in ratios[arm, load]:
-                chart.dot(place + 0.26 + 0.16 * number, value, COLOURS[number % len(COLOURS)], 4)
-    chart.legend(f"{width} requests, {load}" for load, width in loads(cells))
-    return chart.svg()
-
-
-def pages() -> dict[Path, str]:
-    """Page and pictures as what lies in the tree makes them."""
-    all_found = [read(path) for path in sorted(MEASURED.glob("*.json"))]
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    told = "".join(f"\n{section(found)}\n" for found in all_found)
-    pictures = {IMAGES / picture_name(found): picture(found) for found in all_found}
-    return {PAGE: f"{before}{BEGIN}{told}{END}{after}", **pictures}
-
-
-def keep(path: Path) -> None:
-    """Put a machine's file into the tree, in place of an earlier one of its kind, and make page and pictures anew."""
-    found = read(path)
-    if found.get("sample"):
-        raise BadResultsError(f"{path} is a sample: its figures are made up")
-    MEASURED.mkdir(exist_ok=True)
-    target = (MEASURED / picture_name(found)).with_suffix(".json")
-    target.write_text(json.dumps(found, indent=1) + "\n")
-    for page, text in pages().items():
-        page.write_text(text, encoding="utf-8")

@@ -1,7 +1,6 @@
-"""What the faults happen on: a development cluster, three objects that clients use, the operator behind two proxies.
+"""What the faults happen on: a development cluster, two objects that clients use, the operator behind two proxies.
 
-`auto` is tuned, `fixed` has a constant K, `cached` loads its weights from a small volume that others use, too. Faults
-reach everything from here; `run` makes it and ends it.
+`auto` is tuned, `fixed` has a constant K. Faults reach everything from here; `run` makes it and ends it.
 """
 
 from __future__ import annotations
@@ -9,10 +8,10 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +19,19 @@ import yaml
 
 from chaos.operators import Operator, write_kubeconfig
 from chaos.proxy import Proxy
-from chaos.sights import Observer, checksums, identities
-from demo import hub, scene
-from demo.pairs import SPECULATORS
-from demo.scene import NAMESPACE, OPERATOR_NAMESPACE, ROOT, SceneError, condition, pods_of, until
+from chaos.sights import Observer, identities
+from demo import scene
+from demo.scene import NAMESPACE, OPERATOR_NAMESPACE, ROOT, is_ready, pods_of, until
 from demo.sender import Sender, evenly, models
 from devcluster.apiclient import Json
 from devcluster.cluster import Cluster
 from devcluster.controlplane import Files
 from devcluster.objects import Objects
-from devcluster.options import ClusterOptions, Image
 from speculative_operator.domain import names
 
-AUTO, FIXED, CACHED = "auto", "fixed", "cached"
+AUTO, FIXED = "auto", "fixed"
 K, MOST_K = 3, 5
-"""K of `fixed` and `cached`, where `auto` starts, and what engines of `auto` and `fixed` prepare."""
-CLAIM, STORE_MIB = "store", 64
+"""K of `fixed`, where `auto` starts, and what engines prepare."""
 RATE, PROMPT, OUTPUT = 2.0, 200, 60
 """Requests a second of each object, and their tokens."""
 LONGEST_SECONDS = 3600
@@ -63,21 +59,6 @@ def manifest(name: str, **changes: Any) -> Json:
     return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "spec": spec}
 
 
-def cached(name: str, speculator: str) -> Json:
-    """One whose weights a Job brings from the hub into the store, and removes there what nobody uses any more."""
-    return manifest(
-        name,
-        verifier={"model": f"hf://tiny/{hub.TARGET}", "servedName": name, "maxModelLen": 2048, "maxNumSeqs": 8},
-        speculator=SPECULATORS[speculator],
-        speculation={"mode": "Static", "numSpeculativeTokens": K, "maxSpeculativeTokens": K},
-        weights={"hubEndpoint": hub.URL, "cache": {"claimName": CLAIM, "collect": True}},
-    )
-
-
-def _images() -> dict[str, Image]:
-    return {**hub.images(), "python": Image((sys.executable,))}
-
-
 @dataclass
 class Ground:
     """Everything that a fault may need."""
@@ -92,8 +73,6 @@ class Ground:
     kills: int
     short: bool
     observer: Observer = field(init=False)
-    foreign_files: list[str] = field(default_factory=list)
-    """Below the store: what the judge holds to be others'."""
 
     # -- what is there
 
@@ -102,16 +81,10 @@ class Ground:
         """Read and written as the administrator, past every proxy."""
         return self.cluster.objects
 
-    @property
-    def store(self) -> Path:
-        """The volume that `cached` loads from, as this machine reaches it: it is mounted in the enclosure alone."""
-        assert self.cluster.enclosure is not None
-        return Path(f"/proc/{self.cluster.enclosure.first}/root{self.folder / 'store'}")
-
     def foreign(self) -> dict[str, str]:
         """Whatever belongs to others, as it is now."""
         mine = {NAMESPACE: "others=yes", "neighbour": ""}
-        found = checksums(self.store, self.foreign_files)
+        found: dict[str, str] = {}
         for namespace, selector in mine.items():
             for resource in ("configmaps", "secrets", "services", "deployments", "persistentvolumeclaims"):
                 found |= identities(self.objects.list(resource, namespace, selector), resource)
@@ -123,13 +96,10 @@ class Ground:
 
     # -- what is done to it
 
-    def edit(self, name: str, spec: Json) -> None:
-        """As a user would."""
-        self.objects.merge(names.PLURAL, name, NAMESPACE, {"spec": spec})
-
     def edit_cost(self) -> None:
         """An edit that reaches the status and no pod."""
-        self.edit(FIXED, {"accelerator": {"hourlyCost": f"{self.rng.randint(1, 99)}.50"}})
+        spec = {"accelerator": {"hourlyCost": f"{self.rng.randint(1, 99)}.50"}}
+        self.objects.merge(names.PLURAL, FIXED, NAMESPACE, {"spec": spec})
 
     def lose_policy(self) -> None:
         self.objects.delete("networkpolicies", AUTO, NAMESPACE)
@@ -154,11 +124,6 @@ class Ground:
         """Names of an object's serving pods."""
         return sorted(pod["metadata"]["name"] for pod in pods_of(self.cluster, name))
 
-    def condition(self, name: str, kind: str) -> tuple[str, str]:
-        """Status and reason of a condition, empty where it has none."""
-        found = condition(self.objects.get(names.PLURAL, name, NAMESPACE), kind)
-        return found.get("status", ""), found.get("reason", "")
-
     def lease_holder(self) -> str:
         """Identity of the operator that leads."""
         return str(self.objects.get("lease", names.OPERATOR, OPERATOR_NAMESPACE)["spec"].get("holderIdentity") or "")
@@ -171,34 +136,23 @@ class Ground:
         )
 
 
-def options(name: str) -> ClusterOptions:
-    """A cluster with the images of the run."""
-    return scene.options(name, _images())
-
-
 def lay(stack: ExitStack, seed: int, kills: int, *, short: bool, say: Say) -> Ground:
-    """Start everything and wait until clients are served. `short` leaves `cached` and its hub out."""
+    """Start everything and wait until clients are served. `short` has a folder of its own."""
     folder = ROOT / "build" / ("chaos-short" if short else "chaos")
     shutil.rmtree(folder, ignore_errors=True)
-    (folder / "store").mkdir(parents=True)
+    folder.mkdir(parents=True)
     say("starting a cluster")
-    cluster = stack.enter_context(Cluster.start(options(f"chaos-{os.getpid()}")))
+    cluster = stack.enter_context(Cluster.start(scene.options(f"chaos-{os.getpid()}")))
     _install(cluster)
     api_proxy = stack.enter_context(Proxy(cluster.server, Files(Path(cluster.state_dir)).authority))
     prometheus_proxy = stack.enter_context(Proxy(cluster.prometheus_url))
     write_kubeconfig(cluster, api_proxy.url, folder / "kubeconfig")
     variables = {"KUBECONFIG": str(folder / "kubeconfig"), "SPECULATIVE_PROMETHEUS_URL": prometheus_proxy.url}
     operator = Operator("first", folder, variables)
-    prepared = frozenset(range(MOST_K + 1))
-    allowed = {AUTO: prepared, FIXED: frozenset({K}), CACHED: frozenset({K})}
-    if short:
-        del allowed[CACHED]
+    allowed = {AUTO: frozenset(range(MOST_K + 1)), FIXED: frozenset({K})}
     rng = random.Random(seed)  # noqa: S311  a die
     ground = Ground(cluster, folder, rng, api_proxy, prometheus_proxy, operator, allowed, kills, short)
     _others(ground)
-    if CACHED in allowed:
-        _store(ground)
-        hub.serve(cluster, folder / "hub", models=hub.MODELS)
     stack.callback(operator.stop)
     operator.start()
     _serve(ground, stack, say)
@@ -231,22 +185,8 @@ def _others(ground: Ground) -> None:
         ground.objects.apply(body)
 
 
-def _store(ground: Ground) -> None:
-    """A claim on a small volume of its own, in memory, that is mounted where the node's pods will find it."""
-    path = ground.folder / "store"
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={STORE_MIB}m,mode=777", "store", str(path)]
-    if ground.cluster.inside(mount).wait(30) != 0:
-        raise SceneError(f"no file system could be mounted at {path}")
-    size = {"storage": f"{STORE_MIB}Mi"}
-    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
-    claim = {**common, "volumeName": "chaos-store", "resources": {"requests": size}}
-    volume = {**common, "capacity": size, "hostPath": {"path": str(path)},
-              "claimRef": {"namespace": NAMESPACE, "name": CLAIM}}  # fmt: skip
-    meta = {"name": "chaos-store"}
-    ground.objects.apply({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": meta, "spec": volume})
-    meta = {"name": CLAIM, "namespace": NAMESPACE}
-    body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": claim}
-    ground.objects.apply(body)
+def _ready(ground: Ground, name: str) -> bool:
+    return is_ready(ground.objects.get(names.PLURAL, name, NAMESPACE))
 
 
 def _serve(ground: Ground, stack: ExitStack, say: Say) -> None:
@@ -255,10 +195,8 @@ def _serve(ground: Ground, stack: ExitStack, say: Say) -> None:
     speculation = {"mode": "Auto", "numSpeculativeTokens": K, "maxSpeculativeTokens": MOST_K}
     ground.objects.apply(manifest(AUTO, replicas=2, speculation=speculation))
     ground.objects.apply(manifest(FIXED))
-    if CACHED in ground.allowed:
-        ground.objects.apply(cached(CACHED, hub.DRAFT))
     for name in ground.allowed:
-        until(f"{name} is ready", lambda name=name: ground.condition(name, "Ready")[0] == "True", READY_SECONDS)  # type: ignore[misc]  # a default binds the loop's value
+        until(f"{name} is ready", partial(_ready, ground, name), READY_SECONDS)
     arrivals = evenly(LONGEST_SECONDS, RATE, PROMPT, OUTPUT)
     load = stack.enter_context(
         Sender(ground.cluster, ground.folder / "requests.jsonl", models(*ground.allowed), arrivals)

@@ -82,18 +82,6 @@ def about_pod(pod: str, lie: Lie) -> Lie:
     return told
 
 
-def spoofed(address: str) -> Lie:
-    """The truth, and beside it the same series once more from `address`, where no pod of ours is: all useless."""
-
-    def told(matrix: Matrix) -> Matrix:
-        copies = slow_engine(useless_drafts(matrix))
-        for series in copies:
-            series["metric"] |= {"instance": address}
-        return [*matrix, *copies]
-
-    return told
-
-
 def answer_with(lie: Lie, body: bytes) -> bytes:
     """An answer of the query API with its matrix changed; what is none stays as it is."""
     try:

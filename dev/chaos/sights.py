@@ -6,7 +6,6 @@ and asks for everything since.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 from collections import defaultdict
@@ -42,16 +41,6 @@ def table_of(text: str | None) -> Table | None:
 def conditions_of(body: Json) -> dict[str, tuple[str, str]]:
     """Type -> status and reason."""
     return {one["type"]: (one["status"], one["reason"]) for one in (body.get("status") or {}).get("conditions") or ()}
-
-
-def checksums(folder: Path, files: Iterable[str]) -> dict[str, str]:
-    """Of those of `files`, relative to `folder`, that exist."""
-    found = {}
-    for name in files:
-        path = folder / name
-        if path.is_file():
-            found[f"file {name}"] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return found
 
 
 def identities(bodies: Iterable[Json], kind: str) -> dict[str, str]:

@@ -40,7 +40,7 @@ class ApiClient:
         authorization: Callable[[], Mapping[str, str]] = dict,
         **tls: Any,
     ) -> None:
-        self._server, self._authorization = server, authorization
+        self.server, self._authorization = server, authorization
         self._pool = urllib3.PoolManager(maxsize=16, retries=retries, **tls)
 
     @classmethod
@@ -115,7 +115,7 @@ class ApiClient:
         headers = {"Content-Type": media, "Accept": accept, **self._authorization()}
         data = None if body is None else json.dumps(body)
         try:
-            return self._pool.request(method, f"{self._server}{path}", body=data, headers=headers, **how)
+            return self._pool.request(method, f"{self.server}{path}", body=data, headers=headers, **how)
         except urllib3.exceptions.HTTPError as error:
             raise ApiError(0, f"{method} {path}: {error!r}") from error
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from devcluster import kubeconfig, startup, toolchain
+from devcluster import startup, toolchain
 from devcluster.apiclient import ApiClient, wait_until
 from devcluster.component import held_path, log_path, ready_path, status_path
 from devcluster.controlplane import Files
@@ -107,7 +107,7 @@ class Cluster:
             name="existing",
             state_dir=state_dir,
             kubeconfig=config,
-            server=kubeconfig.server_of(config),
+            server=ApiClient.from_kubeconfig(config).server,
             prometheus_url=os.environ.get("PROMETHEUS_URL", ""),
             audit_log=state_dir / "audit.log",
             binaries=toolchain.ensure(),

@@ -5,7 +5,7 @@ Used by `cluster.py` and by the command line, which reads the same fields from a
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from devcluster.errors import DevClusterError
@@ -63,10 +63,6 @@ class ClusterOptions:
             raise DevClusterError(
                 "node: a node without controllers never gets a pod", "set controllers=True, or node=False"
             )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, read back by `from_dict`."""
-        return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:

@@ -11,7 +11,6 @@ import platform
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +25,6 @@ _ETCD = "3.6.16"
 _PROMETHEUS = "3.15.0"  # the module's v0.315.0
 _HELM = "4.3.1"
 _VERSITYGW = "1.8.0"
-_TRIED_AGAIN_SECONDS = 3600.0
-"""Until a build that nobody depends on and that failed is tried again: minutes for each `make` would be too many."""
 
 
 @dataclass(frozen=True)
@@ -184,30 +181,14 @@ def program(module: Module, report: Report = announce) -> Path:
 
 
 def ensure_extras(report: Report = announce, modules: tuple[Module, ...] = EXTRAS) -> dict[str, Path]:
-    """What is there of the programs that no cluster needs, built where it can be. A failure is told and kept for
-    `failure`, and stands in nobody's way."""
+    """What can be had of the programs that no cluster needs. A failure is told, and stands in nobody's way."""
     programs: dict[str, Path] = {}
-    for module, directory, found in _look(modules):
-        programs.update(found)
-        note = _note(directory)
-        if found or (note.exists() and time.time() - note.stat().st_mtime < _TRIED_AGAIN_SECONDS):
-            continue
-        report(f"building {module.name} {module.version}: usually {module.usual_minutes:.0f} minutes on 2 cores, once")
+    for module in modules:
         try:
-            programs.update(_build(module, directory, report))
+            programs[module.name] = program(module, report)
         except (DevClusterError, OSError) as error:
-            note.write_text(f"{error}\n")
             report(f"{module.name} {module.version} was not built, tests that want it are skipped: {error}")
-        else:
-            note.unlink(missing_ok=True)
     return programs
-
-
-def failure(module: Module) -> str:
-    """Why the last build of a module failed; empty where none has."""
-    ((_, directory, found),) = _look((module,))
-    note = _note(directory)
-    return note.read_text().strip() if not found and note.exists() else ""
 
 
 def missing(modules: tuple[Module, ...] = MODULES) -> list[str]:
@@ -221,11 +202,6 @@ def _look(modules: tuple[Module, ...]) -> Iterator[tuple[Module, Path, dict[str,
     for module in modules:
         directory = cache_root() / f"{module.name}-{content_key(module, SOURCES, go_version)}"
         yield module, directory, _in_cache(module, directory) or _on_path(module)
-
-
-def _note(directory: Path) -> Path:
-    """Holds why a build into `directory` failed."""
-    return directory.with_name(f".{directory.name}.failed")
 
 
 def _in_cache(module: Module, directory: Path) -> dict[str, Path]:

@@ -1,8 +1,7 @@
-"""The decision surface: the best K for each concurrency and acceptance, as the tuner prices it.
+"""The decision surface: the best K for each concurrency and acceptance, as the tuner prices it on priors. For `charts`.
 
-Used by the report of the demo, which draws it and puts what was observed on it, and by `charts`. The axis of
-acceptance is the chance that the first draft token of a step is accepted, because that alone does not depend on K;
-the other positions keep their odds relative to it, as they are believed.
+The axis of acceptance is the chance that the first draft token of a step is accepted, because that alone does not
+depend on K; the other positions keep their odds relative to it, as they are believed.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from speculative_operator.domain.decision import Policy
-from speculative_operator.domain.observation import PodWindow
-from speculative_operator.tuner import Memory
 from speculative_operator.tuner.grid import grid
 from speculative_operator.tuner.outlook import Outlook, outlook
 
@@ -36,44 +33,22 @@ class Surface:
     """Chance that the first draft of a step is accepted."""
     ks: NDArray[np.int64]
     """Best K, [acceptance, concurrency]."""
-    gain_percent: Array
-    """Tokens per second of that K over pods without a speculator, [acceptance, concurrency]."""
     believed: float
-    """Acceptance of the first draft as it is believed now."""
+    """Acceptance of the first draft as it is believed."""
 
 
-def surface(policy: Policy, memory: Memory | None = None, acceptance: ArrayLike = ACCEPTANCE) -> Surface:
-    """The surface with what `memory` holds of costs and traffic; None: on priors alone."""
+def surface(policy: Policy, acceptance: ArrayLike = ACCEPTANCE) -> Surface:
+    """The surface of a pair whose speculator drafts."""
     view = outlook(policy)
-    if memory is not None:
-        view = outlook(policy, memory.costs, memory.acceptance, memory.traffic)
-    shares = np.asarray(acceptance, dtype=float)
-    speeds = [_at(view, float(share)).speed for share in shares]
-    best = np.array([np.argmax(speed, axis=1) for speed in speeds])
-    gains = np.array([speed.max(axis=1) for speed in speeds]) - view.off_speed[None, :]
-    return Surface(
-        concurrency=grid(policy.knobs.max_batch),
-        acceptance=tuple(shares.tolist()),
-        ks=np.array(view.ks)[best],
-        gain_percent=np.asarray(100.0 * np.expm1(gains)),
-        believed=float(_conditionals(view)[0]) if len(view.drafts.length) > 1 else 0.0,
-    )
-
-
-def first_accepted(window: PodWindow) -> float | None:
-    """Where a window lies on the axis of acceptance; None when nothing was drafted in it."""
-    if not window.drafts or not window.accepted_per_position:
-        return None
-    return min(1.0, window.accepted_per_position[0] / window.drafts)
-
-
-def _at(view: Outlook, share: float) -> Outlook:
-    """`view`, were the first draft accepted with chance `share`."""
     believed = _conditionals(view)
-    if not len(believed):
-        return view
-    wanted = _odds(np.array([share])) / _odds(believed[:1])
-    odds = _odds(believed) * wanted
+    shares = np.asarray(acceptance, dtype=float)
+    best = [np.argmax(_at(view, believed, float(share)).speed, axis=1) for share in shares]
+    return Surface(grid(policy.knobs.max_batch), tuple(shares.tolist()), np.array(view.ks)[best], float(believed[0]))
+
+
+def _at(view: Outlook, believed: Array, share: float) -> Outlook:
+    """`view`, were the first draft accepted with chance `share`."""
+    odds = _odds(believed) * _odds(np.array([share])) / _odds(believed[:1])
     length = 1.0 + np.concatenate(([0.0], np.cumsum(np.cumprod(odds / (1.0 + odds)))))
     return replace(view, drafts=replace(view.drafts, length=length))
 

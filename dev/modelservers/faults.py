@@ -6,8 +6,7 @@ import re
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 
 @dataclass
@@ -61,7 +60,6 @@ class Ledger:
         self._faults: list[Fault] = []
         self._seen: deque[Seen] = deque(maxlen=20_000)
         self._bytes: Counter[str] = Counter()
-        self._requests: Counter[str] = Counter()
 
     def order(self, *faults: Fault) -> None:
         """Have `faults` and no others from now on."""
@@ -85,9 +83,7 @@ class Ledger:
             self._open -= 1
             self._lock.notify_all()
             self._seen.append(seen)
-            path = seen.path.partition("?")[0]
-            self._bytes[path] += seen.bytes
-            self._requests[path] += 1
+            self._bytes[seen.path.partition("?")[0]] += seen.bytes
 
     def seen(self) -> list[Seen]:
         """All requests, those included whose answers were read just now."""
@@ -101,7 +97,6 @@ class Ledger:
             self._lock.wait_for(lambda: self._open == 0, SETTLES)
             self._seen.clear()
             self._bytes.clear()
-            self._requests.clear()
 
     @property
     def bytes(self) -> int:
@@ -109,13 +104,6 @@ class Ledger:
         with self._lock:
             return self._bytes.total()
 
-    def to_json(self) -> dict[str, Any]:
+    def bytes_by_path(self) -> dict[str, int]:
         with self._lock:
-            return {
-                "requests": self._requests.total(),
-                "bytes": self._bytes.total(),
-                "bytesByPath": dict(self._bytes),
-                "requestsByPath": dict(self._requests),
-                "faults": [asdict(fault) for fault in self._faults],
-                "last": [asdict(one) for one in list(self._seen)[-50:]],
-            }
+            return dict(self._bytes)

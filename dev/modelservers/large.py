@@ -1,5 +1,5 @@
 """Models too large to be there: folders whose safetensors files have true headers and holes in place of tensors. Used
-by `bench` and by tests, those of the first pages among them.
+by tests, those of the first pages among them.
 
 Shapes are those of published `config.json` files: Llama 3.1 405B (hidden size 16384, 126 layers, intermediate size
 53248, 8 key-value heads of 128, vocabulary 128256), which is 810 GB in bfloat16, in 191 files as it was published; and
@@ -68,7 +68,6 @@ class Shape:
 
 
 LLAMA_405B = Shape(16384, 126, 53248, 1024, 128256, 191)
-LLAMA_70B = Shape(8192, 80, 28672, 1024, 128256, 30)
 QWEN3_8B = Shape(4096, 36, 12288, 1024, 151936, 5, "qwen3", 40960)
 
 

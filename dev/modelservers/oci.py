@@ -1,6 +1,6 @@
 """An OCI registry on loopback that serves OCI layouts, and the packing of folders into such layouts.
 
-    python -m modelservers.oci --folder DIR --port 5000 --user name:password
+    python -m modelservers.oci --folder DIR --port 5000
 
 `DIR/<repository>/` is an OCI image layout (`index.json`, `blobs/sha256/`), its tags the annotations
 `org.opencontainers.image.ref.name`. Served is the pulling half of the distribution specification, with token login.
@@ -210,10 +210,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="holds a layout per repository")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=5000)
-    parser.add_argument("--user", action="append", default=[], help="name:password that may pull (repeatable)")
     given = parser.parse_args()
-    users = dict(user.split(":", 1) for user in given.user)
-    server = RegistryServer(given.folder, given.host, given.port, users)
+    server = RegistryServer(given.folder, given.host, given.port)
     print(f"{server.authority} serves {given.folder}", flush=True)
     server.serve_forever()
 

@@ -1,7 +1,5 @@
 """An S3 service on loopback: versitygw, which keeps objects as files and checks signatures, built from source once.
 
-    python -m modelservers.s3 --folder DIR
-
     with serving(folder) as service: service.upload(model, "bucket", "models/one")
 
 `make toolchain` builds it beside the development cluster's programs, in about four minutes on two cores; versitygw is
@@ -10,12 +8,8 @@ under the Apache License 2.0 and is used unchanged (github.com/versity/versitygw
 
 from __future__ import annotations
 
-import argparse
-import json
-import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -75,8 +69,7 @@ def unbuilt() -> str:
     """Why the program is not there, for tests to skip with; empty where it is. A build takes minutes."""
     if not toolchain.missing((toolchain.VERSITYGW,)):
         return ""
-    told = toolchain.failure(toolchain.VERSITYGW)
-    return f"versitygw could not be built: {told}" if told else "versitygw is not built: `make toolchain` does, once"
+    return "versitygw is not built: `make toolchain` does, once"
 
 
 @contextmanager
@@ -113,17 +106,3 @@ def _await(url: str, process: subprocess.Popen[bytes]) -> None:
         else:
             return
     raise RuntimeError(f"{url} does not answer; the program ended with {process.poll()}")
-
-
-def main() -> None:
-    """Builds the program where it must be, and serves until it is ended."""
-    parser = argparse.ArgumentParser(prog="python -m modelservers.s3", description="an S3 service over a folder")
-    parser.add_argument("--folder", type=Path, required=True, help="holds a folder per bucket")
-    with serving(parser.parse_args().folder.absolute()) as service:
-        print(json.dumps(service.environment), flush=True)
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        signal.pause()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,7 @@
 """What the emulated hub and registry have in common: an HTTP server on loopback that sends files by range, obeys
 faults and counts. `hub` and `oci` say which path is which file.
 
-`/_control`: GET tells what was seen and which faults are in force, PUT with a JSON list of faults replaces them,
-DELETE forgets what was seen.
+`/_control`: GET tells the bytes sent of each file, PUT with a JSON list of faults replaces those in force.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ class Handler(BaseHTTPRequestHandler):
         self._status, self._sent, self.fault = 0, 0, Fault()
         path, _, query = self.path.partition("?")
         if path == _CONTROL:
-            self.json(200, self.server.ledger.to_json())
+            self.json(200, {"bytesByPath": self.server.ledger.bytes_by_path()})
             return
         self.fault = self.server.ledger.strike(self.path)
         try:
@@ -112,14 +111,6 @@ class Handler(BaseHTTPRequestHandler):
             return
         content = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         self.server.ledger.order(*(Fault(**one) for one in json.loads(content)))
-        self.json(200, {})
-
-    def do_DELETE(self) -> None:
-        self.fault = Fault()
-        if self.path != _CONTROL:
-            self.refuse(405, "only GET and HEAD are served")
-            return
-        self.server.ledger.clear()
         self.json(200, {})
 
     def log_message(self, *_: Any) -> None:

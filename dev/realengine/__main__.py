@@ -1,4 +1,4 @@
-"""`python -m realengine install|path|serve`."""
+"""`python -m realengine install|serve`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,6 @@ def install(_options: argparse.Namespace) -> int:
     return 0
 
 
-def path(_options: argparse.Namespace) -> int:
-    """Print the engine's interpreter; exit code 1 without one."""
-    found = paths.python()
-    print(found or paths.MISSING, file=sys.stdout if found else sys.stderr)
-    return 0 if found else 1
-
-
 def serve(options: argparse.Namespace) -> int:
     """One engine on loopback with the small models, for looking at it by hand: becomes the engine."""
     python = installed(Reporter())
@@ -40,7 +33,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="realengine", description="The real vLLM on a CPU.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("install", help="install the engine into the cache").set_defaults(act=install)
-    commands.add_parser("path", help="print the engine's interpreter").set_defaults(act=path)
     serving = commands.add_parser("serve", help="one engine on loopback, with further vLLM flags behind --")
     serving.add_argument("--port", type=int, default=8126)
     serving.add_argument("--home", default="build/real-engine", help="folder of the engine's caches")

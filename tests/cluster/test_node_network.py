@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.podlab import Json, PodLab, container, is_ready, python
+from tests.cluster.podlab import Json, PodLab, python
 
 pytestmark = pytest.mark.cluster
 
@@ -93,15 +93,3 @@ def test_service_forgets_a_pod_that_is_deleted_without_failing_a_request(lab: Po
     answers = out.read_text().split()
     assert "FAILED" not in answers
     assert set(answers[-10:]) == {"one"}
-
-
-def test_restarted_node_process_runs_its_pods_again(lab: PodLab) -> None:
-    echo_pod(lab, "one")
-    before = lab.ready("one")
-    assert container(before)["restartCount"] == 0
-    config = lab.cluster.state_dir / "node.json"
-    number = inside(lab, "pgrep", "-f", "-o", f"devcluster.node --config {config}").strip()
-    inside(lab, "kill", "-9", number)
-    pod = lab.wait("one", lambda p: is_ready(p) and container(p)["restartCount"] == 1)
-    assert container(pod)["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
-    assert len(inside(lab, "pgrep", "-f", "import http.server, os, signal").split()) == 1, "its first life is over"

@@ -2,7 +2,7 @@
 one at a fixed K, while the same requests come to both, more and then fewer. `make e2e-autoscaling`.
 
 The HPA is that of examples/autoscaling with shorter times. Only the metrics API is a stand-in for prometheus-adapter
-(tests/e2e/metrics_api.py), with the rule of that file. `python -m bench.autoscaling` has the hour.
+(tests/e2e/metrics_api.py), with the rule of that file.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from demo import scene
 from demo.figures import adoptions, compared_blocks, table_latencies
 from demo.load import read_records
 from demo.watch import Watcher
-from monitoring.alerts import ALERTS
+from monitoring.alerts import alerts
 from monitoring.shown import Shown, shown
 from speculative_operator.api.convert import to_domain
 from speculative_operator.engines.registry import engine_for
@@ -133,7 +133,7 @@ def test_every_query_of_a_dashboard_shows_something_and_nothing_alerts(served: S
     (wanted,) = prometheus(served, "query", query=trigger["metadata"]["query"])
     assert math.isfinite(float(wanted["value"][1]))
     # One fires where its expression holds for minutes on end.
-    until(lambda: not any(prometheus(served, "query", query=alert.expr) for alert in ALERTS), LONG)
+    until(lambda: not any(prometheus(served, "query", query=alert["expr"]) for alert in alerts()), LONG)
 
 
 def prometheus(stage: Stage, path: str, **asked: object) -> list[dict[str, Any]]:

@@ -297,7 +297,7 @@ def test_options_of_the_development_cluster_are_all_shown() -> None:
     blocks = [yaml.safe_load(block) for kind, block in FENCE.findall(text(CLUSTER)) if kind == "yaml"]
     (shown,) = (block for block in blocks if "scrape_interval_seconds" in block)
     shown["images"] = {}  # examples, of which there are none by default
-    assert shown == ClusterOptions().to_dict()
+    assert shown == vars(ClusterOptions())
 
 
 # -- fields

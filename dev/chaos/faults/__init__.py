@@ -18,7 +18,6 @@ from chaos.faults.servers import (
     PrometheusHuge,
     PrometheusLying,
 )
-from chaos.faults.surroundings import ForeignFiles, FullDisk, HostileNamespace, StalledRollout
 
 CONTROL: type[Fault] = PodDeleted
 """Harm that the judge must find."""
@@ -39,10 +38,6 @@ ALL: Sequence[type[Fault]] = (
     ClockBack,
     TwoOperators,
     TwoLeaders,
-    FullDisk,
-    ForeignFiles,
-    HostileNamespace,
-    StalledRollout,
     CONTROL,
 )
 SHORT: Sequence[type[Fault]] = (Kills, ApiServerHanging, PrometheusLying, CONTROL)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import shutil
-from collections.abc import Mapping
 from typing import Any
 
 from . import syscalls
@@ -58,8 +57,6 @@ class Agent:
         changed = lambda _event, _object: self._services_changed.set()  # noqa: E731 - two informers, one word
         self._services = Informer(api, "/api/v1/services", changed)
         self._slices = Informer(api, "/apis/discovery.k8s.io/v1/endpointslices", changed)
-        # The first address of the service range is the API server's own Service, as every cluster has it.
-        first = str(self._config.service_cidr[1])
         return Node(
             config=self._config,
             api=api,
@@ -68,8 +65,7 @@ class Agent:
             hosts=Hosts(),
             events=Events(api, self._config.name),
             http=http,
-            services_of=self._services_of,
-            api_service=(first, 443),
+            api_host=str(self._config.service_cidr[1]),
         )
 
     async def _serve(self, api: Api, node: Node, ready: asyncio.Event) -> None:
@@ -112,6 +108,8 @@ class Agent:
         if worker is not None:
             worker.update(pod)
             return
+        if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+            return  # an earlier node process has run it to its end
         worker = PodWorker(node, pod)
         self._workers[uid] = worker
         self._by_name[worker.key] = worker
@@ -133,16 +131,13 @@ class Agent:
 
     # -- services ------------------------------------------------------------------------------------------------------
 
-    def _services_of(self, namespace: str) -> list[Mapping[str, Any]]:
-        return [service for (where, _), service in self._services.objects.items() if where == namespace]
-
     async def _follow_services(self, node: Node, forwarder: Forwarder) -> None:
         while True:
             await self._services_changed.wait()
             await asyncio.sleep(_TOGETHER_SECONDS)
             self._services_changed.clear()
             services, slices = list(self._services.objects.values()), list(self._slices.objects.values())
-            forwarder.set(table(services, slices, self._config.address))
+            forwarder.set(table(services, slices))
             node.hosts.update(services, slices)
 
 

@@ -36,7 +36,6 @@ _BACKOFF_RESET = 600.0
 _MINIMUM_GRACE = 2.0
 _RETRY_SECONDS = 2.0
 _PULL_FIRST = 1.0
-_LOST = 137
 
 
 class _NotYetError(RuntimeError):
@@ -75,14 +74,6 @@ class ContainerRunner:
         self._killing: asyncio.Task[None] | None = None
         self.progressed = asyncio.Event()
 
-    def adopt(self, previous: Mapping[str, Any] | None) -> None:
-        """Go on from what an earlier node process reported: its program is gone, and that counts as a restart."""
-        if not previous or not previous.get("containerID"):
-            return
-        now = time.time()
-        self.status.last = Terminated(_LOST, "ContainerStatusUnknown", now, now, "the node was restarted")
-        self.status.restarts = int(previous.get("restartCount", 0)) + 1
-
     @property
     def log_path(self) -> Path:
         """The log of the current run; the one before has the number below."""
@@ -97,9 +88,6 @@ class ContainerRunner:
 
     async def run(self) -> None:
         """Run until the restart policy says that the container is done, or until stopped."""
-        if self.status.restarts and self._policy == "Never" and self.status.last is not None:
-            self._set(self.status.last)
-            return
         while not self.stopping.is_set():
             program = await self._start()
             if program is None:
@@ -161,11 +149,12 @@ class ContainerRunner:
 
     async def _launch(self, spec: Mapping[str, Any], env: Mapping[str, str]) -> Program:
         network = self._sandbox.network
+        assert network is not None, "containers start once the pod has its network"
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         output = os.open(self.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
             path = self._sandbox.memory_dir / f"spec-{self.status.name}.json"
-            program = await process.start(spec, path, output, network.namespace_fd if network else None)
+            program = await process.start(spec, path, output, network.namespace_fd)
         finally:
             os.close(output)
         node = self._sandbox.node
@@ -178,12 +167,12 @@ class ContainerRunner:
     # -- run -----------------------------------------------------------------------------------------------------------
 
     async def _watch(self, program: Program) -> Terminated:
-        """Hooks and probes while the program runs; then how it ended."""
+        """Probes while the program runs; then how it ended."""
         assert self._target is not None
         callbacks = Callbacks(self._on_started, self._on_ready, self._on_unhealthy, self._on_kill)
         self._prober = Prober(self.container, self._target, callbacks, asyncio.get_running_loop().time())
         started = self.status.state.started_at if isinstance(self.status.state, Running) else time.time()
-        probing = asyncio.create_task(self._live(self._prober))
+        probing = asyncio.create_task(self._prober.run())
         if self.stopping.is_set() and self._grace is not None:
             # Asked to stop while the program was being started.
             self._killing = asyncio.create_task(self._terminate(program, self._grace))
@@ -195,22 +184,12 @@ class ContainerRunner:
             if not probing.cancelled() and (broken := probing.exception()) is not None:
                 _log.error("%s: probing ended early", self.status.name, exc_info=broken)
         self._program = self._prober = self._target = None
-        message = self._sandbox.read_message(self.container, code, self.log_path)
+        message = self._sandbox.read_message(self.status.name)
         ended = Terminated(
             code, "Completed" if code == 0 else "Error", started, time.time(), message, self.status.container_id
         )
         self._ended(ended)
         return ended
-
-    async def _live(self, prober: Prober) -> None:
-        hook = (self.container.get("lifecycle") or {}).get("postStart")
-        if hook and self._target is not None:
-            ok, message = await act(hook, self._target, self._pod_grace())
-            if not ok:
-                self._event("Warning", "FailedPostStartHook", message)
-                self._on_kill("startup", {})
-                return
-        await prober.run()
 
     def _on_started(self) -> None:
         self.status.started = self.status.was_started = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,8 @@ class Node:
     hosts: Hosts
     events: Events
     http: aiohttp.ClientSession
-    services_of: Callable[[str], list[Mapping[str, Any]]]
-    api_service: tuple[str, int]
+    api_host: str
+    """Address of the Service `kubernetes`: the first of the service range, as every cluster has it."""
 
     def memory_dir(self, uid: str) -> Path:
         """A pod's files that live in memory only: secrets, tokens, container specs."""

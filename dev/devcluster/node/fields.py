@@ -1,11 +1,9 @@
-"""Downward API: what fieldRef and resourceFieldRef stand for, for environment variables and volumes. Pure."""
+"""Downward API: what a fieldRef stands for, for environment variables and volumes. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-
-from .quantity import in_units
 
 
 class FieldError(ValueError):
@@ -19,8 +17,6 @@ def pod_field(pod: Mapping[str, Any], path: str, address: str = "", node_address
         prefix = f"metadata.{group}['"
         if path.startswith(prefix) and path.endswith("']"):
             return str(meta.get(group, {}).get(path[len(prefix) : -2], ""))
-        if path == f"metadata.{group}":
-            return "\n".join(f"{key}={_quoted(value)}" for key, value in sorted(meta.get(group, {}).items()))
     known = {
         "metadata.name": meta["name"],
         "metadata.namespace": meta["namespace"],
@@ -28,39 +24,11 @@ def pod_field(pod: Mapping[str, Any], path: str, address: str = "", node_address
         "spec.nodeName": spec.get("nodeName", ""),
         "spec.serviceAccountName": spec.get("serviceAccountName", ""),
         "status.podIP": address,
-        "status.podIPs": address,
         "status.hostIP": node_address,
-        "status.hostIPs": node_address,
     }
     if path not in known:
         raise FieldError(
-            f"fieldRef {path!r} is not supported; supported are {', '.join(sorted(known))}, labels and annotations"
+            f"fieldRef {path!r} is not supported; supported are {', '.join(sorted(known))}, "
+            "single labels and annotations"
         )
     return str(known[path])
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
-
-
-def resource_field(
-    spec: Mapping[str, Any], reference: Mapping[str, Any], allocatable: Mapping[str, str], container: str
-) -> str:
-    """The number of a resourceFieldRef, e.g. ``limits.memory`` in units of its divisor. Raises FieldError.
-
-    `container` names the container meant where the reference does not; a missing limit is what the node has.
-    """
-    name = reference.get("containerName") or container
-    found = next((c for c in [*spec["containers"], *spec.get("initContainers", ())] if c["name"] == name), None)
-    if found is None:
-        raise FieldError(f"resourceFieldRef: no container {name!r}")
-    kind, _, resource = str(reference["resource"]).partition(".")
-    given = found.get("resources", {})
-    text = given.get(kind, {}).get(resource)
-    if text is None and kind == "limits":
-        text = allocatable.get(resource)
-    try:
-        return str(in_units(str(text or "0"), str(reference.get("divisor", "1"))))
-    except ValueError as error:
-        raise FieldError(f"resourceFieldRef {reference['resource']}: {error}") from error

@@ -44,10 +44,7 @@ class Service:
     async def listen(self, address: str) -> None:
         """Accept connections. Raises OSError."""
         host, _, port = address.rpartition(":")
-        # Several nodes of one enclosure serve the same service addresses; the kernel shares connections out among them.
-        self.server = await asyncio.start_server(
-            self._connected, host, int(port), limit=CHUNK, backlog=_BACKLOG, reuse_port=True
-        )
+        self.server = await asyncio.start_server(self._connected, host, int(port), limit=CHUNK, backlog=_BACKLOG)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host, _, port = next(self._turns).rpartition(":")

@@ -1,7 +1,7 @@
 """Names without a DNS server: a hosts file per pod, kept up to date with services and their endpoints.
 
 A service is known as ``svc`` in its own namespace, ``svc.ns``, ``svc.ns.svc`` and ``svc.ns.svc.cluster.local``
-everywhere; a headless one resolves to its ready pods, and its pods with a host name to ``host.svc.ns...`` too.
+everywhere; a headless one resolves to its ready pods.
 """
 
 from __future__ import annotations
@@ -51,16 +51,9 @@ def names(services: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, A
 
 
 def _headless(part: Mapping[str, Any], service: str) -> set[Name]:
-    found = set()
     namespace = part["metadata"]["namespace"]
-    for endpoint in part.get("endpoints") or ():
-        host = endpoint.get("hostname")
-        for address in endpoint["addresses"]:
-            if (endpoint.get("conditions") or {}).get("ready", True):
-                found.add(Name(address, service, namespace))
-            if host:
-                found.add(Name(address, f"{host}.{service}", namespace))
-    return found
+    ready = (one for one in part.get("endpoints") or () if (one.get("conditions") or {}).get("ready", True))
+    return {Name(address, service, namespace) for one in ready for address in one["addresses"]}
 
 
 def render(own: Sequence[str], known: Iterable[Name], namespace: str) -> str:

@@ -1,6 +1,6 @@
 """Starts the program of a container in namespaces of its own.
 
-Run by ``process`` as ``python -m devcluster.node.launcher SPEC STATUS_FD PARENT [NETNS_FD]``. SPEC is a JSON file, made
+Run by ``process`` as ``python -m devcluster.node.launcher SPEC STATUS_FD PARENT NETNS_FD``. SPEC is a JSON file, made
 by ``sandbox``. On STATUS_FD it reports ``pid N`` (the program, as the node sees it) and ``error TEXT`` when the program
 could not be started; the pipe closes when the program runs. It stays as the program's parent and ends with its exit
 code (128 + signal number where it was killed).
@@ -126,14 +126,13 @@ def _child(spec: Mapping[str, Any], status: int) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Start the program of a spec file and wait for it."""
-    status, parent = int(argv[1]), int(argv[2])
+    status, parent, network = map(int, argv[1:])
     syscalls.die_with_parent(parent)
-    _close_others({status, *(int(fd) for fd in argv[3:])})
+    _close_others({status, network})
     spec = json.loads(Path(argv[0]).read_text())
     try:
-        if len(argv) > 3:
-            syscalls.enter(int(argv[3]), syscalls.CLONE_NEWNET)
-            os.close(int(argv[3]))
+        syscalls.enter(network, syscalls.CLONE_NEWNET)
+        os.close(network)
         syscalls.unshare(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWUTS)
     except OSError as error:
         os.write(status, f"error {error}\n".encode())

@@ -1,6 +1,6 @@
 """The part of the kubelet API that `kubectl logs` needs, on https://ADDRESS:PORT.
 
-Reachable inside the enclosure only, and without authentication. exec, attach and port-forward are answered with 501.
+Reachable inside the enclosure only, and without authentication.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def tail_offset(path: Path, lines: int) -> int:
 
 
 class LogServer:
-    """Serves /containerLogs and /healthz."""
+    """Serves /containerLogs."""
 
     def __init__(self, config: NodeConfig, find: FindRunner) -> None:
         self._config = config
@@ -40,10 +40,7 @@ class LogServer:
     async def start(self) -> None:
         """Listen. Raises OSError."""
         app = web.Application()
-        app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
-        for path in ("exec", "attach", "portForward", "run"):
-            app.router.add_route("*", f"/{path}/{{rest:.*}}", self._absent)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
         await self._runner.setup()
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -53,13 +50,6 @@ class LogServer:
     async def stop(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
-
-    async def _healthz(self, _: web.Request) -> web.Response:
-        return web.Response(text="ok")
-
-    async def _absent(self, _: web.Request) -> web.Response:
-        text = "the process node has no exec, attach or port-forward; from inside the cluster's enclosure use nsenter\n"
-        return web.Response(status=501, text=text)
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         where = request.match_info

@@ -7,13 +7,11 @@ other over the bridge, and reach services and the API server through the enclosu
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import subprocess
 from collections import deque
 from dataclasses import dataclass
 from ipaddress import IPv4Network
-from pathlib import Path
 
 from . import syscalls
 
@@ -44,11 +42,10 @@ class AddressPool:
 
 @dataclass
 class PodNetwork:
-    """A pod's view of the network: its address, and the namespace its containers join (None: the enclosure's, for pods
-    on the host's network)."""
+    """A pod's view of the network: its address, and the namespace that its containers join."""
 
     address: str
-    namespace_fd: int | None = None
+    namespace_fd: int
 
 
 def _ip(*lines: str) -> None:
@@ -78,8 +75,6 @@ class BridgeNetwork:
             f"link set {bridge} up",
             f"route add unicast {network} dev {bridge} src {self._pool.gateway} table local",
         )
-        with contextlib.suppress(OSError):  # only pods of different nodes need it
-            Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
 
     async def attach(self) -> PodNetwork:
         """A new namespace with loopback, eth0 and a default route. Raises NetworkError."""
@@ -95,8 +90,7 @@ class BridgeNetwork:
 
     def detach(self, network: PodNetwork) -> None:
         """Let go of the namespace; it and its interfaces vanish with their last process."""
-        if network.namespace_fd is not None:
-            os.close(network.namespace_fd)
+        os.close(network.namespace_fd)
         self._pool.give_back(network.address)
 
     def _create(self, address: str, port: str) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .atomic import File
-from .fields import pod_field, resource_field
+from .fields import pod_field
 
 _DEFAULT_MODE = 0o644
 _DAY = 86400.0
@@ -37,7 +37,6 @@ class Inputs:
     pod: Mapping[str, Any]
     address: str
     node_address: str
-    allocatable: Mapping[str, str]
     objects: Mapping[tuple[str, str], Mapping[str, Any] | None]
     tokens: Mapping[TokenWish, str]
 
@@ -127,20 +126,17 @@ def _object_files(kind: str, name: str, source: Mapping[str, Any], inputs: Input
 
 def contents(kind: str, found: Mapping[str, Any]) -> dict[str, bytes]:
     """The entries of a ConfigMap or Secret as bytes."""
-    data, binary = found.get("data") or {}, found.get("binaryData") or {}
+    data = found.get("data") or {}
     if kind == "Secret":
         return {key: base64.b64decode(value) for key, value in data.items()}
-    return {key: str(value).encode() for key, value in data.items()} | {
-        key: base64.b64decode(value) for key, value in binary.items()
-    }
+    return {key: str(value).encode() for key, value in data.items()}
 
 
 def _downward(items: Iterable[Mapping[str, Any]], inputs: Inputs, mode: int) -> dict[str, File]:
     found = {}
     for item in items:
-        if "fieldRef" in item:
-            text = pod_field(inputs.pod, item["fieldRef"]["fieldPath"], inputs.address, inputs.node_address)
-        else:
-            text = resource_field(inputs.pod["spec"], item["resourceFieldRef"], inputs.allocatable, "")
+        if "fieldRef" not in item:
+            raise PayloadError("a downwardAPI item is not supported by the process node but for fieldRef")
+        text = pod_field(inputs.pod, item["fieldRef"]["fieldPath"], inputs.address, inputs.node_address)
         found[item["path"]] = File(text.encode(), item.get("mode", mode))
     return found

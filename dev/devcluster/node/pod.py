@@ -16,7 +16,7 @@ from typing import Any
 from .api import ApiError
 from .container import ContainerRunner
 from .context import Node
-from .network import NetworkError, PodNetwork
+from .network import NetworkError
 from .reporter import Reporter
 from .sandbox import Sandbox
 from .status import PodView, initialized
@@ -42,7 +42,6 @@ class PodWorker:
         policy = pod["spec"].get("restartPolicy", "Always")
         self._init = [self._runner(c, policy, init=True) for c in pod["spec"].get("initContainers") or ()]
         self._containers = [self._runner(c, policy, init=False) for c in pod["spec"]["containers"]]
-        self._adopt(pod.get("status") or {})
         self._reporter = Reporter(node.api, lambda: self.pod, self._view)
         self._tasks: dict[ContainerRunner, asyncio.Task[None]] = {}
         self._deleting = asyncio.Event()
@@ -50,7 +49,6 @@ class PodWorker:
         self._poked = asyncio.Event()
         self._gone = False
         self._ended = False
-        self._failure: tuple[str, str] | None = None
         if pod["metadata"].get("deletionTimestamp"):
             self._deleting.set()
 
@@ -62,11 +60,6 @@ class PodWorker:
 
     def _changed(self) -> None:
         self._reporter.notify()
-
-    def _adopt(self, status: Mapping[str, Any]) -> None:
-        known = {s["name"]: s for key in ("initContainerStatuses", "containerStatuses") for s in status.get(key) or ()}
-        for runner in (*self._init, *self._containers):
-            runner.adopt(known.get(runner.status.name))
 
     # -- what the agent says -------------------------------------------------------------------------------------------
 
@@ -100,15 +93,13 @@ class PodWorker:
         reporting = asyncio.create_task(self._reporter.run())
         living = asyncio.create_task(self._live())
         refreshing = asyncio.create_task(self._refresh())
-        limit = asyncio.create_task(self._deadline())
         deleting = asyncio.create_task(self._deleting.wait())
-        background = (reporting, refreshing, limit)
+        background = (reporting, refreshing)
         for part in background:
             part.add_done_callback(_report_failure)
         try:
             await asyncio.wait({living, deleting}, return_when=asyncio.FIRST_COMPLETED)
             if not self._deleting.is_set():
-                limit.cancel()
                 living.result()
                 await self._release()
                 await self._deleting.wait()
@@ -125,9 +116,6 @@ class PodWorker:
 
     async def _live(self) -> None:
         """Until no container will run again."""
-        if (self.pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-            self._reporter.silent = True  # an earlier node process has told the end; nothing is known better now
-            await self._deleting.wait()
         self._reporter.notify()
         await self._set_up()
         for runner in self._init:
@@ -167,17 +155,12 @@ class PodWorker:
                 return
             await asyncio.sleep(delay)
             delay = min(delay * 2, _SETUP_RETRY_LIMIT)
-            if self._failure is not None:
-                return
 
     async def _attach(self) -> None:
         sandbox = self._sandbox
         if sandbox.network is not None:
             return
-        if self.pod["spec"].get("hostNetwork"):
-            sandbox.network = PodNetwork(self._node.config.address)
-        else:
-            sandbox.network = await self._node.network.attach()
+        sandbox.network = await self._node.network.attach()
         sandbox.address = sandbox.network.address
         sandbox.volumes = PodVolumes(self._node, self.pod, sandbox.address)
         sandbox.write_names()
@@ -192,14 +175,6 @@ class PodWorker:
             self._poked.clear()
             if self._tasks and not self._deleting.is_set():
                 await self._sandbox.volumes.refresh(self.pod)
-
-    async def _deadline(self) -> None:
-        seconds = self.pod["spec"].get("activeDeadlineSeconds")
-        if seconds is None:
-            return
-        await asyncio.sleep(float(seconds))
-        self._failure = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
-        await self._stop_all(self._pod_grace())
 
     # -- end -----------------------------------------------------------------------------------------------------------
 
@@ -271,7 +246,7 @@ class PodWorker:
         """Give back address, names and volumes; once is enough."""
         sandbox = self._sandbox
         self._node.hosts.remove(self.uid)
-        if sandbox.network is not None and not self.pod["spec"].get("hostNetwork"):
+        if sandbox.network is not None:
             self._node.network.detach(sandbox.network)
         sandbox.network = None
         await sandbox.volumes.remove()
@@ -285,7 +260,6 @@ class PodWorker:
             containers=[r.status for r in self._containers],
             network_ready=self._sandbox.network is not None,
             ended=self._ended,
-            failure=self._failure,
         )
 
 

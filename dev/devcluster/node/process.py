@@ -57,19 +57,19 @@ class Program:
         self.signal(signal.SIGKILL)
 
 
-async def start(spec: Mapping[str, Any], spec_path: Path, output: int, namespace_fd: int | None = None) -> Program:
-    """Start the program that a launcher spec describes, its output going to a file descriptor. Raises StartError."""
+async def start(spec: Mapping[str, Any], spec_path: Path, output: int, namespace_fd: int) -> Program:
+    """Start the program that a launcher spec describes in a network namespace, its output going to a file descriptor.
+    Raises StartError."""
     _write(spec_path, spec)
     reading, writing = os.pipe()
-    extra = () if namespace_fd is None else (namespace_fd,)
     try:
         launcher = await asyncio.create_subprocess_exec(
             *_LAUNCHER,
-            *(str(spec_path), str(writing), str(os.getpid()), *(str(fd) for fd in extra)),
+            *(str(spec_path), str(writing), str(os.getpid()), str(namespace_fd)),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            pass_fds=(writing, *extra),
+            pass_fds=(writing, namespace_fd),
             env={"PYTHONPATH": str(_SOURCE_ROOT)},
         )
     except BaseException as error:

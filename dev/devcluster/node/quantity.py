@@ -1,4 +1,4 @@
-"""Kubernetes quantities (``1500m``, ``8Gi``) to numbers, for resourceFieldRef and sizes of memory volumes.
+"""Kubernetes quantities (``500M``, ``8Gi``) to numbers, for sizes of memory volumes.
 
 Own code because the client library's parser imports its whole model package: a second of start time and 60 MB.
 Syntax: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
@@ -6,7 +6,6 @@ Syntax: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/q
 
 from __future__ import annotations
 
-import math
 import re
 from decimal import Decimal
 
@@ -18,14 +17,8 @@ _SUFFIXES = _SMALL | _DECIMAL | _BINARY
 
 
 def parse(text: str) -> Decimal:
-    """The number a quantity stands for, in its base unit (cores, bytes, counts). Raises ValueError."""
+    """The number a quantity stands for, in its base unit. Raises ValueError."""
     found = _QUANTITY.fullmatch(text)
     if found is None or found["suffix"] not in _SUFFIXES:
-        raise ValueError(f"{text!r} is not a quantity such as 500m, 2 or 8Gi")
+        raise ValueError(f"{text!r} is not a quantity such as 500M, 2 or 8Gi")
     return Decimal(found["number"]) * _SUFFIXES[found["suffix"]]
-
-
-def in_units(text: str, divisor: str = "1") -> int:
-    """A quantity in units of `divisor`, rounded up as resourceFieldRef does. Raises ValueError."""
-    unit = parse(divisor) if divisor not in ("", "0") else Decimal(1)
-    return math.ceil(parse(text) / unit)

@@ -27,7 +27,6 @@ class Reporter:
         self._dirty = asyncio.Event()
         self._lock = asyncio.Lock()
         self._sent: dict[str, Any] = {}
-        self.silent = False
 
     def notify(self) -> None:
         """Something changed."""
@@ -52,8 +51,6 @@ class Reporter:
         """Report now what has changed. Raises ApiError; a pod that is gone is no error."""
         async with self._lock:
             self._dirty.clear()
-            if self.silent:
-                return
             pod = self._pod()
             previous = self._sent.get("conditions") or (pod.get("status") or {}).get("conditions") or ()
             status = compute(pod, self._view(), previous, time.time())

@@ -20,8 +20,8 @@ Table = dict[str, list[str]]
 _SOURCE_ROOT = Path(__file__).resolve().parents[2]
 
 
-def table(services: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, Any]], node_address: str) -> Table:
-    """``address:port`` -> endpoints ``address:port``, for cluster addresses and node ports; none without endpoints.
+def table(services: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, Any]]) -> Table:
+    """``address:port`` -> endpoints ``address:port``, for cluster addresses; none without endpoints.
 
     Ready endpoints count; where none is ready, those that still serve while terminating, as kube-proxy does.
     """
@@ -30,7 +30,7 @@ def table(services: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, A
     for service in services:
         meta, spec = service["metadata"], service["spec"]
         address = spec.get("clusterIP")
-        if not address or address == "None" or spec.get("type") == "ExternalName":
+        if not address or address == "None":
             continue
         for port in spec.get("ports") or ():
             if port.get("protocol", "TCP") != "TCP":
@@ -38,8 +38,6 @@ def table(services: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, A
             endpoints = _endpoints(behind.get((meta["namespace"], meta["name"]), ()), port.get("name") or "")
             if endpoints:
                 found[f"{address}:{port['port']}"] = endpoints
-                if port.get("nodePort"):
-                    found[f"{node_address}:{port['nodePort']}"] = endpoints
     return found
 
 

@@ -55,7 +55,7 @@ class ContainerStatus:
 
 @dataclass(frozen=True)
 class PodView:
-    """A pod as its worker sees it. `failure` is a (reason, message) that fails the pod whatever its containers say."""
+    """A pod as its worker sees it."""
 
     address: str
     node_address: str
@@ -64,7 +64,6 @@ class PodView:
     containers: Sequence[ContainerStatus]
     network_ready: bool
     ended: bool = False
-    failure: tuple[str, str] | None = None
 
 
 def timestamp(seconds: float) -> str:
@@ -74,8 +73,6 @@ def timestamp(seconds: float) -> str:
 
 def phase(view: PodView) -> Phase:
     """The phase. `view.ended` says that no container of the pod will run again."""
-    if view.failure is not None:
-        return "Failed"
     if view.ended:
         well = all(_succeeded(c) for c in view.containers) and all(_succeeded(c) for c in view.init if not c.sidecar)
         return "Succeeded" if well else "Failed"
@@ -104,36 +101,25 @@ def compute(pod: Mapping[str, Any], view: PodView, previous: Sequence[Mapping[st
         "hostIP": view.node_address,
         "hostIPs": [{"ip": view.node_address}],
         "startTime": timestamp(view.start_time),
-        "conditions": _dated(_conditions(pod, view, now_phase), previous, now),
+        "conditions": _dated(_conditions(view, now_phase), previous, now),
         "containerStatuses": [_container(c) for c in view.containers],
     }
     if view.address:
         status |= {"podIP": view.address, "podIPs": [{"ip": view.address}]}
     if view.init:
         status["initContainerStatuses"] = [_container(c) for c in view.init]
-    if view.failure is not None:
-        status["reason"], status["message"] = view.failure
     if "generation" in pod["metadata"]:
         status["observedGeneration"] = pod["metadata"]["generation"]
     return status
 
 
-def _conditions(pod: Mapping[str, Any], view: PodView, now_phase: Phase) -> list[dict[str, str]]:
+def _conditions(view: PodView, now_phase: Phase) -> list[dict[str, str]]:
     unready = [c.name for c in view.containers if not c.ready]
     waiting = [c.name for c in view.init if not initialized(c)]
     done = now_phase in ("Succeeded", "Failed")
     why = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(now_phase, "ContainersNotReady")
     detail = f"containers with unready status: [{' '.join(unready)}]"
-    gates = [g["conditionType"] for g in pod["spec"].get("readinessGates") or ()]
-    given = {c["type"]: c["status"] for c in pod.get("status", {}).get("conditions") or ()}
-    missing = [gate for gate in gates if given.get(gate) != "True"]
-    containers_ready = not unready and not waiting and not done
-    ready = _condition("Ready", containers_ready and not missing, why, detail)
-    if containers_ready and missing:
-        ready |= {
-            "reason": "ReadinessGatesNotReady",
-            "message": f"the status of pod readiness gate {missing[0]!r} is not True",
-        }
+    ready = not unready and not waiting and not done
     return [
         _condition("PodReadyToStartContainers", view.network_ready),
         _condition(
@@ -142,8 +128,8 @@ def _conditions(pod: Mapping[str, Any], view: PodView, now_phase: Phase) -> list
             "ContainersNotInitialized",
             f"containers with incomplete status: [{' '.join(waiting)}]",
         ),
-        ready,
-        _condition("ContainersReady", containers_ready, why, detail),
+        _condition("Ready", ready, why, detail),
+        _condition("ContainersReady", ready, why, detail),
         {"type": "PodScheduled", "status": "True"},
     ]
 

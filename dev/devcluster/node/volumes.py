@@ -17,14 +17,11 @@ from typing import Any
 from . import atomic, payloads, syscalls
 from .api import ApiError
 from .context import Node
-from .env import expand
 from .fields import FieldError
 from .payloads import PayloadError, TokenWish
 from .quantity import parse
 
 _log = logging.getLogger(__name__)
-
-_HOST_MADE = ("DirectoryOrCreate", "FileOrCreate")
 
 
 class VolumeError(RuntimeError):
@@ -68,9 +65,7 @@ class PodVolumes:
         try:
             objects = await self._node.objects.get_all(pod["metadata"]["namespace"], wanted)
             tokens = {wish: await self._token(pod, wish) for wish in wishes}
-            inputs = payloads.Inputs(
-                pod, self._address, self._node.config.address, self._node.config.resources, objects, tokens
-            )
+            inputs = payloads.Inputs(pod, self._address, self._node.config.address, objects, tokens)
             for volume in volumes:
                 self._fill(self._paths[volume["name"]], payloads.files(volume, inputs))
         except (ApiError, PayloadError, FieldError, OSError) as error:
@@ -99,8 +94,6 @@ class PodVolumes:
             return _host_path(volume["hostPath"])
         if "persistentVolumeClaim" in volume:
             return await self._claim(volume["persistentVolumeClaim"]["claimName"], pod)
-        if "ephemeral" in volume:
-            return await self._claim(f"{pod['metadata']['name']}-{volume['name']}", pod)
         kind = next((key for key in volume if key != "name"), "of no kind")
         raise VolumeError(f"volume {volume['name']}: {kind} is not supported by the process node")
 
@@ -127,21 +120,20 @@ class PodVolumes:
             spec = (await self._node.objects.volume(claim["spec"]["volumeName"]))["spec"]
         except ApiError as error:
             raise VolumeError(str(error)) from error
-        source = spec.get("hostPath") or spec.get("local")
-        if source is None:
-            raise VolumeError(
-                f'persistentvolumeclaim "{name}": only hostPath and local volumes exist on the process node'
-            )
-        return _host_path({"path": source["path"], "type": "DirectoryOrCreate"})
+        if "hostPath" not in spec:
+            raise VolumeError(f'persistentvolumeclaim "{name}": only hostPath volumes exist on the process node')
+        return _host_path({"path": spec["hostPath"]["path"], "type": "DirectoryOrCreate"})
 
-    def mounts(self, container: Mapping[str, Any], env: Mapping[str, str]) -> list[dict[str, Any]]:
+    def mounts(self, container: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The mounts of a container, in the launcher's terms. Raises VolumeError."""
-        return [self._mount(mount, env) for mount in container.get("volumeMounts") or ()]
+        return [self._mount(mount) for mount in container.get("volumeMounts") or ()]
 
-    def _mount(self, mount: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
+    def _mount(self, mount: Mapping[str, Any]) -> dict[str, Any]:
         name = mount["name"]
         source = self._paths[name]
-        part = expand(mount["subPathExpr"], env) if mount.get("subPathExpr") else mount.get("subPath", "")
+        if "subPathExpr" in mount:
+            raise VolumeError(f"subPathExpr of volume {name} is not supported by the process node")
+        part = mount.get("subPath", "")
         if part:
             # Resolved now, once: this is why a subPath mount of a ConfigMap never changes.
             base, source = source.resolve(), (source / part).resolve()
@@ -165,15 +157,10 @@ class PodVolumes:
 
 def _host_path(source: Mapping[str, Any]) -> Path:
     path, kind = Path(source["path"]), source.get("type") or ""
+    if kind == "DirectoryOrCreate" and not path.exists():
+        path.mkdir(parents=True)
     if not path.exists():
-        if kind not in _HOST_MADE:
-            raise VolumeError(f"hostPath {path} does not exist" + (f" ({kind} asked for)" if kind else ""))
-        if kind == "FileOrCreate":
-            path.touch()
-        else:
-            path.mkdir(parents=True)
-    if kind in ("Directory", "DirectoryOrCreate") and not path.is_dir():
+        raise VolumeError(f"hostPath {path} does not exist" + (f" ({kind} asked for)" if kind else ""))
+    if kind.startswith("Directory") and not path.is_dir():
         raise VolumeError(f"hostPath type check failed: {path} is not a directory")
-    if kind in ("File", "FileOrCreate") and not path.is_file():
-        raise VolumeError(f"hostPath type check failed: {path} is not a file")
     return path

@@ -58,7 +58,7 @@ def play(cluster: Cluster, given: argparse.Namespace, report: Report) -> None:
     inside = [part for part in given.parts if part != PAYLOAD]
     results = given.out / "results.json"
     results.unlink(missing_ok=True)
-    argv = [sys.executable, "-m", "realengine.e2e.play", "--out", str(results), "--audit", str(cluster.audit_log)]
+    argv = [sys.executable, "-m", "realengine.e2e.play", "--out", str(results)]
     argv += ["--started", str(report.started), "--parts", *inside]
     folders = (paths.ROOT / "dev", paths.ROOT / "operator")
     running = cluster.inside(argv, env={"PYTHONPATH": ":".join(map(str, folders))})

@@ -60,7 +60,7 @@ PARTS = {"retunes": speculate, "pairs": other_pairs, "tuning": tuning.tune}
 async def play_all(options: argparse.Namespace, report: Report) -> None:
     """Every step; an error ends the run but not the report."""
     async with aiohttp.ClientSession() as http:
-        play = Play(Stage(os.environ["KUBECONFIG"], http), report, options.audit)
+        play = Play(Stage(os.environ["KUBECONFIG"], http), report)
         try:
             for name, part in PARTS.items():
                 if name in options.parts:
@@ -86,7 +86,6 @@ async def play_all(options: argparse.Namespace, report: Report) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--audit", type=Path, required=True)
     parser.add_argument("--started", type=float, required=True, help="when the run began, by the monotonic clock")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     options = parser.parse_args()

@@ -170,18 +170,6 @@ def processes(pod: str) -> dict[int, str]:
     return {pid: started[pid] for pid, space in spaces.items() if space in mine and pid in started}
 
 
-def table_written(pids: dict[int, str]) -> float:
-    """Unix seconds at which the file that the engine reads was written by the node."""
-    path = f"{names.TABLE_MOUNT}/{names.TABLE_KEY}"
-    for pid in pids:
-        file = Path(f"/proc/{pid}/root{path}")
-        try:
-            return file.stat().st_mtime
-        except OSError:
-            continue
-    raise StageError(f"no process of {sorted(pids)} shows {path}")
-
-
 async def until(what: str, attempt: Callable[[], Awaitable[Any]], seconds: float, every: float = 0.25) -> Any:
     """Wait until `attempt` gives something true, and give that. Raises StageError with what it gave last."""
     deadline = time.monotonic() + seconds

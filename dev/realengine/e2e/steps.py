@@ -7,7 +7,6 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from demo.figures import adoptions
@@ -38,7 +37,6 @@ class Play:
 
     stage: Stage
     report: Report
-    audit: Path
     answers: list[Answer] = field(default_factory=list)
     """Of the engine as it is; not of synthetic acceptance, whose text is wrong on purpose."""
     synthetic: list[Answer] = field(default_factory=list)
@@ -88,11 +86,6 @@ async def window(stage: Stage, pod: dict[str, Any], seconds: float, tokens: int 
             return seen
 
 
-async def adopted(stage: Stage, pod: str) -> dict[int, float]:
-    """Table version -> unix seconds at which the engine said that it came into force."""
-    return adoptions(await stage.log(pod))
-
-
 async def wait_until_active(stage: Stage, pod: str, version: int, seconds: float = 20.0) -> float:
     """Wait until the engine has the table of that version, or a later one; the moment, unix seconds.
 
@@ -100,7 +93,7 @@ async def wait_until_active(stage: Stage, pod: str, version: int, seconds: float
     """
 
     async def seen() -> float | None:
-        found = await adopted(stage, pod)
+        found = adoptions(await stage.log(pod))
         return max((moment for number, moment in found.items() if number >= version), default=None)
 
     moment: float = await until(f"table version {version} in force in {pod}", seen, seconds, every=0.1)

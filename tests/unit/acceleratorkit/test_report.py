@@ -1,9 +1,7 @@
-"""Page and picture of what the kit found, from a sample whose figures are made up."""
+"""The section of the page on what the kit found, from a sample whose figures are made up."""
 
 from __future__ import annotations
 
-import json
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
@@ -62,41 +60,6 @@ def test_rounds_that_the_first_arm_lacks_are_not_compared(found: dict[str, Any])
     assert len(report.over(cells, "K = 3", ("waves", 4))) == 2
 
 
-def test_the_picture_has_a_dot_for_each_round_arm_and_load(found: dict[str, Any]) -> None:
-    drawing = report.picture(found)
-    dots = [part for part in ET.fromstring(drawing).iter() if part.tag.endswith("circle")]
-    assert len(dots) == 3 * 4 * 2
-    for dot in dots:
-        assert 0 < float(dot.attrib["cx"]) < 640
-        assert 0 < float(dot.attrib["cy"]) < 420
-    assert report.picture_name(found) == "accelerator-sample-none.svg"
-
-
-def test_a_sample_is_never_shown_as_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "MEASURED", tmp_path / "kept")
-    with pytest.raises(BadResultsError, match="is a sample"):
-        report.keep(SAMPLE)
-    assert not (tmp_path / "kept").exists()
-
-
-def test_what_was_measured_comes_into_page_and_picture_once(
-    found: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page, file = tmp_path / "measured.md", tmp_path / "found.json"
-    page.write_text(f"before\n{report.BEGIN}{report.END}after\n")
-    for name, value in (("MEASURED", tmp_path / "kept"), ("PAGE", page), ("IMAGES", tmp_path)):
-        monkeypatch.setattr(report, name, value)
-    file.write_text(json.dumps({**found, "sample": False}))
-    report.keep(file)
-    first = page.read_text()
-    assert first.startswith("before\n")
-    assert first.endswith("after\n")
-    assert report.section(found) in first
-    report.keep(file)
-    assert page.read_text() == first
-    assert (tmp_path / report.picture_name(found)).read_text() == report.picture(found)
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -115,10 +78,3 @@ def test_a_file_of_which_no_page_can_be_made(text: str, told: str, tmp_path: Pat
     path.write_text(text)
     with pytest.raises(BadResultsError, match=told):
         report.read(path)
-
-
-def test_page_and_pictures_show_what_was_measured() -> None:
-    for path, text in report.pages().items():
-        assert path.read_text(encoding="utf-8") == text, "run: python -m acceleratorkit report FILE --write"
-    kept = {json.loads(path.read_text()).get("sample", False) for path in report.MEASURED.glob("*.json")}
-    assert kept <= {False}

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from figures import concepts
-from figures.charts import Chart, Scale, cases, decision_surface, relation
+from figures.charts import IMAGES, Chart, Scale, cases, decision_surface, relation
 
 
 @pytest.mark.parametrize(("log", "middle"), [(False, 50.5), (True, 10.0)])
@@ -27,13 +26,7 @@ def test_the_surface_drafts_more_where_more_is_accepted() -> None:
     assert "#dbeafe" in drawn
 
 
-@pytest.mark.parametrize("name", concepts.DRAWINGS)
-def test_drawings_are_those_of_the_code(name: str) -> None:
-    """`PYTHONPATH=dev python -m figures.concepts` writes them."""
-    assert (concepts.IMAGES / f"{name}.svg").read_text(encoding="utf-8") == concepts.DRAWINGS[name]()
-
-
 @pytest.mark.parametrize("draw", [relation, cases])
 def test_charts_of_physics_are_those_of_the_code(draw: Callable[[], str]) -> None:
     """`PYTHONPATH=dev python -m figures.charts` writes them."""
-    assert (concepts.IMAGES / f"{draw.__name__}.svg").read_text(encoding="utf-8") == draw()
+    assert (IMAGES / f"{draw.__name__}.svg").read_text(encoding="utf-8") == draw()

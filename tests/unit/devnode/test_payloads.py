@@ -14,25 +14,22 @@ from devcluster.node.payloads import Inputs, PayloadError, TokenWish, files, is_
 
 POD: dict[str, Any] = {
     "metadata": {"name": "p", "namespace": "ns", "uid": "u", "labels": {"a": "b"}},
-    "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "2"}}}]},
+    "spec": {"containers": [{"name": "c"}]},
 }
 
 
 def inputs(**objects: Any) -> Inputs:
     known = {("ConfigMap", "cm"): objects.get("cm"), ("Secret", "s"): objects.get("s")}
-    return Inputs(POD, "10.88.1.2", "10.88.0.2", {}, known, {TokenWish("", 3607): "jwt"})
+    return Inputs(POD, "10.88.1.2", "10.88.0.2", known, {TokenWish("", 3607): "jwt"})
 
 
 def contents(volume: dict[str, Any], **objects: Any) -> dict[str, tuple[bytes, int]]:
     return {path: (file.data, file.mode) for path, file in files(volume, inputs(**objects)).items()}
 
 
-def test_whole_config_map_text_and_binary() -> None:
-    cm = {"data": {"a": "1"}, "binaryData": {"b": base64.b64encode(b"\x00\xff").decode()}}
-    assert contents({"configMap": {"name": "cm", "defaultMode": 0o440}}, cm=cm) == {
-        "a": (b"1", 0o440),
-        "b": (b"\x00\xff", 0o440),
-    }
+def test_whole_config_map_has_the_mode_of_the_volume() -> None:
+    cm = {"data": {"a": "1"}}
+    assert contents({"configMap": {"name": "cm", "defaultMode": 0o440}}, cm=cm) == {"a": (b"1", 0o440)}
 
 
 def test_chosen_items_have_their_own_path_and_mode() -> None:
@@ -47,6 +44,7 @@ def test_chosen_items_have_their_own_path_and_mode() -> None:
         ({"configMap": {"name": "cm"}}, 'configmap "cm" not found'),
         ({"secret": {"secretName": "s", "items": [{"key": "x", "path": "x"}]}}, "references non-existent key: x"),
         ({"projected": {"sources": [{"clusterTrustBundle": {}}]}}, "is not supported"),
+        ({"downwardAPI": {"items": [{"path": "a", "resourceFieldRef": {}}]}}, "is not supported"),
     ],
 )
 def test_what_is_missing_is_named(source: dict[str, Any], message: str) -> None:
@@ -79,11 +77,6 @@ def test_service_account_volume_as_admission_injects_it() -> None:
     assert needed([volume, {"emptyDir": {}}]) == ({("ConfigMap", "cm")}, {TokenWish("", 3607)})
 
 
-def test_downward_volume_of_resources() -> None:
-    item = {"path": "cpu", "resourceFieldRef": {"containerName": "c", "resource": "limits.cpu", "divisor": "1m"}}
-    assert contents({"downwardAPI": {"items": [item]}}) == {"cpu": (b"2000", 0o644)}
-
-
 def test_downward_volume_of_single_annotations_is_their_bare_text() -> None:
     """How files of an engine reach its pod: keys with a domain and a dot, texts with quotes and line ends."""
     keys = {name: f"serving.speculative.dev/file.{name}" for name in ("adaptive.json", "empty.yaml", "absent.txt")}
@@ -95,7 +88,7 @@ def test_downward_volume_of_single_annotations_is_their_bare_text() -> None:
         for name, key in keys.items()
     ]
     volume = {"downwardAPI": {"items": items, "defaultMode": 0o444}}
-    found = files(volume, Inputs(pod, "10.88.1.2", "10.88.0.2", {}, {}, {}))
+    found = files(volume, Inputs(pod, "10.88.1.2", "10.88.0.2", {}, {}))
     assert {path: (file.data, file.mode) for path, file in found.items()} == {
         "adaptive.json": (text.encode(), 0o444),
         "empty.yaml": (b"", 0o444),

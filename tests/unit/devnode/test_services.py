@@ -31,7 +31,7 @@ def test_only_ready_endpoints_by_port_name() -> None:
     ports = [{"name": "http", "port": 80}, {"name": "metrics", "port": 90}]
     ends = [endpoint("10.88.1.2", ready=True), endpoint("10.88.1.3", ready=False)]
     parts = [piece("web", [{"name": "http", "port": 8000}, {"name": "metrics", "port": 9000}], ends)]
-    assert table([service("web", "10.96.0.5", ports)], parts, "10.88.0.2") == {
+    assert table([service("web", "10.96.0.5", ports)], parts) == {
         "10.96.0.5:80": ["10.88.1.2:8000"],
         "10.96.0.5:90": ["10.88.1.2:9000"],
     }
@@ -42,8 +42,8 @@ def test_terminating_endpoints_serve_only_when_there_is_nothing_better() -> None
     leaving = endpoint("10.88.1.2", ready=False, serving=True, terminating=True)
     fresh = endpoint("10.88.1.3", ready=True)
     web = [service("web", "10.96.0.5", ports)]
-    assert table(web, [piece("web", [{"port": 8000}], [leaving])], "n") == {"10.96.0.5:80": ["10.88.1.2:8000"]}
-    assert table(web, [piece("web", [{"port": 8000}], [leaving, fresh])], "n") == {"10.96.0.5:80": ["10.88.1.3:8000"]}
+    assert table(web, [piece("web", [{"port": 8000}], [leaving])]) == {"10.96.0.5:80": ["10.88.1.2:8000"]}
+    assert table(web, [piece("web", [{"port": 8000}], [leaving, fresh])]) == {"10.96.0.5:80": ["10.88.1.3:8000"]}
 
 
 @pytest.mark.parametrize(
@@ -52,18 +52,11 @@ def test_terminating_endpoints_serve_only_when_there_is_nothing_better() -> None
         service("web", "None", [{"port": 80}]),
         service("web", "10.96.0.5", [{"port": 80, "protocol": "UDP"}]),
         service("web", "10.96.0.5", [{"port": 80, "name": "other"}]),
-        service("web", "10.96.0.5", [{"port": 80}], type="ExternalName"),
         service("none", "10.96.0.5", [{"port": 80}]),
     ],
 )
 def test_what_is_not_forwarded(skipped: dict[str, Any]) -> None:
-    assert table([skipped], [piece("web", [{"port": 8000}], [endpoint("10.88.1.2")])], "n") == {}
-
-
-def test_node_ports_listen_on_the_node() -> None:
-    web = service("web", "10.96.0.5", [{"port": 80, "nodePort": 30080}])
-    found = table([web], [piece("web", [{"port": 8000}], [endpoint("10.88.1.2")])], "10.88.0.2")
-    assert found["10.88.0.2:30080"] == found["10.96.0.5:80"]
+    assert table([skipped], [piece("web", [{"port": 8000}], [endpoint("10.88.1.2")])]) == {}
 
 
 def test_names_short_in_the_own_namespace_only() -> None:
@@ -73,10 +66,10 @@ def test_names_short_in_the_own_namespace_only() -> None:
     assert f"10.96.0.5\t{long}\n" in render([], known, "other")
 
 
-def test_headless_services_resolve_to_ready_pods_and_named_ones() -> None:
-    ends = [endpoint("10.88.1.2", ready=True) | {"hostname": "web-0"}, endpoint("10.88.1.3", ready=False)]
+def test_headless_services_resolve_to_ready_pods() -> None:
+    ends = [endpoint("10.88.1.2", ready=True), endpoint("10.88.1.3", ready=False)]
     found = {(n.label, n.address) for n in names([service("web", "None", [])], [piece("web", [], ends)])}
-    assert found == {("web", "10.88.1.2"), ("web-0.web", "10.88.1.2")}
+    assert found == {("web", "10.88.1.2")}
 
 
 def test_hosts_file_keeps_its_inode_and_shrinks(tmp_path: Path) -> None:

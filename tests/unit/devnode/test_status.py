@@ -42,7 +42,6 @@ def view(containers: list[ContainerStatus], init: list[ContainerStatus] | None =
         ([container(Waiting())], [container(BAD)], {"ended": True}, "Failed"),
         ([container(OK)], [container(BAD, sidecar=True)], {"ended": True}, "Succeeded"),
         ([container(Waiting())], [], {"ended": True}, "Failed"),
-        ([container(Running(1.0))], [], {"failure": ("DeadlineExceeded", "too long")}, "Failed"),
     ],
 )
 def test_phase(
@@ -91,14 +90,6 @@ def test_completed_pod_is_not_ready_because_it_is_done() -> None:
     status = compute(POD, view([container(OK)], ended=True), [], 100.0)
     assert conditions(status)["Ready"] == ("False", "PodCompleted")
     assert conditions(status)["Initialized"] == ("True", "")
-
-
-def test_readiness_gate_holds_a_ready_pod_back() -> None:
-    pod = {**POD, "spec": {"readinessGates": [{"conditionType": "example.dev/gate"}]}}
-    ready = view([container(Running(1.0), ready=True)])
-    assert conditions(compute(pod, ready, [], 0.0))["Ready"] == ("False", "ReadinessGatesNotReady")
-    passed = {**pod, "status": {"conditions": [{"type": "example.dev/gate", "status": "True"}]}}
-    assert conditions(compute(passed, ready, [], 0.0))["Ready"] == ("True", "")
 
 
 def test_transition_time_moves_only_with_the_status() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.golden.test_words import words
 
 from monitoring.__main__ import files, main
-from monitoring.alerts import ALERTS, PAGE
+from monitoring.alerts import PAGE, alerts
 from monitoring.dashboards import DASHBOARDS, POD
 from monitoring.panels import Dashboard
 from speculative_operator.shell.telemetry import PREFIX, Telemetry
@@ -56,7 +56,7 @@ def test_every_series_of_a_panel_exists(board: Dashboard) -> None:
 
 
 def test_every_series_of_an_alert_exists() -> None:
-    assert {name for alert in ALERTS for name in series_in(alert.expr)} - exported() == set()
+    assert {name for alert in alerts() for name in series_in(alert["expr"])} - exported() == set()
 
 
 @BOARDS
@@ -92,7 +92,9 @@ def test_boards_have_addresses_of_their_own() -> None:
 
 def test_every_alert_has_its_section_and_no_other_has_one() -> None:
     page = (ROOT / PAGE).read_text(encoding="utf-8")
-    assert re.findall(r"^### (\w+)$", page, re.MULTILINE) == [alert.name for alert in ALERTS]
+    assert re.findall(r"^### (\w+)$", page, re.MULTILINE) == [alert["alert"] for alert in alerts()]
+    for alert in alerts():
+        assert alert["annotations"]["runbook"] == f"{PAGE}#{alert['alert'].lower()}"
     for section in page.split("\n### ")[1:]:
         assert "\n1. " in section, section.split("\n")[0]
 

@@ -1,1 +1,0 @@
-"""Draws docstrings, messages and names of functions by a seed, for somebody to read: `python -m language --seed 7`."""
