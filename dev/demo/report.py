@@ -67,15 +67,25 @@ def plots(
     return figure
 
 
-def write(path: Path, figure: go.Figure, facts: Mapping[str, Any]) -> None:
+def write(path: Path, figure: go.Figure, surface: go.Figure, facts: Mapping[str, Any]) -> None:
     """Write the page; `facts` are what report.html.j2 names."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined
     )
-    # without buttons, which lie over the legend on a narrow screen: figures zoom by dragging
-    plot = figure.to_html(full_html=False, include_plotlyjs=False, config={"displayModeBar": False})
-    page = environment.get_template("report.html.j2").render(plot=plot, plotly=get_plotlyjs(), titles=TITLES, **facts)
+    page = environment.get_template("report.html.j2").render(
+        plot=_embedded(figure),
+        surface=_embedded(surface),
+        plotly=get_plotlyjs(),
+        titles=TITLES,
+        **facts,
+    )
     path.write_text(page)
+
+
+def _embedded(figure: go.Figure) -> str:
+    # without buttons, which lie over the legend on a narrow screen: figures zoom by dragging
+    html: str = figure.to_html(full_html=False, include_plotlyjs=False, config={"displayModeBar": False})
+    return html
 
 
 def _line(role: str, sights: Sequence[Sight], value: Figure, legend: bool) -> go.Scatter:

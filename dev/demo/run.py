@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from demo import report
+from demo import engines, hub, pairs, report, surface
 from demo.arrivals import TRACE, Profile, warp
 from demo.figures import (
     Phases,
@@ -37,7 +37,7 @@ from demo.scene import (
     variants,
     wait_ready,
 )
-from demo.screen import Scene, Screen
+from demo.screen import Scene, Screen, save_picture
 from demo.sender import Sender
 from demo.verdict import (
     ADOPTION_SECONDS,
@@ -53,8 +53,11 @@ from figures import status_view
 from monitoring.shown import Shown, shown
 from speculative_lab.plant import traces
 from speculative_operator.api.convert import to_domain
+from speculative_operator.cli import terminal
 from speculative_operator.engines.registry import engine_for
 
+ENGINES = ROOT / "build" / "engines"
+"""Where the commands of the other engines' images are laid; the node sees the whole repository."""
 REQUEST_TIMEOUT_SECONDS = 300.0
 DRAIN_SECONDS = 120.0
 """Longest wait for the last answers after the last arrival."""
@@ -72,8 +75,9 @@ class Settings:
     out: Path = ROOT / "build" / "demo"
     keep: bool = False
     alone: bool = False
+    picture: Path | None = None
     record: Path | None = None
-    """Where to keep what `speculative status` reads while the load falls."""
+    """Where to save the live view at the top of the load, and what `speculative status` reads while it falls."""
 
 
 @dataclass
@@ -121,8 +125,10 @@ class Demo:
         ready = self._serve()
         played = self._replay(watcher)
         dashboards = self._dashboards(played.started)
-        summary = self._summary(played, setup, ready, dashboards)
-        self._report(played, summary)
+        others = self._others()
+        paired = self._pairs()
+        summary = self._summary(played, setup, ready, dashboards, others, paired)
+        self._report(played, summary, others, paired)
         return summary
 
     def _say(self, text: str) -> None:
@@ -132,9 +138,9 @@ class Demo:
     def _set_up(self) -> Watcher:
         self._say("starting a Kubernetes cluster on this machine")
         begin = Cluster.start_detached if self.settings.keep else Cluster.start
-        self.cluster = begin(options(self.settings.name), self._say)
+        self.cluster = begin(options(self.settings.name, {**engines.images(ENGINES), **hub.images()}), self._say)
         self._say("installing the operator: kubectl apply -f manifests/install.yaml")
-        install_operator(self.cluster)
+        install_operator(self.cluster, check_pairs=True)
         have_operator_scraped(self.cluster)
         self.cluster.kubectl("create", "namespace", NAMESPACE)
         spec = to_domain(self._variants[0].manifest)
@@ -162,6 +168,27 @@ class Demo:
                 self._say(f"nothing to show: {one.where}" + (f" (needs {one.needs})" if one.needs else ""))
         return found
 
+    def _others(self) -> engines.Seen | None:
+        """The other engines, at the end, when the comparison cannot be disturbed any more."""
+        if self.settings.alone:
+            return None
+        assert self.cluster is not None
+        seen = engines.play(self.cluster, self.settings.out, self._say)
+        for one in seen.served:
+            self._say(f"{one['engine']}: {one['actuator']}, {one['table']} {one['warnings']}".rstrip())
+        for one in seen.refused:
+            self._say(f"{one['name']}: {one['reason']}, {one['message']}")
+        return seen
+
+    def _pairs(self) -> pairs.Seen | None:
+        """Real models on their way, last of all."""
+        if self.settings.alone:
+            return None
+        assert self.cluster is not None
+        seen = pairs.play(self.cluster, self.settings.out, self._say)
+        self.console.print(terminal.findings_table(seen.findings))
+        return seen
+
     def _send(self) -> Sender:
         assert self.cluster is not None
         profile = Profile.climb_and_fall(self.settings.seconds, self.settings.low, self.settings.peak)
@@ -184,6 +211,9 @@ class Demo:
                     raise SceneError(f"the last answers did not come within {DRAIN_SECONDS:.0f} s of the last request")
                 self._look(watcher, pods, started, scene, load)
                 screen.show(scene)
+                if self.settings.picture and scene.elapsed > 0.66 * self.settings.seconds:
+                    save_picture(scene, self.settings.picture)
+                    self.settings = replace(self.settings, picture=None)
                 if self.settings.record and scene.elapsed > 0.8 * self.settings.seconds:
                     status_view.record(self.cluster.kubeconfig, NAMESPACE, self._variants[0].name, self.settings.record)
                     self.settings = replace(self.settings, record=None)
@@ -224,7 +254,7 @@ class Demo:
         line = watcher.timeline(pods, started, ended)
         line.sights = {roles[name]: sights for name, sights in line.sights.items()}
         line.whole = {roles[name]: window for name, window in line.whole.items()}
-        status = watcher.deployment(self._variants[0].name).get("status") or {}
+        status = dict(watcher.status(self._variants[0].name))
         adopted: dict[int, float] = {}
         lost = 0.0
         for pod, name in pods.items():
@@ -237,7 +267,15 @@ class Demo:
         restarts = watcher.restarts()
         return Played(started, ended, line, records, status, restarts, latencies, adopted, decisions, lost)
 
-    def _summary(self, played: Played, setup: float, ready: float, dashboards: list[Shown]) -> dict[str, Any]:
+    def _summary(
+        self,
+        played: Played,
+        setup: float,
+        ready: float,
+        dashboards: list[Shown],
+        others: engines.Seen | None,
+        paired: pairs.Seen | None,
+    ) -> dict[str, Any]:
         phases = phases_of(played.timeline.sights, Phases.of(self.settings.seconds))
         failed = sum(record["failed"] for record in played.records)
         first = unix(played.decisions[0]["time"]) - played.started if played.decisions else None
@@ -258,6 +296,11 @@ class Demo:
             "no pod restarted": played.restarts == 0,
             "every query of the dashboards shows something": all(one.lines or one.needs for one in dashboards),
         }
+        if others is not None:
+            checks["every other engine serves"] = others.all_serve
+            checks["what no engine can do gets a reason and no pod"] = others.none_crashes
+        if paired is not None:
+            checks |= paired.checks()
         for name, good in checks.items():
             mark = "[green]yes[/]" if good else "[red]NO [/]"
             self.console.print(f"  {mark} {name}", highlight=False, soft_wrap=True)
@@ -270,12 +313,16 @@ class Demo:
             "compared_blocks": compared,
             "requests": {"total": len(played.records), "failed": failed},
             "pod_restarts": played.restarts,
+            "engines": {"serve": len(others.served), "refused": len(others.refused)} if others else None,
+            "pairs": paired.summary() if paired else None,
             "phases": {name: asdict(one) for name, one in phases.items()},
             "ten_seconds_of_the_peak_percent": stretches.summary(),
             "lost_seconds": round(played.lost, 1),
         }
 
-    def _report(self, played: Played, summary: dict[str, Any]) -> None:
+    def _report(
+        self, played: Played, summary: dict[str, Any], others: engines.Seen | None, paired: pairs.Seen | None
+    ) -> None:
         path = self.settings.out / "report.html"
         decisions = [(unix(entry["time"]) - played.started, entry["reason"]) for entry in played.decisions]
         phases = Phases.of(self.settings.seconds)
@@ -283,7 +330,9 @@ class Demo:
         text = (played.status.get("speculation") or {}).get("tableText") or ""
         asked = asked_ks(auto, tables(played.decisions, played.adopted, played.started, text))
         figure = report.plots(played.timeline, [one for one in decisions if one[0] > -5], asked, phases)
-        report.write(path, figure, self._page(played))
+        page = {**self._page(played), "others": others, "paired": paired}
+        known = surface.learned(self._variants[0].manifest, played.status)
+        report.write(path, figure, surface.plot(known, auto), page)
         (self.settings.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
         self._say(f"report: {path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}")
 

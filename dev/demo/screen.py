@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group
@@ -82,6 +85,16 @@ def picture(scene: Scene) -> Group:
         Panel(curves, title="tuned by the operator, over time", border_style="dim"),
         Panel(decisions(scene), title="decisions", border_style="dim"),
     )
+
+
+def save_picture(scene: Scene, path: Path) -> None:
+    """The view as an SVG file."""
+    console = Console(record=True, width=112, file=io.StringIO(), force_terminal=True)
+    console.print(picture(scene))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    drawn = console.export_svg(title="make demo")
+    # a picture in a repository should not fetch fonts from elsewhere
+    path.write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL))
 
 
 def decisions(scene: Scene, last: int = 5) -> Text:

@@ -20,6 +20,7 @@ from devcluster.cluster import Cluster
 from speculative_operator.domain import names
 from speculative_operator.domain.observation import PodWindow, Series
 from speculative_operator.engines.base import Engine
+from speculative_operator.reconcile.snapshot import notes
 
 STALE_AFTER_SECONDS = 60.0
 PAYLOAD_PREFIX = "speculative_payload_"
@@ -42,6 +43,10 @@ class Timeline:
     sights: dict[str, list[Sight]] = field(default_factory=dict)
     whole: dict[str, PodWindow] = field(default_factory=dict)
     """One window from the first moment to the last: what pods tell on another port is scraped between two windows."""
+
+    def last(self, variant: str) -> PodWindow | None:
+        seen = self.sights.get(variant)
+        return seen[-1].window if seen else None
 
 
 def to_series(result: Sequence[Mapping[str, Any]]) -> list[Series]:
@@ -68,6 +73,12 @@ class Watcher:
     def deployment(self, name: str) -> dict[str, Any]:
         """The SpeculativeDeployment as the API server has it."""
         return self._cluster.objects.get("specdep", name, self._namespace)
+
+    def status(self, name: str) -> Mapping[str, Any]:
+        """The object's status, with what the operator keeps for itself."""
+        body = self.deployment(name)
+        config = self._cluster.objects.get("configmap", names.notes(name), self._namespace)
+        return notes.put_in(body["status"], notes.read(config or None, body["metadata"]["uid"]))
 
     def pods(self) -> dict[str, str]:
         """Name of every serving pod -> the object it belongs to."""

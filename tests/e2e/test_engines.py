@@ -10,17 +10,16 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.e2e.conftest import LONG, NAMESPACE, Stage, until
 
 from demo import scene
+from demo.engines import images
 from demo.load import read_records
 from devcluster.cluster import Cluster
-from devcluster.options import ClusterOptions, Image
-from speculative_lab.emulator.commands import lay
+from devcluster.options import ClusterOptions
 from speculative_operator.domain import names
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
@@ -95,17 +94,6 @@ CASES = (
     ),
 )
 NAMES = [case.name for case in CASES]
-
-
-def images(folder: Path) -> dict[str, Image]:
-    """The public images of these engines, each a program of this environment laid into `folder`."""
-    found = lay(folder)
-    commands = folder / "bin"
-    return {
-        "lmsysorg/sglang:*": Image((str(commands / "python3"), "-m", "sglang.launch_server"), found),
-        "nvcr.io/nvidia/tensorrt-llm/release:*": Image((str(commands / "trtllm-serve"),), found),
-        "ghcr.io/huggingface/text-generation-inference:*": Image((str(commands / "text-generation-launcher"),), found),
-    }
 
 
 @pytest.fixture(scope="module")

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
-import subprocess
-import sys
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e import pairs
 from tests.e2e.conftest import LONG, NAMESPACE, Stage, until, with_hub
 
-from demo import hub, scene
-from demo.load import read_records
+from demo import hub, pairs, scene
 from speculative_operator.domain import names
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
@@ -59,48 +57,17 @@ def status(stage: Stage, name: str) -> dict[str, Any]:
     return dict(stage.get("specdep", name).get("status") or {})
 
 
-def folders_read(pod: dict[str, Any]) -> list[str]:
-    """Where the pod mounts its claim read-only."""
-    claims = {one["name"] for one in pod["spec"]["volumes"] if "persistentVolumeClaim" in one}
-    (engine,) = pod["spec"]["containers"]
-    return [one["mountPath"] for one in engine["volumeMounts"] if one["name"] in claims and one.get("readOnly")]
-
-
-def test_a_pair_arrives_pinned_and_another_speculator_rolls_in_under_load(stage: Stage) -> None:
-    before = stage.sent(hub.TARGET)
-    deploy(stage, "tiny", cache={"claimName": "tiny", "size": "1Gi", "accessMode": "ReadWriteOnce"})
-    scene.wait_ready(stage.cluster, "tiny", LONG)
-    (old,) = stage.pods("tiny")
-    (folder,) = folders_read(old)
-    for side in ("verifierPin", "speculatorPin"):
-        pin = status(stage, "tiny")["pair"][side]
-        assert pin["resolved"]
-        models = f"{folder}/{names.CACHE_FOLDER}/models/{pin['key']}"
-        assert any(models in argument for argument in old["spec"]["containers"][0]["args"])
-    with stage.under_load({"tiny": "tiny"}, 5.0) as out:
-        change = {"spec": {"speculator": pairs.SPECULATORS[hub.HEAD]}}
-        stage.cluster.objects.merge("specdep", "tiny", NAMESPACE, change)
-
-        def rolled() -> bool:
-            pods = stage.pods("tiny")
-            others = [pod for pod in pods if pod["metadata"]["uid"] != old["metadata"]["uid"]]
-            return bool(pods) and others == pods and scene.is_ready(pods[0])
-
-        until(rolled, LONG)
-    assert [one for one in read_records(out) if one["failed"]] == []
-    assert 0.9 < stage.sent(hub.TARGET) - before < 1.1, "a verifier that is there is not fetched again"
-
-
-def test_a_speculator_of_another_verifier_is_refused_before_a_pod_exists(stage: Stage, tmp_path: Path) -> None:
-    misfit = pairs.manifest("misfit", f"hf://tiny/{hub.DRAFT}", hub.HEAD)
-    stage.apply(misfit)
-    until(lambda: stage.condition("misfit", "PairCompatible").get("status") == "False", LONG)
-    assert not stage.pods("misfit")
-    (tmp_path / "misfit.json").write_text(json.dumps(misfit))
-    command = [str(Path(sys.executable).parent / "speculative"), "check", str(tmp_path / "misfit.json"), "--json"]
-    endpoint = {"HF_ENDPOINT": scene.service_url(stage.cluster, hub.NAME)}
-    told, _ = stage.cluster.inside(command, env=endpoint, stdout=subprocess.PIPE).communicate(timeout=LONG)
-    assert "HiddenSizeDiffers" in {one["code"] for one in json.loads(told)["findings"]}
+def test_arrival_roll_and_refusal(stage: Stage, tmp_path: Path) -> None:
+    """As the demo plays it."""
+    folder = scene.ROOT / "build" / f"pairs-{os.getpid()}"
+    folder.mkdir(parents=True)
+    try:
+        seen = pairs.roundtrip(stage.cluster, folder, print)
+    finally:
+        shutil.rmtree(folder)
+    checks = seen.checks()
+    assert all(checks.values()), (checks, seen)
+    assert "HiddenSizeDiffers" in {one["code"] for one in seen.findings}
 
 
 def test_pods_of_jobs_serve_nobody(stage: Stage) -> None:

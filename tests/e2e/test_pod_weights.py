@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e import pairs
 from tests.e2e.conftest import LONG, NAMESPACE, Stage, until, with_hub
 
-from demo import hub, scene
+from demo import hub, pairs, scene
 from speculative_operator.domain import names
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]

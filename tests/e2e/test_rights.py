@@ -25,11 +25,11 @@ from typing import Any
 import pytest
 from kubernetes import client, config
 from tests import definitions, gateway, kserve, kserve_llm, lws
-from tests.e2e import audit, pairs, taken
+from tests.e2e import audit, taken
 from tests.e2e.conftest import LONG, NAMESPACE, Stage, until
 from tests.e2e.cowriter import CoWriter
 
-from demo import hub, scene
+from demo import hub, pairs, scene
 from devcluster.cluster import Cluster
 from generate import rbac
 from speculative_operator.domain import names
