@@ -67,14 +67,13 @@ def plots(
     return figure
 
 
-def write(path: Path, figure: go.Figure, surface: go.Figure, facts: Mapping[str, Any]) -> None:
+def write(path: Path, figure: go.Figure, facts: Mapping[str, Any]) -> None:
     """Write the page; `facts` are what report.html.j2 names."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined
     )
     page = environment.get_template("report.html.j2").render(
         plot=_embedded(figure),
-        surface=_embedded(surface),
         plotly=get_plotlyjs(),
         titles=TITLES,
         **facts,

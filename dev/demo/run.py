@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from demo import engines, hub, pairs, report, surface
+from demo import engines, hub, pairs, report
 from demo.arrivals import TRACE, Profile, warp
 from demo.figures import (
     Phases,
@@ -331,8 +331,7 @@ class Demo:
         asked = asked_ks(auto, tables(played.decisions, played.adopted, played.started, text))
         figure = report.plots(played.timeline, [one for one in decisions if one[0] > -5], asked, phases)
         page = {**self._page(played), "others": others, "paired": paired}
-        known = surface.learned(self._variants[0].manifest, played.status)
-        report.write(path, figure, surface.plot(known, auto), page)
+        report.write(path, figure, page)
         (self.settings.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
         self._say(f"report: {path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}")
 
