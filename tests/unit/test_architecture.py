@@ -63,9 +63,9 @@ TOP = {"__init__", "world", "turn", "tick"}
 
 BUDGETS = {
     "operator/speculative_operator/*.py": 850,
-    "operator/speculative_operator/api/": 2_620,
-    "operator/speculative_operator/cli/": 3_430,
-    "operator/speculative_operator/domain/": 2_400,
+    "operator/speculative_operator/api/": 2_612,
+    "operator/speculative_operator/cli/": 3_431,
+    "operator/speculative_operator/domain/": 2_350,
     "operator/speculative_operator/engines/": 5_015,
     "operator/speculative_operator/pairing/": 3_225,
     "operator/speculative_operator/payload/": 1_900,
@@ -76,8 +76,8 @@ BUDGETS = {
     "operator/speculative_operator/tuner/": 4_800,
     "operator/speculative_operator/weights/": 3_025,
     "lab/": 8_400,
-    "dev/": 21_960,
-    "tests/": 68_900,
+    "dev/": 22_320,
+    "tests/": 67_800,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 

@@ -2,7 +2,6 @@
 
 Asked by `speculative_scheduler` and `speculative_worker` at their start, on every release: where something is missing
 they stay inert and say what. So a new release works as long as it has what is listed here, without a list of releases.
-Developers' `realengine.hooks` compares the same names between two releases.
 """
 
 from __future__ import annotations
