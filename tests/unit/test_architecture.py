@@ -70,7 +70,7 @@ BUDGETS = {
     "operator/speculative_operator/pairing/": 3_225,
     "operator/speculative_operator/payload/": 1_900,
     "operator/speculative_operator/physics/": 870,
-    "operator/speculative_operator/reconcile/": 7_780,
+    "operator/speculative_operator/reconcile/": 7_795,
     "operator/speculative_operator/render/": 2_030,
     "operator/speculative_operator/shell/": 6_280,
     "operator/speculative_operator/tuner/": 4_800,

@@ -7,6 +7,7 @@ failure is reported until the next download makes progress.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -28,6 +29,7 @@ _ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 _CANNOT_START = frozenset({"CreateContainerConfigError", "CreateContainerError"})
 RESTARTS = 2
 """Restarts from which on an engine that is not ready counts as not starting; a single one may be chance."""
+_POD_NAME = re.compile(r'pods? "[^"]*"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,18 @@ def stuck(pods: Iterable[Pod], pairs: Collection[str]) -> str:
         if not pod.engine.ready and pod.engine.restarts >= RESTARTS:
             return f"pod {pod.name} does not start (its engine keeps ending)"
     return ""
+
+
+def refusal_of_pods(cache: Cache, why: str) -> tuple[Reason, str] | None:
+    """Reason and message where Kubernetes refuses to create pods (`why`) because of the cache's hostPath; None for any
+    other refusal."""
+    if not cache.node_path or "hostPath" not in why:
+        return None
+    message = (
+        f"no pod can be created: {_POD_NAME.sub('pods', why)}; for weights.cache.nodePath set the namespace's label "
+        "pod-security.kubernetes.io/enforce: privileged, or use emptyDir or a claim"
+    )
+    return Reason.CACHE_UNWRITABLE, message
 
 
 def too_small(cache: Cache, models: tuple[ModelFacts, ...]) -> str:

@@ -20,7 +20,7 @@ from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import MOUNTED, Cache, Scheme
 from speculative_operator.reconcile.pair import jobs, verdicts
-from speculative_operator.reconcile.pair.arrival import arrival, stuck, too_small
+from speculative_operator.reconcile.pair.arrival import arrival, refusal_of_pods, stuck, too_small
 from speculative_operator.reconcile.pair.choices import (
     Pairing,
     compares,
@@ -225,6 +225,9 @@ class _Way:
             return replace(ready, place="")
         before = self._world.status.condition(ConditionType.WEIGHTS_READY)
         found = arrival(cache, self._world.pods, self._pairs(known), self._world.arriving, before)
+        refusal = refusal_of_pods(cache, self._world.rollout.refused)
+        if refusal is not None and found.reason is None:
+            found = replace(found, reason=refusal[0], message=refusal[1])
         return replace(ready, arrival=found)
 
     # -- ends

@@ -235,6 +235,24 @@ def test_pods_on_their_way_out_and_of_another_pair_say_nothing_of_this_one() -> 
     assert state(cluster) == ("True", "WeightsCached")
 
 
+def test_where_pod_security_admits_no_pod_the_condition_says_what_to_do() -> None:
+    cluster = made(NODE)
+    cluster.pods.clear()
+    why = (
+        'pods "demo-5d-x7k2p" is forbidden: violates PodSecurity "baseline:latest": hostPath volumes (volume "weights")'
+    )
+    status = cluster.children["Deployment", "demo"].setdefault("status", {})
+    failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": why}
+    status |= {"conditions": [failure], "replicas": 0, "readyReplicas": 0, "updatedReplicas": 0, "availableReplicas": 0}
+    cluster.tick()
+    assert state(cluster) == ("False", "CacheUnwritable")
+    message = cluster.condition("WeightsReady")["message"]
+    assert "hostPath volumes" in message
+    assert "pod-security.kubernetes.io/enforce: privileged" in message
+    assert "x7k2p" not in message, "the name of a pod that is not there changes with each try"
+    assert "violates PodSecurity" in cluster.condition("Ready")["message"]
+
+
 # -- what does not come to pods at all
 
 
