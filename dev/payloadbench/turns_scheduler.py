@@ -31,7 +31,7 @@ class Turns:
         self._path, self._next = path, 0.0
         self._last: tuple[float, int] | None = None
         self._block: list[float] = []
-        self._means: list[float] = []
+        self._medians: list[float] = []
         self._ratios: list[float] = []
 
     def step(self, requests: int, decodes: bool) -> None:
@@ -43,7 +43,7 @@ class Turns:
             return
         self._block.append(now - before[0])
         if len(self._block) >= STEPS:
-            self._means.append(statistics.median(self._block[BLURRED:]))
+            self._medians.append(statistics.median(self._block[BLURRED:]))
             self._block.clear()
             self.with_payload = not self.with_payload
             self._compare()
@@ -51,12 +51,12 @@ class Turns:
 
     def _compare(self) -> None:
         """Of three blocks, with, without and with the payload or the other way round, a drift hits both sides alike."""
-        if len(self._means) < 3:
+        if len(self._medians) < 3:
             return
-        first, middle, last = self._means[-3:]
+        first, middle, last = self._medians[-3:]
         outer = (first * last) ** 0.5
         self._ratios.append(outer / middle if self.with_payload else middle / outer)
-        self._means.clear()
+        self._medians.clear()
 
     def _tell(self) -> None:
         if (now := time.monotonic()) > self._next:
