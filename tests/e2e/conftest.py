@@ -160,6 +160,14 @@ def until(what: Callable[[], Any], timeout: float, every: float = 0.3) -> Any:
         time.sleep(every)
 
 
+def until_none(what: Callable[[], list[Any]], timeout: float, every: float = 0.3) -> None:
+    """Wait until `what` gives nothing more; fail with what it still gave last."""
+    deadline = time.monotonic() + timeout
+    while left := what():
+        assert time.monotonic() < deadline, f"not gone within {timeout:.0f} s: {left}"
+        time.sleep(every)
+
+
 def less_than(k: int) -> Callable[[dict[str, Any]], bool]:
     """Whether a status shows a smaller K; it shows none before there are figures."""
 

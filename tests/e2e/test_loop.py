@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.conftest import LONG, NAMESPACE, Stage, until
+from tests.e2e.conftest import LONG, NAMESPACE, Stage, until, until_none
 
 from demo import scene
 from demo.figures import adoptions, compared_blocks, table_latencies
@@ -125,15 +125,14 @@ def test_every_query_of_a_dashboard_shows_something_and_nothing_alerts(served: S
         return [one for one in asked if not one.lines]
 
     with served.under_load({NAME: NAME}, rate=22):
-        until(lambda: not unanswered(), LONG, 5.0)
-    assert unanswered() == []
+        until_none(unanswered, LONG, 5.0)
     (trigger,) = yaml.safe_load(AUTOSCALER.read_text())["spec"]["triggers"]
     for label, value in (("namespace", NAMESPACE), ("name", NAME)):
         trigger["metadata"]["query"] = re.sub(rf'\b{label}="[^"]*"', f'{label}="{value}"', trigger["metadata"]["query"])
     (wanted,) = prometheus(served, "query", query=trigger["metadata"]["query"])
     assert math.isfinite(float(wanted["value"][1]))
     # One fires where its expression holds for minutes on end.
-    until(lambda: not any(prometheus(served, "query", query=alert["expr"]) for alert in alerts()), LONG)
+    until_none(lambda: [one["alert"] for one in alerts() if prometheus(served, "query", query=one["expr"])], LONG)
 
 
 def prometheus(stage: Stage, path: str, **asked: object) -> list[dict[str, Any]]:
