@@ -10,6 +10,7 @@ for other threads too, so that its seconds differ by less.
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import time
@@ -21,6 +22,8 @@ import speculative_scheduler  # type: ignore[import-not-found]  # mounted beside
 STEPS = 8
 """Of a block; those of the first two may have been planned before it."""
 BLURRED = 2
+WARM_UP_SECONDS = 20.0
+"""After the first step, in which the engine still compiles and fills its caches: ratios then scatter and are low."""
 
 
 class Turns:
@@ -28,7 +31,7 @@ class Turns:
 
     def __init__(self, path: Path) -> None:
         self.with_payload = True
-        self._path, self._next = path, 0.0
+        self._path, self._next, self._warm = path, 0.0, math.inf
         self._last: tuple[float, int] | None = None
         self._block: list[float] = []
         self._medians: list[float] = []
@@ -36,6 +39,8 @@ class Turns:
 
     def step(self, requests: int, decodes: bool) -> None:
         """A step is over. A block that other requests or a prompt interrupt starts anew."""
+        if math.isinf(self._warm):
+            self._warm = time.monotonic() + WARM_UP_SECONDS
         now, before = time.thread_time(), self._last
         self._last = (now, requests) if decodes else None
         if before is None or not decodes or before[1] != requests:
@@ -51,6 +56,8 @@ class Turns:
 
     def _compare(self) -> None:
         """Of three blocks, with, without and with the payload or the other way round, a drift hits both sides alike."""
+        if time.monotonic() < self._warm:
+            self._medians.clear()
         if len(self._medians) < 3:
             return
         first, middle, last = self._medians[-3:]

@@ -111,7 +111,8 @@ class _Session(requests.Session):
 
 def _pieces(response: requests.Response, until: float, limit: int) -> Iterator[bytes]:
     size = 0
-    for piece in response.iter_content(PIECE):
+    # What has come, however little: to wait for a whole piece would let a few bytes a second outlast the deadline.
+    for piece in iter(lambda: response.raw.read1(PIECE, decode_content=True), b""):
         size += len(piece)
         if size > limit:
             raise TooLargeError(f"the answer is larger than {limit / 2**20:g} MiB")
@@ -255,7 +256,7 @@ class Prometheus:
             connect.custom_query(text, params=params)
         except TooLargeError:
             raise
-        except (TooSlowError, requests.Timeout) as error:
+        except (TooSlowError, requests.Timeout, urllib3.exceptions.TimeoutError) as error:
             return self._gap(Reason.PROMETHEUS_TIMEOUT, error)
         except PrometheusApiClientException:
             # What answers may be anything within reach of the operator, and every tenant reads the message.
@@ -336,7 +337,7 @@ class Prometheus:
 
     def _gap(self, reason: Reason, error: object) -> Gap:
         url, limit = self._address().url, self._settings.prometheus_timeout_seconds
-        if isinstance(error, TooSlowError | requests.Timeout):
+        if isinstance(error, TooSlowError | requests.Timeout | urllib3.exceptions.TimeoutError):
             return Gap(reason, f"{url} did not answer within {limit:g} s")
         if isinstance(error, requests.ConnectionError):
             return Gap(reason, f"{url} is unreachable: {unreachable(error)}")
