@@ -37,8 +37,8 @@ class Gate:
     """At most `slots` holders at once; waiters enter by rank, lower ranks first, then by arrival.
 
     A holder that keeps a slot for longer than `slow` seconds lends it to others: it waits for somebody else, and costs
-    us little. At most `lendable` slots are lent. A group holds at most `most` slots, and a quarter of that while it
-    lends any.
+    us little. At most `lendable` slots are lent. A group holds at most `most` slots; while it lends any, at most a
+    quarter of that besides those that it lends.
     """
 
     def __init__(self, slots: int, *, most: int, lendable: int, slow: float) -> None:
@@ -98,8 +98,10 @@ class Gate:
         if not queue:
             del self._waiting[group]
             return None
-        most = max(1, self._most // 4) if group in self._lent else self._most
-        return (queue[0], group) if self._held[group] < most else None
+        held, lent = self._held[group], self._lent[group]
+        # A slow reconcile must not keep every new object of a large namespace waiting, so the quarter is of the others.
+        own = max(1, self._most // 4) if lent else self._most
+        return (queue[0], group) if held < self._most and held - lent < own else None
 
     def _lend(self, stay: _Stay) -> None:
         if self._lent.total() >= self._lendable:

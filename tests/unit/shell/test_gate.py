@@ -61,3 +61,14 @@ async def test_a_waiter_cancelled_as_its_turn_comes_passes_the_slot_on() -> None
     await asyncio.gather(doomed, return_exceptions=True)
     async with asyncio.timeout(1.0), gate.slot(0, "ns"):
         assert gate.waiting == 0
+
+
+async def test_a_group_that_waits_for_somebody_still_gets_a_quarter_of_the_slots() -> None:
+    gate = Gate(4, most=4, lendable=4, slow=0.01)
+    async with gate.slot(0, "ns"):
+        await asyncio.sleep(0.05)  # the slot is lent: what holds it may never end
+        async with asyncio.timeout(1.0), gate.slot(0, "ns"):
+            waiting = asyncio.create_task(gate.slot(0, "ns").__aenter__())
+            await asyncio.sleep(0)
+            assert gate.waiting == 1
+            waiting.cancel()
