@@ -1,5 +1,6 @@
 """`speculator: {auto: true}`: what is picked, what pods are made of, and what never moves a pick."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
