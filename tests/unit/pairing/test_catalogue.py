@@ -87,7 +87,7 @@ def test_the_choice_is_explained() -> None:
     assert choice.reason == (
         "picked RedHatAI/Qwen3-8B-speculator.eagle3 (eagle3): made for Qwen/Qwen3-8B, of which "
         "RedHatAI/Qwen3-8B-FP8-dynamic is a quantization by its name; K = 5 by its source; "
-        "K follows the load, +40 % expected over 1 to 64 requests; first of 5 that the engine serves; "
+        "K follows the load, +40 % expected over 1 to 64 requests; first of 6 that the engine serves; "
         "next AngelSlim/Qwen3-8B_eagle3 (eagle3): K follows the load, +40 % expected over 1 to 64 requests; "
         f"source: {choice.entry.source}"
     )
@@ -104,7 +104,7 @@ def test_only_what_the_engine_serves_is_picked() -> None:
     draft = pick("Qwen/Qwen3-8B", lambda one: one.method is Method.DRAFT_MODEL and not one.one_pass)
     assert draft.entry is not None
     assert (draft.entry.speculator, draft.entry.one_pass) == ("Qwen/Qwen3-0.6B", False)
-    assert "; the only one of 9 that can be served; source" in draft.reason
+    assert "; the only one of 10 that can be served; source" in draft.reason
     none = pick("zai-org/GLM-4.6", lambda one: one.method is Method.EAGLE3)
     assert none.entry is None
     assert none.reason.startswith(
