@@ -99,7 +99,7 @@ def explanation(body: Object, *, wide: bool = False) -> Iterator[str]:
     yield from _belief_lines(body)
     if seen.get("tries"):
         yield f"  trials    {seen['tries']}: other K, by requests, in that share of the steps; they may change K"
-    yield from _advice_lines(body)
+    yield from map("  {0[0]:<9} {0[1]}".format, _advice(body))
     for one in faults_of(body):
         if (one.reason, one.message) != (cause.reason, cause.message):
             yield from _lines("also", one)
@@ -181,11 +181,6 @@ def _belief_lines(body: Object) -> Iterator[str]:
         yield f"  lead      {mid:+.1f} % over {over} ({low:+.0f} to {high:+.0f}){sure}"
     if "off" in belief:
         yield f"  off       {belief['off']['text']}, in steps side by side"
-
-
-def _advice_lines(body: Object) -> Iterator[str]:
-    for label, text in _advice(body):
-        yield f"  {label:<9} {text}"
 
 
 def _advice(body: Object) -> Iterator[tuple[str, str]]:

@@ -51,54 +51,39 @@ def why(view: Outlook, belief: Belief, load: float) -> Iterator[Line]:
     if not belief.k:
         yield "why", "every K makes a step longer by more than its accepted drafts are worth"
         return
-    length, longer = _step(view, belief)
+    length, longer, accepted = _step(view, belief)
     yield "why", f"a step with K {belief.k} yields {length:.2f} tokens per request and takes {longer:.2f} times as long"
     needed = (1.5 * longer - 1.0) / belief.k
     means = f"{needed:.0%} of the drafts accepted" if needed <= 1.0 else "more than every draft accepted"
-    yield "why", f"1.5x with K {belief.k} at {load:g} requests takes {means}; {_share(length, belief.k)} are"
+    yield "why", f"1.5x with K {belief.k} at {load:g} requests takes {means}; {accepted:.0%} are"
     prompts = view.prompt_share(load, belief.k)
     if prompts >= _TELLING:
         yield "why", f"prompts take {prompts:.0%} of the time of a step, which drafts do not shorten"
 
 
 def rules(view: Outlook, belief: Belief, load: float) -> Iterator[Line]:
-    """Yield the rules of thumb that guides give, each with what holds here; docs/tuning.md says what is right about
-    them."""
+    """Yield the rules of thumb that guides give, each with what holds here (docs/tuning.md)."""
     if belief.k:
-        length, longer = _step(view, belief)
-        pays = max(longer - 1.0, 0.0) / belief.k
+        pays, (_, _, accepted) = pays_from(view, belief), _step(view, belief)
         holds = f"drafts pay from {pays:.0%} on" if pays <= 1.0 else "not even every draft accepted would pay"
-        yield (
-            "guides",
-            (
-                "60 to 80 % of the drafts accepted is good, below 50 % rather no drafts, above 85 % a larger K; here "
-                f"{_share(length, belief.k)} with K {belief.k}, and {holds}"
-            ),
-        )
+        bands = "60 to 80 % of the drafts accepted is good, below 50 % rather no drafts, above 85 % a larger K"
+        yield "guides", f"{bands}; here {accepted:.0%} with K {belief.k}, and {holds}"
     few = best_of(view, _FEW)
-    yield (
-        "guides",
-        (
-            f"1 to 8 requests in a step gain most, 32 and more little; here {belief.gain.mid:+.0f} % at {load:g}, and "
-            f"{few.gain.mid:+.0f} % at {_FEW:g} with K {few.k}"
-        ),
-    )
+    here = f"{belief.gain.mid:+.0f} % at {load:g}, and {few.gain.mid:+.0f} % at {_FEW:g} with K {few.k}"
+    yield "guides", f"1 to 8 requests in a step gain most, 32 and more little; here {here}"
 
 
 def pays_from(view: Outlook, belief: Belief) -> float:
     """Share of the drafts that must be accepted for K > 0 to be as fast as no speculator; above 1 where none is."""
-    _, longer = _step(view, belief)
+    _, longer, _ = _step(view, belief)
     return max(longer - 1.0, 0.0) / belief.k
 
 
-def _share(length: float, k: int) -> str:
-    return f"{(length - 1.0) / k:.0%}"
-
-
-def _step(view: Outlook, belief: Belief) -> tuple[float, float]:
-    """Tokens that a step yields a request, and its time over that of a step without a speculator."""
+def _step(view: Outlook, belief: Belief) -> tuple[float, float, float]:
+    """Tokens that a step yields a request, its time over that of a step without a speculator, and the share of the
+    drafts that is accepted; K > 0."""
     length = float(view.drafts.length[belief.k])
-    return length, length / (1.0 + belief.gain.mid / 100.0)
+    return length, length / (1.0 + belief.gain.mid / 100.0), (length - 1.0) / belief.k
 
 
 def helps(found: Subject, rows: Catalogue, traffic: Traffic, load: float) -> Iterator[Line]:
@@ -155,16 +140,7 @@ def cost(tokens_per_second: float, hourly: float, gain_percent: float) -> Iterat
     """Yield the arithmetic of the cost, and what drafts save: `hourly` is the price of all accelerators that emit these
     tokens, `gain_percent` the gain over no speculation."""
     each, saved = 1000.0 * hourly / (3600.0 * tokens_per_second), 24.0 * hourly * gain_percent / 100.0
-    without = each * (1.0 + gain_percent / 100.0)
-    yield (
-        "cost",
-        (
-            f"{tokens_per_second:,.0f} tokens/s at {hourly:.2f} an hour is {each:.3g} per 1,000 tokens, {without:.3g} "
-            "without drafts"
-        ),
-    )
-    word = "saves" if saved >= 0.0 else "loses"
-    yield (
-        "cost",
-        f"all day long that {word} {abs(saved):,.2f} a day, {365.0 * abs(saved):,.0f} a year for as many tokens",
-    )
+    rate, without = f"{tokens_per_second:,.0f} tokens/s", each * (1.0 + gain_percent / 100.0)
+    yield "cost", f"{rate} at {hourly:.2f} an hour is {each:.3g} per 1,000 tokens, {without:.3g} without drafts"
+    word, less = ("saves" if saved >= 0.0 else "loses"), abs(saved)
+    yield "cost", f"all day long that {word} {less:,.2f} a day, {365.0 * less:,.0f} a year for as many tokens"

@@ -17,14 +17,8 @@ from typing import Any
 from speculative_operator.cli import terminal
 from speculative_operator.cli.commands import FAILED, OK, UsageError, member, read_text
 from speculative_operator.domain.models import ModelFacts
-from speculative_operator.domain.spec import (
-    AcceleratorRequest,
-    DeploymentSpec,
-    Method,
-    ModelSource,
-    Scheme,
-    Verifier,
-)
+from speculative_operator.domain.spec import AcceleratorRequest as Accelerator
+from speculative_operator.domain.spec import DeploymentSpec, Method, ModelSource, Scheme, Verifier
 from speculative_operator.engines.pairs import choose, key_of, with_entry
 from speculative_operator.pairing import catalogue
 from speculative_operator.pairing.catalogue import REMEDY, Catalogue, Match
@@ -144,8 +138,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _alone(verifier: str) -> DeploymentSpec:
     """A spec with this verifier and nothing else, on the accelerator that orders speculators where none is named."""
     source = ModelSource(Scheme.HF, verifier.split("://", 1)[-1])
-    accelerator = AcceleratorRequest(product=STAND_INS[1])
-    return DeploymentSpec("pairs", "default", "", 1, Verifier(source, "pairs"), accelerator=accelerator)
+    device = Accelerator(product=STAND_INS[1])
+    return DeploymentSpec("pairs", "default", "", 1, Verifier(source, "pairs"), accelerator=device)
 
 
 def add_catalogue(parser: argparse.ArgumentParser) -> None:

@@ -54,7 +54,6 @@ class Worth:
 
     @property
     def order(self) -> tuple[int, bool, float]:
-        """Sort key: the smallest is the best."""
         return self.steered, not self.known, -self.percent
 
     def __str__(self) -> str:
@@ -65,11 +64,8 @@ class Worth:
 def worth_of(entry: Entry, facts: PairFacts, knobs: KnobSpace, workload: Workload) -> Worth:
     """What `entry` is worth to an object with these facts and tables."""
     model, device = STAND_INS
-    priced = replace(
-        facts,
-        verifier=facts.verifier or find_model(model),
-        accelerator=facts.accelerator or find_accelerator(device),
-    )
+    verifier, accelerator = facts.verifier or find_model(model), facts.accelerator or find_accelerator(device)
+    priced = replace(facts, verifier=verifier, accelerator=accelerator)
     costs = published_costs(priced) or estimated_costs(priced, knobs)
     assert costs is not None, "the stand-ins are in the catalogue of shapes"
     ks, loads = np.array(sorted(knobs.ks)), LOADS[knobs.max_batch >= LOADS]
