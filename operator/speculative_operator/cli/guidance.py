@@ -54,20 +54,20 @@ def why(view: Outlook, belief: Belief, load: float) -> Iterator[Line]:
     length, longer, accepted = _step(view, belief)
     yield "why", f"a step with K {belief.k} yields {length:.2f} tokens per request and takes {longer:.2f} times as long"
     needed = (1.5 * longer - 1.0) / belief.k
-    means = f"{needed:.0%} of the drafts accepted" if needed <= 1.0 else "more than every draft accepted"
-    yield "why", f"1.5x with K {belief.k} at {load:g} requests takes {means}; {accepted:.0%} are"
+    means = f"{100.0 * needed:.0f} % of the drafts accepted" if needed <= 1.0 else "more than every draft accepted"
+    yield "why", f"1.5x with K {belief.k} at {load:g} requests takes {means}; {100.0 * accepted:.0f} % are"
     prompts = view.prompt_share(load, belief.k)
     if prompts >= _TELLING:
-        yield "why", f"prompts take {prompts:.0%} of the time of a step, which drafts do not shorten"
+        yield "why", f"prompts take {100.0 * prompts:.0f} % of the time of a step, which drafts do not shorten"
 
 
 def rules(view: Outlook, belief: Belief, load: float) -> Iterator[Line]:
     """Yield the rules of thumb that guides give, each with what holds here (docs/tuning.md)."""
     if belief.k:
         pays, (_, _, accepted) = pays_from(view, belief), _step(view, belief)
-        holds = f"drafts pay from {pays:.0%} on" if pays <= 1.0 else "not even every draft accepted would pay"
+        holds = f"drafts pay from {100.0 * pays:.0f} % on" if pays <= 1.0 else "not even every draft accepted would pay"
         bands = "60 to 80 % of the drafts accepted is good, below 50 % rather no drafts, above 85 % a larger K"
-        yield "guides", f"{bands}; here {accepted:.0%} with K {belief.k}, and {holds}"
+        yield "guides", f"{bands}; here {100.0 * accepted:.0f} % with K {belief.k}, and {holds}"
     few = best_of(view, _FEW)
     here = f"{belief.gain.mid:+.0f} % at {load:g}, and {few.gain.mid:+.0f} % at {_FEW:g} with K {few.k}"
     yield "guides", f"1 to 8 requests in a step gain most, 32 and more little; here {here}"

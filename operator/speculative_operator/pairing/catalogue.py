@@ -147,7 +147,7 @@ def _rank(entry: Entry) -> tuple[bool | float | str, ...]:
     """Sort key of an entry among those of equal worth: the smallest is the best; docs/pairs.md tells the order."""
     if entry.added:
         return (False,)
-    newest = "".join(chr(0x7F - ord(letter)) for letter in entry.date.ljust(10, "0"))
+    newest = "".join(chr(0x7F - ord(letter)) for letter in entry.date.ljust(10, "-"))
     return (
         True,
         bool(entry.trained_for),

@@ -70,12 +70,12 @@ def advice(body: dict[str, Any], **seen: str) -> dict[str, list[str]]:
 
 
 def test_below_one_and_a_half_explain_says_why_and_what_would_help(body: dict[str, Any]) -> None:
-    found = advice(body, k="1", concurrency="6")
-    assert re.search(r"; here \d+% with K 1, and drafts pay from \d+% on$", found["guides"][0])
+    found = advice(body, k="1", concurrency="24")
+    assert re.search(r"; here \d+ % with K 1, and drafts pay from \d+ % on$", found["guides"][0])
     assert re.match(
         r"a step with K 1 yields 1\.\d\d tokens per request and takes 1\.\d\d times as long$", found["why"][0]
     )
-    assert "1.5x with K 1 at 6 requests takes" in found["why"][1]
+    assert "1.5x with K 1 at 24 requests takes" in found["why"][1]
     assert found["helps"]
 
 
