@@ -64,10 +64,10 @@ TOP = {"__init__", "world", "turn", "tick"}
 BUDGETS = {
     "operator/speculative_operator/*.py": 850,
     "operator/speculative_operator/api/": 2_612,
-    "operator/speculative_operator/cli/": 3_575,
+    "operator/speculative_operator/cli/": 3_565,
     "operator/speculative_operator/domain/": 2_350,
     "operator/speculative_operator/engines/": 5_035,
-    "operator/speculative_operator/pairing/": 3_320,
+    "operator/speculative_operator/pairing/": 3_310,
     "operator/speculative_operator/payload/": 1_900,
     "operator/speculative_operator/physics/": 910,
     "operator/speculative_operator/reconcile/": 7_795,

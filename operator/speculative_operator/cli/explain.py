@@ -199,7 +199,7 @@ def _advice(body: Object) -> Iterator[tuple[str, str]]:
     found, view = subject_of(body), outlook_of(body)
     if found is None or view is None or int(k) not in view.ks:
         return
-    belief = next(one for one in beliefs_at(view, load) if one.k == int(k))
+    belief = beliefs_at(view, load)[view.ks.index(int(k))]
     if belief.gain.mid < guidance.BEYOND_PERCENT:
         return
     yield from guidance.rules(view, belief, load)

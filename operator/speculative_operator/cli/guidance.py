@@ -28,17 +28,12 @@ from speculative_operator.tuner.traffic import Traffic
 
 CLEAR_PERCENT = 50.0
 """Gain in percent from which a workload is a clear candidate: 1.5 times the tokens per second."""
-BEYOND_PERCENT = -99.0
-"""Gain in percent below which a K was not priced: its steps exceed the captured graphs."""
-_BETTER = 5.0
-"""Points of gain by which another choice must be better to be named."""
+BEYOND_PERCENT = -99.0  # gain below which a K was not priced: its steps exceed the captured graphs
+_BETTER = 5.0  # points of gain by which another choice must be better to be named
 _MOST_OTHERS = 3
-_FEW = 8.0
-"""The most requests in a step of which the rules of thumb say that drafts pay best."""
-_TELLING = 0.1
-"""Share of a step from which prompts are named."""
-Line = tuple[str, str]
-"""Label and text."""
+_FEW = 8.0  # the most requests in a step of which the rules of thumb say that drafts pay best
+_TELLING = 0.1  # share of a step from which prompts are named
+Line = tuple[str, str]  # label and text
 
 
 def best_of(view: Outlook, load: float) -> Belief:

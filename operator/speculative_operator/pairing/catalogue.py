@@ -113,7 +113,6 @@ def pick(
         ((match, one, found) for match, one in known if (found := worth(one)) is not None),
         key=lambda row: (row[0], () if row[1].added else (bool(row[1].trained_for), *row[2].order)),
     )
-    ranked = tuple(one for _, one, _ in served)
     if not served:
         unserved = ", ".join(sorted({one.method.value for _, one in known}))
         reason = (
@@ -126,7 +125,7 @@ def pick(
         _, second, less = served[1]
         place = f"first of {len(served)} that the engine serves; next {_named(second)}: {less}"
     chosen = _describe_choice(match, entry, verifier, f"{'your own row; ' * entry.added}{best}; {place}")
-    return Choice(entry, f"picked {chosen}", match, chosen, ranked)
+    return Choice(entry, f"picked {chosen}", match, chosen, tuple(one for _, one, _ in served))
 
 
 def _short_name(verifier: str) -> str:

@@ -25,18 +25,13 @@ from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.physics.step_costs import estimated_costs, method_of, published_costs
 from speculative_operator.physics.step_time import plain_seconds, step_seconds
 
-LOADS = np.array([1.0, 4.0, 16.0, 64.0])
-"""Requests in one step of a pod: an object that is not deployed has shown no load of its own."""
-CONTEXT, PROMPT_RATIO = 1000.0, 1.0
-"""Tokens of a request, and prompt tokens for each output token, as in `plan`."""
+LOADS = np.array([1.0, 4.0, 16.0, 64.0])  # requests in one step: a new object has shown no load of its own
+CONTEXT, PROMPT_RATIO = 1000.0, 1.0  # tokens of a request, and prompt tokens for each output token, as in `plan`
 STAND_INS = "Qwen/Qwen3-8B", "H100-SXM"
 """Shapes that order speculators beside a verifier, or on an accelerator, that nothing knows. No figure is told then."""
-ASSUMED_K = 3
-"""K of a published acceptance length whose source does not tell it."""
+ASSUMED_K = 3  # of a published acceptance length whose source does not tell it
 _STEERED = {Actuator.LIVE: 0, Actuator.TABLE: 1}
 _TOLD = ("K follows the load", "K by load, changed by a rollout", "one K for every load, changed by a rollout")
-_ROUNDS = 40
-_MOST = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +82,8 @@ def _survival(entry: Entry, method: Method, workload: Workload, most: int) -> ND
     if entry.acceptance_length is None:
         return usual
     mixed = prior_survival(method, Workload.MIXED, entry.acceptance_k or entry.k or ASSUMED_K)
-    low, high = 1.0 / _MOST, _MOST
-    for _ in range(_ROUNDS):
+    low, high = 0.05, 20.0
+    for _ in range(40):
         power = float(np.sqrt(low * high))
         short = 1.0 + float((mixed**power).sum()) < entry.acceptance_length
         low, high = (low, power) if short else (power, high)

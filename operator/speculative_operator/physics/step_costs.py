@@ -115,14 +115,11 @@ def published_costs(facts: PairFacts) -> StepCosts | None:
 
 
 def estimated_costs(facts: PairFacts, knobs: KnobSpace) -> StepCosts | None:
-    """The roofline of the pair, with the published costs of its verifier where there are some; None when verifier or
-    accelerator is unknown."""
+    """The roofline of the pair, with its verifier's published costs where there are some; None as `roofline` is."""
     rough = roofline(facts, knobs)
     if rough is None or facts.verifier is None or facts.accelerator is None or not _as_published(facts):
         return rough
-    alone = costs_with_verifier(facts.verifier.name, facts.accelerator.name)
-    if alone is None:
-        return rough
+    alone = costs_with_verifier(facts.verifier.name, facts.accelerator.name) or rough
     return replace(rough, fixed=alone.fixed, per_token=alone.per_token, per_kv_token=alone.per_kv_token)
 
 

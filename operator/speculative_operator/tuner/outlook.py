@@ -184,8 +184,7 @@ class Outlook:
         return float(speed[above - 1] + share * (speed[above] - speed[above - 1]))
 
     def prompt_share(self, batch: float, k: int) -> float:
-        """Share of the time of a step with K = `k` that prompts take, at the batch size of the grid nearest to
-        `batch`."""
+        """Share of the time of a step with K = `k` that prompts take, at the nearest batch size of the grid."""
         row, column = nearest(batch, self.policy.knobs.max_batch), self.ks.index(k)
         seconds = self._on[0][row, column] * np.exp(self.costs.mean[: len(TERMS)])
         return float(seconds[TERMS.index("prefill")] / seconds.sum())

@@ -37,8 +37,7 @@ class Flags:
     aliases: Mapping[str, str] = field(default_factory=dict)
     blinding: Mapping[str, str] = field(default_factory=dict)
     """Flags that take away or double the metrics that modes Auto and Recommend read -> what they do."""
-    removed: Mapping[str, str] = field(default_factory=dict)
-    """Flags of former releases, with which a pod would end at its start -> remedy."""
+    removed: Mapping[str, str] = field(default_factory=dict)  # flags that end a pod at its start -> remedy
     flexible: bool = False
     """True for vLLM's parser, which also takes `--max_num_seqs`, `--speculative-config.method` and `-tp2`."""
 
