@@ -113,12 +113,8 @@ def _mistaken(facts: PairFacts, knobs: KnobSpace) -> StepCosts | None:
     )
 
 
-def _verifier_as_it_is(rough: StepCosts, _: PairFacts) -> StepCosts:
-    return rough
-
-
-_ROOFLINE_ONLY = {"prior._published_costs": _nothing}
-_MISTAKEN = {**_ROOFLINE_ONLY, "prior._with_published_verifier": _verifier_as_it_is, "prior.roofline": _mistaken}
+_ROOFLINE_ONLY = {"prior.published_costs": _nothing}
+_MISTAKEN = {**_ROOFLINE_ONLY, "prior.estimated_costs": _mistaken}
 
 VARIANTS: tuple[Variant, ...] = (
     Variant(WHOLE, "the law as it is", {}),
@@ -139,7 +135,7 @@ VARIANTS: tuple[Variant, ...] = (
         {"request_time.TimeShares.after": _same, "outlook.Outlook._prompts": _no_prompts},
     ),
     # What is believed beforehand.
-    Variant("no_facts", "hardware and models unknown", {**_ROOFLINE_ONLY, "prior.roofline": _nothing}),
+    Variant("no_facts", "hardware and models unknown", {**_ROOFLINE_ONLY, "prior.estimated_costs": _nothing}),
     Variant(
         "wide_prior", "prior with no opinion on size (log sd 1.5 each)",
         {"prior.ROOFLINE_SD": WIDE, "prior.CALIBRATED_SD": WIDE},

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from speculative_operator.api.convert import SpecError, to_domain
+from speculative_operator.cli.subject import Subject
 from speculative_operator.domain.decision import Interval
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.pair.verdicts import tuner_facts
@@ -74,20 +75,27 @@ def _percent(log_ratio: float, below: float, above: float) -> Interval:
     return Interval(low, mid, high)
 
 
+def subject_of(body: Any) -> Subject | None:
+    """An object with its pick, as the operator tunes it; None where its spec cannot be read."""
+    try:
+        spec, pick = to_domain(dict(body)), picked.read((body.get("status") or {}).get("picked") or {})
+        if spec.auto_speculator and pick is not None:
+            spec = pick.fill(spec)
+        engine = engine_for(spec)
+        return Subject(spec, engine, policy_of(spec, knobs=engine.knobs(spec), facts=tuner_facts(spec, None)))
+    except (SpecError, ValueError, KeyError, TypeError):
+        return None
+
+
 def outlook_of(body: Any) -> Outlook | None:
     """The operator's model of an object, restored from its status as after a restart of the operator. None where the
     status has no memory of the tuner, or that of another release."""
-    status = body.get("status") or {}
-    stored = status.get("memory")
-    if not isinstance(stored, dict) or not stored:
+    stored, found = (body.get("status") or {}).get("memory"), subject_of(body)
+    if not isinstance(stored, dict) or not stored or found is None:
         return None
     try:
-        spec, pick = to_domain(dict(body)), picked.read(status.get("picked") or {})
-        if spec.auto_speculator and pick is not None:
-            spec = pick.fill(spec)
-        policy = policy_of(spec, knobs=engine_for(spec).knobs(spec), facts=tuner_facts(spec, None))
-        memory = from_status(stored, policy)
-    except (SpecError, ValueError, KeyError, TypeError):
+        memory = from_status(stored, found.policy)
+    except (ValueError, KeyError, TypeError):
         return None
     cells = memory.cells
-    return outlook(policy, memory.costs, memory.acceptance, memory.traffic, cells=cells, compares=bool(cells))
+    return outlook(found.policy, memory.costs, memory.acceptance, memory.traffic, cells=cells, compares=bool(cells))

@@ -77,6 +77,7 @@ def summary(body: Object) -> dict[str, Any]:
         "problems": [one.to_json() for one in faults_of(body)],
         "warnings": [one.to_json() for one in warnings_of(body)],
         **_belief(body),
+        "advice": [f"{label}: {text}" for label, text in _advice(body)],
     }
 
 
@@ -98,6 +99,7 @@ def explanation(body: Object, *, wide: bool = False) -> Iterator[str]:
     yield from _belief_lines(body)
     if seen.get("tries"):
         yield f"  trials    {seen['tries']}: other K, by requests, in that share of the steps; they may change K"
+    yield from map("  {0[0]:<9} {0[1]}".format, _advice(body))
     for one in faults_of(body):
         if (one.reason, one.message) != (cause.reason, cause.message):
             yield from _lines("also", one)
@@ -179,6 +181,32 @@ def _belief_lines(body: Object) -> Iterator[str]:
         yield f"  lead      {mid:+.1f} % over {over} ({low:+.0f} to {high:+.0f}){sure}"
     if "off" in belief:
         yield f"  off       {belief['off']['text']}, in steps side by side"
+
+
+def _advice(body: Object) -> Iterator[tuple[str, str]]:
+    """Yield lines on the present K: what it costs, the rules of thumb, and below 1.5x why and what would help."""
+    seen = speculation(body)
+    load, k, gain = (number(str(seen.get(key) or "").rstrip("%")) for key in ("concurrency", "k", "gain"))
+    rate, each = number(seen.get("tokensPerSecond")), number(seen.get("costPer1kTokens"))
+    if not load or k is None or load < 0.0 or seen.get("speculatorRemoved"):
+        return
+    from speculative_operator.cli import guidance
+    from speculative_operator.cli.beliefs import beliefs_at, outlook_of, subject_of
+    from speculative_operator.pairing.catalogue import load_packaged
+
+    if rate and each and gain is not None and rate > 0.0:
+        yield from guidance.cost(rate, each * rate * 3.6, gain)
+    found, view = subject_of(body), outlook_of(body)
+    if found is None or view is None or int(k) not in view.ks:
+        return
+    belief = beliefs_at(view, load)[view.ks.index(int(k))]
+    if belief.gain.mid < guidance.BEYOND_PERCENT:
+        return
+    yield from guidance.rules(view, belief, load)
+    if belief.gain.mid < guidance.CLEAR_PERCENT:
+        yield from guidance.why(view, belief, load)
+        yield from guidance.fewer(view, load, belief.gain.mid)
+        yield from guidance.helps(found, load_packaged(), view.traffic, load)
 
 
 def decision_at(body: Object, when: str) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """List the speculators that are publicly known for a verifier: method, K, published acceptance, and where it is said.
 
 VERIFIER is organisation/model, as in `spec.verifier.model`; quantizations are found by their names (Qwen3-8B-FP8). With
-it, the first line says which one to take and why; without it every row is listed.
+it, the first line says which one `auto` would pick and why, with vLLM's default release on one H100, and rows are in
+that order; without it every row is listed.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from typing import Any
 from speculative_operator.cli import terminal
 from speculative_operator.cli.commands import FAILED, OK, UsageError, member, read_text
 from speculative_operator.domain.models import ModelFacts
-from speculative_operator.domain.spec import DeploymentSpec, Method, ModelSource
+from speculative_operator.domain.spec import AcceleratorRequest as Accelerator
+from speculative_operator.domain.spec import DeploymentSpec, Method, ModelSource, Scheme, Verifier
 from speculative_operator.engines.pairs import choose, key_of, with_entry
 from speculative_operator.pairing import catalogue
 from speculative_operator.pairing.catalogue import REMEDY, Catalogue, Match
 from speculative_operator.pairing.catalogue_rows import CatalogueError, Entry
+from speculative_operator.pairing.ranking import STAND_INS
 from speculative_operator.pairing.verdict import Verdict
 from speculative_operator.weights.source import WeightsError
 
@@ -122,12 +125,21 @@ def run(arguments: argparse.Namespace) -> int:
         _print([(None, one) for one in rows.entries], plain=arguments.json)
         return OK
     found = rows.entries_for(arguments.verifier, tuple(arguments.base))
-    choice = catalogue.pick(arguments.verifier, tuple(arguments.base), rows)
+    choice = choose(_alone(arguments.verifier), rows, tuple(arguments.base))
+    order = {key_of(one): place for place, one in enumerate(choice.ranked)}
+    found = tuple(sorted(found, key=lambda row: order.get(key_of(row[1]), len(found))))
     if not arguments.json:
         print(choice.reason)
     if found:
         _print(list(found), plain=arguments.json)
     return OK if found else FAILED
+
+
+def _alone(verifier: str) -> DeploymentSpec:
+    """A spec with this verifier and nothing else, on the accelerator that orders speculators where none is named."""
+    source = ModelSource(Scheme.HF, verifier.split("://", 1)[-1])
+    device = Accelerator(product=STAND_INS[1])
+    return DeploymentSpec("pairs", "default", "", 1, Verifier(source, "pairs"), accelerator=device)
 
 
 def add_catalogue(parser: argparse.ArgumentParser) -> None:

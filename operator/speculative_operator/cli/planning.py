@@ -1,37 +1,29 @@
 """Tells what to expect of a deployment before it runs, by the models with which the operator starts. Pure. Used by
 `plan`.
 
-Every figure comes from `tuner.outlook` on priors alone: that of the spec, and for the advice those of the same spec
-with another speculator, another largest K or another kind of text.
+Every figure comes from `tuner.outlook` on priors alone; `guidance` adds the advice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from speculative_operator.cli.beliefs import Belief, beliefs_at
+from speculative_operator.cli import guidance
+from speculative_operator.cli.beliefs import Belief
+from speculative_operator.cli.guidance import CLEAR_PERCENT
 from speculative_operator.cli.subject import Subject
-from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.spec import DeploymentSpec, Mode, Workload
 from speculative_operator.domain.table import Actuator
-from speculative_operator.engines.pairs import capacity, hindrance, with_entry
-from speculative_operator.engines.registry import engine_for
+from speculative_operator.engines.pairs import capacity
 from speculative_operator.pairing.catalogue import Catalogue
-from speculative_operator.reconcile.pair.verdicts import tuner_facts
-from speculative_operator.reconcile.table.deciding import policy_of
 from speculative_operator.tuner.judge import initial_table, table_by_prior, tries_first
 from speculative_operator.tuner.outlook import Outlook, outlook
 from speculative_operator.tuner.traffic import Traffic
 
-CLEAR_PERCENT = 50.0
-"""Gain in percent from which a workload is a clear candidate: 1.5 times the tokens per second."""
 LEAST_PERCENT = 5.0
 """Gain in percent below which speculation is not worth its memory and its risk."""
-_BETTER = 5.0
-"""Points of gain by which another choice must be better to be named."""
-_MOST_OTHERS = 3
 _SHAPE_REMEDY = "give --read, which reads the model's config.json and the sizes of its files"
 _BYTES_REMEDY = "set spec.verifier.quantization or tensorParallelSize, or count the real bytes: --read"
 _DEVICE_REMEDY = "names are those of node labels or data sheets; slices (MIG) are not known"
@@ -140,7 +132,7 @@ def plan_of(
 def _judge(plan: Plan, found: Subject, view: Outlook, rows: Catalogue, traffic: Traffic, load: float | None) -> None:
     """Add verdict and advice to the plan."""
     at = min(load, plan.rows[-1].load) if load else max(plan.rows, key=lambda one: one.best.gain.mid).load
-    best = _best(view, at)
+    best = guidance.best_of(view, at)
     gain = best.gain
     plan.pays = gain.mid >= LEAST_PERCENT
     words = "candidate" if gain.mid >= CLEAR_PERCENT else "some gain, below 1.5x" if plan.pays else "no candidate"
@@ -149,17 +141,12 @@ def _judge(plan: Plan, found: Subject, view: Outlook, rows: Catalogue, traffic: 
     plan.advice += _range(plan.rows)
     if plan.pays and gain.low < 0.0:
         plan.advice.append("the interval reaches below 0: compare with a copy in mode Disabled before you rely on it")
-    if gain.mid >= CLEAR_PERCENT:
-        return
-    length = float(view.drafts.length[best.k]) if best.k else 1.0
-    longer = length / (1.0 + gain.mid / 100.0)
-    if best.k:
-        plan.advice.append(
-            f"why: a step with K {best.k} yields {length:.2f} tokens per request and takes {longer:.2f} times as long"
-        )
-    else:
-        plan.advice.append("why: every K makes a step longer by more than its accepted drafts are worth")
-    plan.advice += _helps(found, rows, traffic, at, best)
+    lines = list(guidance.rules(view, best, at))
+    if view.policy.pod_hourly_cost is not None:
+        lines += guidance.cost(1000.0 * at / best.tpot_ms, view.policy.pod_hourly_cost, gain.mid)
+    if gain.mid < CLEAR_PERCENT:
+        lines += [*guidance.why(view, best, at), *guidance.helps(found, rows, traffic, at)]
+    plan.advice += [f"{label}: {text}" for label, text in lines]
 
 
 def _range(rows: list[Row]) -> Iterator[str]:
@@ -173,54 +160,8 @@ def _range(rows: list[Row]) -> Iterator[str]:
         yield f"less than {LEAST_PERCENT:g} % from {lost[0]} requests on: {below}"
 
 
-def _helps(found: Subject, rows: Catalogue, traffic: Traffic, load: float, best: Belief) -> Iterator[str]:
-    """Yield the changes that the same model expects to help at that load, the best first."""
-    better = []
-    for change, policy in _changes(found, rows, best.k):
-        belief = _best(outlook(policy, traffic=traffic), load)
-        if belief.gain.mid > best.gain.mid + _BETTER:
-            better.append((belief, change))
-    for belief, change in sorted(better, key=lambda one: -one[0].gain.mid)[:_MOST_OTHERS]:
-        yield f"would help: {change}: {belief.gain.mid:+.0f} % with K {belief.k}"
-    if not better:
-        yield (
-            f"no change that the model knows of helps by more than {_BETTER:g} points; a speculator trained for your "
-            "text may"
-        )
-
-
-def _changes(found: Subject, rows: Catalogue, k: int) -> Iterator[tuple[str, Policy]]:
-    """Yield changes of the spec, each with the policy from which the tuner would then start."""
-    spec, policy = found.spec, found.policy
-    for entry in _other_speculators(spec, rows):
-        other = with_entry(spec, entry)
-        engine = engine_for(other)
-        if not hindrance(other, engine):
-            estimated = tuner_facts(other, None)
-            facts = replace(policy.facts, speculator=estimated.speculator, method=estimated.method)
-            change = f"spec.speculator: {entry.title} ({entry.method.value})"
-            yield change, policy_of(other, knobs=engine.knobs(other), facts=facts)
-    if k and k == max(policy.knobs.ks):
-        larger = replace(spec, speculation=replace(spec.speculation, max_speculative_tokens=2 * k))
-        knobs = engine_for(larger).knobs(larger)
-        yield f"spec.speculation.maxSpeculativeTokens: {2 * k}", replace(policy, knobs=knobs)
-    if policy.workload is Workload.MIXED:
-        yield "text like code (spec.speculation.workload: Code)", replace(policy, workload=Workload.CODE)
-
-
-def _other_speculators(spec: DeploymentSpec, rows: Catalogue) -> Iterator[Any]:
-    own = spec.speculator.source.location if spec.speculator is not None and spec.speculator.source else ""
-    for _, entry in rows.entries_for(spec.verifier.source.location):
-        if entry.uri.partition("://")[2] != own or (spec.speculator and entry.method is not spec.speculator.method):
-            yield entry
-
-
-def _best(view: Outlook, load: float) -> Belief:
-    return max(beliefs_at(view, load), key=lambda one: one.gain.mid)
-
-
 def _row(view: Outlook, start_k: int, load: int) -> Row:
-    best = _best(view, load)
+    best = guidance.best_of(view, load)
     off_ms = best.tpot_ms * (1.0 + best.gain.mid / 100.0)
     price = view.policy.pod_hourly_cost
     cost, off_cost = (None if price is None else price * ms / (3600.0 * load) for ms in (best.tpot_ms, off_ms))

@@ -23,6 +23,7 @@ from speculative_operator.pairing.catalogue import Catalogue, Choice, pick, stem
 from speculative_operator.pairing.catalogue_rows import Entry
 from speculative_operator.pairing.fit_room import MEMORY_SHARE
 from speculative_operator.pairing.pair import EngineRules, Fact
+from speculative_operator.pairing.ranking import Worth, worth_of
 from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.physics.draft_costs import kv_tokens
 
@@ -99,7 +100,7 @@ def choose(
     only: Key | None = None,
     memo: Memo | None = None,
 ) -> Choice:
-    """Choose the best catalogue entry for the verifier of `spec` that its engine serves.
+    """Choose the best catalogue entry for the verifier of `spec` that its engine serves, by what it is worth there.
 
     Entries with a key in `without` are passed over; with `only`, all but the entry of that key.
 
@@ -108,14 +109,15 @@ def choose(
     asked = replace(spec, generation=0, replicas=1, paused=False)
     engine = engine_for(spec)
 
-    def serves(entry: Entry) -> bool:
-        key = key_of(entry)
-        asked_for = key not in without and only in (None, key)
-        return asked_for and not hindrance(with_entry(asked, entry), engine)
+    def worth(entry: Entry) -> Worth | None:
+        key, whole = key_of(entry), with_entry(asked, entry)
+        if key in without or only not in (None, key) or hindrance(whole, engine):
+            return None
+        return worth_of(entry, pair_facts(whole), engine.knobs(whole), whole.speculation.workload)
 
     key = ("choose", among, digest(asked), base_models, without, only)
     uri = spec.verifier.source.uri
-    return (memo or Memo()).get(key, lambda: pick(uri, base_models, among, serves))
+    return (memo or Memo()).get(key, lambda: pick(uri, base_models, among, worth))
 
 
 def key_of(entry: Entry) -> Key:

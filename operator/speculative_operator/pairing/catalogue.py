@@ -14,8 +14,8 @@ from enum import IntEnum
 from functools import cache, lru_cache
 from importlib import resources
 
-from speculative_operator.domain.spec import Method
 from speculative_operator.pairing.catalogue_rows import Entry, parse
+from speculative_operator.pairing.ranking import Worth
 
 _SUFFIX = re.compile(
     r"[-_.](?:fp8|fp4|nvfp4|nvfp4a16|mxfp4|mxfp6|mxfp8|int[48]|bf16|fp16|awq|gptq|gguf|bnb|autoround|quark|dynamic|"
@@ -51,6 +51,8 @@ class Choice:
     match: Match | None = None
     chosen: str = ""
     """The pick and its reason, without the verb; empty without a pick."""
+    ranked: tuple[Entry, ...] = ()
+    """All entries that can be served, the best first."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -60,8 +62,8 @@ class Catalogue:
     entries: tuple[Entry, ...]
 
     def entries_for(self, verifier: str, base_models: tuple[str, ...] = ()) -> tuple[tuple[Match, Entry], ...]:
-        """Entries for `verifier` (`organisation/model`, with or without scheme and revision), the best first; kept,
-        because every reconcile asks.
+        """Entries for `verifier` (`organisation/model`, with or without scheme and revision), the surest match first;
+        kept, because every reconcile asks. `pick` orders them for one object.
 
         `base_models` are those of its model card: quantized and tuned derivatives are served by their base's entries.
         """
@@ -96,26 +98,34 @@ def catalogue_of(extra: str, name: str = "extra rows") -> Catalogue:
 
 
 def pick(
-    verifier: str, base_models: tuple[str, ...], among: Catalogue, serves: Callable[[Entry], bool] | None = None
+    verifier: str, base_models: tuple[str, ...], among: Catalogue, worth: Callable[[Entry], Worth | None]
 ) -> Choice:
-    """Pick the best entry for `verifier` among the entries that `serves` accepts; among all without `serves`.
+    """Pick the best entry for `verifier`. `worth`: what an entry is worth to the object; None for one that its engine
+    does not serve.
 
-    Surer matches go first; then a user's own rows in their order, entries for all text, speculators made for the
-    verifier before models of their own, those whose source tells K, the published acceptance, the newer.
+    Surer matches go first; then a user's own rows in their order, entries for all text, and the order of `Worth`; at
+    last those whose source tells K, the published acceptance, the newer.
     """
     known = among.entries_for(verifier, base_models)
     if not known:
         return Choice(None, f"the catalogue has no speculator for {_short_name(verifier)}: {REMEDY}")
-    served = [(match, one) for match, one in known if serves is None or serves(one)]
+    served = sorted(
+        ((match, one, found) for match, one in known if (found := worth(one)) is not None),
+        key=lambda row: (row[0], () if row[1].added else (bool(row[1].trained_for), *row[2].order)),
+    )
     if not served:
         unserved = ", ".join(sorted({one.method.value for _, one in known}))
         reason = (
             f"the catalogue has only {unserved} for {_short_name(verifier)}, which this engine does not serve: {REMEDY}"
         )
         return Choice(None, reason)
-    match, entry = served[0]
-    chosen = _describe_choice(match, entry, verifier, _place(len(served), len(known), asked=serves is not None))
-    return Choice(entry, f"picked {chosen}", match, chosen)
+    match, entry, best = served[0]
+    place = "the only one known" if len(known) == 1 else f"the only one of {len(known)} that can be served"
+    if len(served) > 1:
+        _, second, less = served[1]
+        place = f"first of {len(served)} that the engine serves; next {_named(second)}: {less}"
+    chosen = _describe_choice(match, entry, verifier, f"{'your own row; ' * entry.added}{best}; {place}")
+    return Choice(entry, f"picked {chosen}", match, chosen, tuple(one for _, one, _ in served))
 
 
 def _short_name(verifier: str) -> str:
@@ -133,14 +143,13 @@ def _match(entry: Entry, verifier: str, base_models: Sequence[str]) -> Match | N
 
 
 def _rank(entry: Entry) -> tuple[bool | float | str, ...]:
-    """Sort key of an entry: the smallest is the best; docs/pairs.md tells the order."""
+    """Sort key of an entry among those of equal worth: the smallest is the best; docs/pairs.md tells the order."""
     if entry.added:
         return (False,)
-    newest = "".join(chr(0x7F - ord(letter)) for letter in entry.date.ljust(10, "0"))
+    newest = "".join(chr(0x7F - ord(letter)) for letter in entry.date.ljust(10, "-"))
     return (
         True,
         bool(entry.trained_for),
-        entry.method is Method.DRAFT_MODEL,
         entry.k is None,
         -(entry.acceptance_length or 0.0),
         newest,
@@ -148,15 +157,11 @@ def _rank(entry: Entry) -> tuple[bool | float | str, ...]:
     )
 
 
-def _place(served: int, known: int, *, asked: bool) -> str:
-    """Text that says among how many entries the first was picked; `asked`: an engine said which it serves."""
-    if served == 1:
-        return "the only one known" if known == 1 else f"the only one of {known} that can be served"
-    return f"first of {served} {'that the engine serves' if asked else 'known'}"
+def _named(entry: Entry) -> str:
+    return f"{entry.title} ({entry.method.value})"
 
 
 def _describe_choice(match: Match, entry: Entry, verifier: str, place: str) -> str:
-    what = f"{entry.title} ({entry.method.value})"
     made = {
         Match.EXACT: f"made for {entry.verifier}",
         Match.DERIVED: f"made for {entry.verifier}, which {_short_name(verifier)} is derived from",
@@ -171,7 +176,7 @@ def _describe_choice(match: Match, entry: Entry, verifier: str, place: str) -> s
     if entry.k is not None:
         figures.append(f"K = {entry.k} by its source")
     figures.append(place)
-    return f"{what}: {made}; {'; '.join(figures)}; source: {entry.source}"
+    return f"{_named(entry)}: {made}; {'; '.join(figures)}; source: {entry.source}"
 
 
 def tail(name: str) -> str:

@@ -1,7 +1,8 @@
 """Coefficients of a step's time for a pair: fitted to published measurements, else computed from data sheets.
 
-Called by the tuner for its prior, by the emulator and the laboratory. `step_time` sums the coefficients, and the tuner
-corrects them. The calibrated pair is more exact; for any other pair `roofline` computes
+Called by the tuner for its prior, by `pairing` for the order of the catalogue, by the emulator and the laboratory.
+`step_time` sums the coefficients, and the tuner corrects them. The calibrated pair is more exact; for any other pair
+`roofline` computes
 
     fixed      = dense weights / bandwidth + host + all-reduces          expert_fixed = expert weights / bandwidth
     per token  = 2 x active weights / FLOP/s + all-reduced bytes / link  per KV token = KV bytes / bandwidth
@@ -9,9 +10,10 @@ corrects them. The calibrated pair is more exact; for any other pair `roofline` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from speculative_operator.domain.models import ModelShape, PairFacts
+from speculative_operator.domain.spec import Method
 from speculative_operator.domain.table import KnobSpace
 from speculative_operator.physics.catalog import find_accelerator, find_model
 from speculative_operator.physics.draft_costs import draft_costs
@@ -103,6 +105,41 @@ captured graphs."""
 _CALIBRATED = {("Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", "H100-SXM"): _QWEN3_8B}
 """(verifier, speculator, accelerator) -> costs. One set per pair serves every data set; only acceptance length and
 lengths of prompts and outputs differ between them. docs/tuning-mathematics.md lists the residuals."""
+
+
+def published_costs(facts: PairFacts) -> StepCosts | None:
+    """Published costs of the pair on its single accelerator at 16 bits; None where no publication fits."""
+    if facts.verifier is None or facts.speculator is None or facts.accelerator is None or not _as_published(facts):
+        return None
+    return calibrated_costs(facts.verifier.name, facts.speculator.name, facts.accelerator.name)
+
+
+def estimated_costs(facts: PairFacts, knobs: KnobSpace) -> StepCosts | None:
+    """The roofline of the pair, with its verifier's published costs where there are some; None as `roofline` is."""
+    rough = roofline(facts, knobs)
+    if rough is None or facts.verifier is None or facts.accelerator is None or not _as_published(facts):
+        return rough
+    alone = costs_with_verifier(facts.verifier.name, facts.accelerator.name) or rough
+    return replace(rough, fixed=alone.fixed, per_token=alone.per_token, per_kv_token=alone.per_kv_token)
+
+
+def _as_published(facts: PairFacts) -> bool:
+    sixteen_bits = all(
+        model is None or (model.bytes_per_parameter == 2.0 and model.kv_bytes_per_value == 2.0)
+        for model in (facts.verifier, facts.speculator)
+    )
+    return facts.accelerators == 1 and sixteen_bits
+
+
+def method_of(facts: PairFacts, knobs: KnobSpace) -> Method:
+    """The method that stands for the kind of speculator, inferred from its knobs and shape."""
+    if knobs.draft_free:
+        return Method.NGRAM
+    if knobs.drafts_blocks:
+        return Method.DFLASH
+    if facts.speculator is not None and facts.speculator.layers > STANDALONE_LAYERS:
+        return Method.DRAFT_MODEL
+    return Method.EAGLE3
 
 
 def calibrated_costs(verifier: str, speculator: str, accelerator: str) -> StepCosts | None:

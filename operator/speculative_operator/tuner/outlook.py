@@ -42,7 +42,7 @@ from speculative_operator.tuner.costs import (
     posterior,
     step_terms,
 )
-from speculative_operator.tuner.grid import edges, grid
+from speculative_operator.tuner.grid import edges, grid, nearest
 from speculative_operator.tuner.plain_pods import host_deviation, span
 from speculative_operator.tuner.prior import TERMS, Array, acceptance_prior, basis_of, cost_prior
 from speculative_operator.tuner.request_time import whole_time
@@ -182,6 +182,12 @@ class Outlook:
             return float(speed[0 if batch <= low else above])
         share = math.log(batch / low) / math.log(high / low)
         return float(speed[above - 1] + share * (speed[above] - speed[above - 1]))
+
+    def prompt_share(self, batch: float, k: int) -> float:
+        """Share of the time of a step with K = `k` that prompts take, at the nearest batch size of the grid."""
+        row, column = nearest(batch, self.policy.knobs.max_batch), self.ks.index(k)
+        seconds = self._on[0][row, column] * np.exp(self.costs.mean[: len(TERMS)])
+        return float(seconds[TERMS.index("prefill")] / seconds.sum())
 
     def surprise(self, k: int) -> float:
         """Log seconds by which the last steps took longer than predicted: the steps at `k`, or all where none is known

@@ -14,9 +14,10 @@ import numpy as np
 from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Method
 from speculative_operator.domain.table import KnobSpace
+from speculative_operator.physics.step_costs import method_of
 from speculative_operator.physics.step_time import pays_graph_tax
 from speculative_operator.tuner.costs import CostModel
-from speculative_operator.tuner.prior import TERMS, method_of
+from speculative_operator.tuner.prior import TERMS
 
 IN_GRAPHS_SD, LAUNCHED_SD = 0.5, 1.2
 """Log standard deviation of the host's part: where graphs hold whole draft passes, and where Python launches layer by

@@ -12,23 +12,17 @@ linear sum does not have; v_K takes up what is peculiar to one K (an unfortunate
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from speculative_operator.domain.models import PairFacts
-from speculative_operator.domain.spec import Method, Workload
+from speculative_operator.domain.spec import Workload
 from speculative_operator.domain.table import KnobSpace
 from speculative_operator.physics.acceptance import conditionals, prior_survival
-from speculative_operator.physics.step_costs import (
-    STANDALONE_LAYERS,
-    StepCosts,
-    calibrated_costs,
-    costs_with_verifier,
-    roofline,
-)
+from speculative_operator.physics.step_costs import StepCosts, estimated_costs, method_of, published_costs
 
 Array = NDArray[np.float64]
 
@@ -109,13 +103,13 @@ class Prior:
 def cost_prior(facts: PairFacts, knobs: KnobSpace) -> Prior:
     """The best prior of step costs for the pair: published, else roofline, else generic."""
     basis = basis_of(knobs)
-    found = _published_costs(facts)
+    found = published_costs(facts)
     if found is not None:
         return Prior(found, basis.prior_precision(_precision(CALIBRATED_SD, COMMON_SD["calibrated"])), from_models=True)
-    rough = roofline(facts, knobs)
+    rough = estimated_costs(facts, knobs)
     if rough is not None:
         terms = _precision(ROOFLINE_SD, COMMON_SD["roofline"])
-        return Prior(_with_published_verifier(rough, facts), basis.prior_precision(terms), from_models=True)
+        return Prior(rough, basis.prior_precision(terms), from_models=True)
     return Prior(GENERIC, basis.prior_precision(_precision(UNKNOWN_SD, COMMON_SD["unknown"])), from_models=False)
 
 
@@ -123,41 +117,6 @@ def cost_prior(facts: PairFacts, knobs: KnobSpace) -> Prior:
 def acceptance_prior(facts: PairFacts, knobs: KnobSpace, workload: Workload) -> Array:
     """Expected conditional acceptance a_1..a_max: chance of draft j given that all before it were accepted."""
     return conditionals(prior_survival(method_of(facts, knobs), workload, max((*knobs.ks, 1))))
-
-
-def method_of(facts: PairFacts, knobs: KnobSpace) -> Method:
-    """The method that stands for the kind of speculator, inferred from its knobs and shape."""
-    if knobs.draft_free:
-        return Method.NGRAM
-    if knobs.drafts_blocks:
-        return Method.DFLASH
-    if facts.speculator is not None and facts.speculator.layers > STANDALONE_LAYERS:
-        return Method.DRAFT_MODEL
-    return Method.EAGLE3
-
-
-def _published_costs(facts: PairFacts) -> StepCosts | None:
-    """Published costs of the pair on its single accelerator at 16 bits; None where no publication fits."""
-    if facts.verifier is None or facts.speculator is None or facts.accelerator is None or not _as_published(facts):
-        return None
-    return calibrated_costs(facts.verifier.name, facts.speculator.name, facts.accelerator.name)
-
-
-def _with_published_verifier(rough: StepCosts, facts: PairFacts) -> StepCosts:
-    if facts.verifier is None or facts.accelerator is None or not _as_published(facts):
-        return rough
-    alone = costs_with_verifier(facts.verifier.name, facts.accelerator.name)
-    if alone is None:
-        return rough
-    return replace(rough, fixed=alone.fixed, per_token=alone.per_token, per_kv_token=alone.per_kv_token)
-
-
-def _as_published(facts: PairFacts) -> bool:
-    sixteen_bits = all(
-        model is None or (model.bytes_per_parameter == 2.0 and model.kv_bytes_per_value == 2.0)
-        for model in (facts.verifier, facts.speculator)
-    )
-    return facts.accelerators == 1 and sixteen_bits
 
 
 def _precision(deviations: tuple[float, ...], common: float) -> Array:

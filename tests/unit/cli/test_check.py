@@ -249,8 +249,8 @@ def test_an_auto_spec_is_picked_for_and_judged(run: Run, claims: Path) -> None:
     assert status == 0
     first, *rest = out.splitlines()
     assert first == (
-        "auto        picked pvc://models/head (eagle3): made for org/llama; K = 3 by its source; the only one known; "
-        "source: our wiki"
+        "auto        picked pvc://models/head (eagle3): made for org/llama; K = 3 by its source; your own row; "
+        "K follows the load, no acceptance published at a known K; the only one known; source: our wiki"
     )
     assert any(line.startswith("speculator  pvc://models/head at sha256:") for line in rest)
     assert rest[-1].startswith("compatible: 0 errors")

@@ -46,6 +46,11 @@ def test_a_clear_candidate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "verdict: candidate: +" in out
     assert "1.5x or more at 1 to " in out
     assert "published figures of models and accelerator" in out
+    assert re.search(r"guides: 60 to 80 % .*; here \d+ % with K \d, and drafts pay from \d+ % on\n", out)
+    assert re.search(r"guides: 1 to 8 requests .*; here \+\d+ % at 1, and \+\d+ % at 8 with K \d\n", out)
+    rate, price = re.search(r"cost: ([\d,]+) tokens/s at 3.60 an hour is ([\d.]+) per", out).groups()  # type: ignore[union-attr]
+    assert float(price) == pytest.approx(1.0 / float(rate.replace(",", "")), rel=0.01)
+    assert "why: " not in out
 
 
 def test_the_figures_are_those_of_the_tuner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +107,8 @@ def test_below_one_and_a_half_it_says_why_and_what_would_help(
     assert status == 0
     assert "verdict: some gain, below 1.5x: +" in out
     assert re.search(r"why: a step with K \d yields [\d.]+ tokens per request and takes [\d.]+ times as long", out)
-    assert "would help: spec.speculator: " in out
+    assert re.search(r"why: 1.5x with K \d at 4 requests takes [a-z\d% ]+; \d+ % are", out)
+    assert "helps: spec.speculator: " in out
 
 
 def test_where_the_interval_reaches_below_zero_it_says_how_to_find_out(

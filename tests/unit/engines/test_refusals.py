@@ -49,6 +49,17 @@ def test_a_flag_of_ours_is_refused_in_any_spelling(flag: str) -> None:
         assert "remove it from engine.args" in refusal.message
 
 
+@pytest.mark.parametrize("flag", FLAGS.removed)
+def test_a_flag_of_a_former_release_is_refused_with_the_field_to_use(flag: str) -> None:
+    other = "--" + flag[2:].replace("-", "_")
+    for argument in (flag, f"{flag}=1", other):
+        subject = spec(args=(argument, "1"))
+        (refusal,) = engine_for(subject).refusals(subject)
+        assert refusal.message == (
+            f"spec.engine.args has {argument!r}, which vLLM no longer has: {FLAGS.removed[flag]}"
+        )
+
+
 @pytest.mark.parametrize(
     ("argument", "flag"),
     [
@@ -58,6 +69,7 @@ def test_a_flag_of_ours_is_refused_in_any_spelling(flag: str) -> None:
         ("--speculative-config.method", "--speculative-config"),
         ("--max-num-se", "--max-num-seqs"),
         ("--spec-me=x", "--spec-method"),
+        ("--speculative", "--speculative-config"),
         ("--disable_log_st", "--disable-log-stats"),
         ("-sc2", "--speculative-config"),
         ("--max", "--max"),

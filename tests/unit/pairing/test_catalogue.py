@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,11 +16,13 @@ from pydantic import TypeAdapter
 from speculative_operator.api.scalars import ModelUri
 from speculative_operator.domain.spec import Method
 from speculative_operator.pairing import catalogue
-from speculative_operator.pairing.catalogue import Choice, Match, catalogue_of, load_packaged, stem
+from speculative_operator.pairing.catalogue import Catalogue, Choice, Match, catalogue_of, load_packaged, stem
 from speculative_operator.pairing.catalogue_rows import COLUMNS, LARGEST_K, CatalogueError, Entry, parse
+from speculative_operator.pairing.ranking import Worth
 
 PACKAGED = load_packaged()
 ALL = PACKAGED.entries
+ALIKE = Worth(0, known=True, percent=40.0)
 HEADER = "verifier,speculator,method,source,date,k,acceptance_length,acceptance_k,acceptance_on,one_pass"
 GOOD = "org/model,org/head,eagle3,https://example.org/card,2026-08-01,3,2.5,3,MT-Bench,"
 
@@ -72,25 +75,25 @@ def test_how_a_verifier_is_recognised(verifier: str, base_models: tuple[str, ...
     assert {how for how, _ in found} == ({match} if match is not None else set())
 
 
-def pick(verifier: str, serves: Callable[[Entry], bool] | None = None) -> Choice:
-    return catalogue.pick(verifier, (), load_packaged(), serves)
+def pick(verifier: str, serves: Callable[[Entry], bool] = lambda _: True) -> Choice:
+    """The pick where what can be served is worth the same."""
+    return catalogue.pick(verifier, (), PACKAGED, lambda one: ALIKE if serves(one) else None)
 
 
 def test_the_choice_is_explained() -> None:
-    choice = pick("RedHatAI/Qwen3-8B-FP8-dynamic")
+    choice = pick("RedHatAI/Qwen3-8B-FP8-dynamic", lambda one: one.method is Method.EAGLE3)
     assert choice.entry is not None
-    assert choice.entry.speculator == "RedHatAI/Qwen3-8B-speculator.eagle3"
-    assert choice.reason.startswith(
+    assert choice.entry.speculator == "RedHatAI/Qwen3-8B-speculator.eagle3", "its source tells K"
+    assert choice.reason == (
         "picked RedHatAI/Qwen3-8B-speculator.eagle3 (eagle3): made for Qwen/Qwen3-8B, of which "
+        "RedHatAI/Qwen3-8B-FP8-dynamic is a quantization by its name; K = 5 by its source; "
+        "K follows the load, +40 % expected over 1 to 64 requests; first of 6 that the engine serves; "
+        "next AngelSlim/Qwen3-8B_eagle3 (eagle3): K follows the load, +40 % expected over 1 to 64 requests; "
+        f"source: {choice.entry.source}"
     )
-    assert (
-        "RedHatAI/Qwen3-8B-FP8-dynamic is a quantization by its name; K = 5 by its source; first of 9 known;"
-        in choice.reason
-    )
-    assert "; first of 9 that the engine serves;" in pick("Qwen/Qwen3-8B", lambda _: True).reason
-    assert choice.reason.endswith(choice.entry.source)
     inside = pick("zai-org/GLM-4.6").reason
     assert inside.startswith("picked the drafting layers of the verifier (mtp): made for zai-org/GLM-4.6; K = 1")
+    assert "; the only one known; source" in inside
     assert "published acceptance length 4.81 at K = 7 (mean of" in pick("meta-llama/Llama-3.3-70B-Instruct").reason
 
 
@@ -98,9 +101,10 @@ def test_only_what_the_engine_serves_is_picked() -> None:
     dflash = pick("Qwen/Qwen3-8B", lambda one: one.method is Method.DFLASH).entry
     assert dflash is not None
     assert dflash.method is Method.DFLASH
-    draft = pick("Qwen/Qwen3-8B", lambda one: one.method is Method.DRAFT_MODEL and not one.one_pass).entry
-    assert draft is not None
-    assert (draft.speculator, draft.one_pass) == ("Qwen/Qwen3-0.6B", False)
+    draft = pick("Qwen/Qwen3-8B", lambda one: one.method is Method.DRAFT_MODEL and not one.one_pass)
+    assert draft.entry is not None
+    assert (draft.entry.speculator, draft.entry.one_pass) == ("Qwen/Qwen3-0.6B", False)
+    assert "; the only one of 10 that can be served; source" in draft.reason
     none = pick("zai-org/GLM-4.6", lambda one: one.method is Method.EAGLE3)
     assert none.entry is None
     assert none.reason.startswith(
@@ -112,10 +116,22 @@ def test_only_what_the_engine_serves_is_picked() -> None:
 
 
 def test_drafters_for_one_language_go_last() -> None:
-    assert [one.trained_for for _, one in PACKAGED.entries_for("google/gemma-4-31B-it")][-1] == "Korean"
-    assert pick("google/gemma-4-31B-it", lambda one: one.method is Method.EAGLE3).entry != next(
-        one for one in ALL if one.trained_for == "Korean"
-    )
+    assert pick("google/gemma-4-31B-it").ranked[-1].trained_for == "Korean"
+
+
+def test_of_two_the_one_that_is_worth_more_goes_first() -> None:
+    worth = {
+        "a/constant": Worth(2, known=True, percent=200.0), "a/table": Worth(1, known=True, percent=150.0),
+        "a/unknown": Worth(0, known=False, percent=100.0), "a/slow": Worth(0, known=True, percent=10.0),
+        "a/fast": Worth(0, known=True, percent=20.0), "a/own": Worth(2, known=False, percent=0.0),
+    }  # fmt: skip
+    packaged = parse(extra(*(row(speculator=name) for name in worth if name != "a/own")), "rows")
+    own = parse(extra(row(speculator="a/own")), "own.csv")
+    rows = Catalogue((*packaged, *(replace(one, added=True) for one in own)))
+    choice = catalogue.pick("org/model", (), rows, lambda one: worth[one.speculator])
+    order = ["a/own", "a/fast", "a/slow", "a/unknown", "a/table", "a/constant"]
+    assert [one.speculator for one in choice.ranked] == order
+    assert "; your own row; one K for every load, changed by a rollout, " in choice.reason
 
 
 def test_own_rows_go_first_and_replace_the_packages() -> None:
@@ -126,7 +142,7 @@ def test_own_rows_go_first_and_replace_the_packages() -> None:
     own = catalogue_of(text, "own.csv")
     found = own.entries
     assert len(found) == len(ALL) + 1
-    chosen = catalogue.pick("Qwen/Qwen3-8B", (), own).entry
+    chosen = catalogue.pick("Qwen/Qwen3-8B", (), own, lambda _: ALIKE).entry
     assert chosen is not None
     assert (chosen.speculator, chosen.added) == ("me/head", True)
     assert [one.k for one in found if one.speculator.lower() == "redhatai/qwen3-8b-speculator.eagle3"] == [2]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from speculative_operator.pairing.catalogue import load_packaged, pick
+from speculative_operator.pairing.catalogue import load_packaged
 from speculative_operator.shell.catalogue import LARGEST, LOOK_EVERY, CatalogueFile
 from speculative_operator.shell.telemetry import Telemetry
 
@@ -30,10 +30,9 @@ class Rows:
         fresh.replace(self.path)
 
     def first(self, wait: float = LOOK_EVERY) -> str:
-        """What is picked for Qwen3-8B after `wait` seconds."""
+        """The first speculator that is known for Qwen3-8B after `wait` seconds."""
         self.now += wait
-        found = pick("Qwen/Qwen3-8B", (), self.file.current()).entry
-        assert found is not None
+        _, found = self.file.current().entries_for("Qwen/Qwen3-8B")[0]
         return found.speculator
 
     def gauges(self) -> tuple[float | None, float | None]:

@@ -37,6 +37,7 @@ class Flags:
     aliases: Mapping[str, str] = field(default_factory=dict)
     blinding: Mapping[str, str] = field(default_factory=dict)
     """Flags that take away or double the metrics that modes Auto and Recommend read -> what they do."""
+    removed: Mapping[str, str] = field(default_factory=dict)  # flags that end a pod at its start -> remedy
     flexible: bool = False
     """True for vLLM's parser, which also takes `--max_num_seqs`, `--speculative-config.method` and `-tp2`."""
 
@@ -85,6 +86,9 @@ class Flags:
             flag = self.name(argument)
             if flag in self.owned:
                 message = f"{FIELD} repeats {flag} ({argument!r}): {self.owned[flag]}; remove it from engine.args"
+                yield Refusal(FIELD, Reason.SPEC_INVALID, message)
+            elif flag in self.removed:
+                message = f"{FIELD} has {argument!r}, which vLLM no longer has: {self.removed[flag]}"
                 yield Refusal(FIELD, Reason.SPEC_INVALID, message)
             elif flag in self.blinding and spec.speculation.mode in (Mode.AUTO, Mode.RECOMMEND):
                 message = (

@@ -29,5 +29,20 @@ FLAGS = Flags(
         "-ep": "--enable-expert-parallel", "-q": "--quantization", "-sc": "--speculative-config",
     },
     blinding={"--disable-log-stats": "turns off the metrics"},
+    removed={
+        "--speculative-model": "set spec.speculator.model instead",
+        "--speculative-model-quantization": "set spec.speculator.quantization instead",
+        "--speculative-draft-tensor-parallel-size": "set spec.speculator.tensorParallelSize instead",
+        "--speculative-max-model-len": "set max_model_len in spec.speculator.options instead",
+        "--num-speculative-tokens": "set spec.speculation.numSpeculativeTokens or maxSpeculativeTokens instead",
+        "--speculative-disable-by-batch-size": "leave it out: K falls with the load, or by spec.speculation.schedule",
+        "--ngram-prompt-lookup-max": "set spec.speculator.promptLookup.max instead",
+        "--ngram-prompt-lookup-min": "set spec.speculator.promptLookup.min instead",
+        **dict.fromkeys((
+            "--use-v2-block-manager", "--speculative-disable-mqa-scorer", "--spec-decoding-acceptance-method",
+            "--typical-acceptance-sampler-posterior-threshold", "--typical-acceptance-sampler-posterior-alpha",
+            "--disable-logprobs-during-spec-decoding",
+        ), "leave it out: nothing takes its place"),
+    },
     flexible=True,
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """`speculator: {auto: true}`: what is picked, what pods are made of, and what never moves a pick."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +40,9 @@ TWO = AcceleratorRequest(per_replica=2)
 UNREAD = replace(LEFT, weights=Weights(check=Check.DISABLED))
 
 
+FIGURE = r", \+\d+ % expected over 1 to 64 requests"
+
+
 def serving(**change: Any) -> Choosing:
     cluster = Choosing(**change)
     advance(cluster)
@@ -60,14 +64,17 @@ def test_the_first_row_that_is_served_is_picked_read_and_served() -> None:
     advance(cluster)
     assert EAGLE in " ".join(cluster.engine_args)
     assert condition(cluster, "PairCompatible") == ("True", "PairMatches")
-    assert cluster.picked == {
+    assert len(re.findall(FIGURE, cluster.picked["reason"])) == 2
+    assert cluster.picked | {"reason": re.sub(FIGURE, "", cluster.picked["reason"])} == {
         "verifier": f"hf://{VERIFIER}",
         "speculator": f"hf://{EAGLE}",
         "method": "eagle3",
         "k": 3,
         "source": f"https://example.org/{EAGLE}",
-        "reason": f"picked {EAGLE} (eagle3): made for {VERIFIER}; K = 3 by its source; first of 2 that the engine "
-        f"serves; source: https://example.org/{EAGLE}",
+        "reason": f"picked {EAGLE} (eagle3): made for {VERIFIER}; K = 3 by its source; your own row; K follows the "
+        "load, no acceptance published at a known K; first of 2 that the engine serves; next "
+        f"{DRAFT} (draft_model): K follows the load, no acceptance published at a known K; "
+        f"source: https://example.org/{EAGLE}",
         "basis": "Card",
         "time": first.status["picked"]["time"],
         "generation": 1,
