@@ -17,8 +17,10 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-FEWEST = 12
+FEWEST = 20
 """Moments with samples below which nobody knows how far they scatter."""
+LEAST_SECONDS = 120.0
+"""Matched seconds below which the same holds: load and texts drift in more than a minute."""
 FEWEST_FREE = 4.0
 """Degrees of freedom below which that holds where neighbours are alike."""
 TIGHTEST_SECONDS = 600.0
@@ -52,7 +54,7 @@ def half_width(influences: Floats, moments: Ints, seconds: float, error: float) 
     _, place = np.unique(moments, return_inverse=True)
     sums = np.bincount(place, weights=influences)
     count = len(sums)
-    if count < FEWEST or seconds <= 0:
+    if count < FEWEST or seconds < LEAST_SECONDS:
         return None
     variance = float(sums @ sums)
     if not 0 < variance < math.inf:
