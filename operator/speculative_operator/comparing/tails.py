@@ -21,7 +21,7 @@ from speculative_operator.domain.observation import Histogram
 
 BEYOND = 0.01
 """Share of the requests that the 99th percentile leaves beyond it."""
-FEWEST_BEYOND = 3.0
+FEWEST_BEYOND = 10.0
 """Requests beyond the end of an interval, below which that end is not known."""
 
 
