@@ -65,8 +65,8 @@ TOP = {"__init__", "world", "turn", "tick"}
 BUDGETS = {
     "operator/speculative_operator/*.py": 850,
     "operator/speculative_operator/api/": 2_612,
-    "operator/speculative_operator/cli/": 3_431,
-    "operator/speculative_operator/comparing/": 450,
+    "operator/speculative_operator/cli/": 3_820,
+    "operator/speculative_operator/comparing/": 800,
     "operator/speculative_operator/domain/": 2_350,
     "operator/speculative_operator/engines/": 5_015,
     "operator/speculative_operator/pairing/": 3_225,
@@ -78,8 +78,8 @@ BUDGETS = {
     "operator/speculative_operator/tuner/": 4_800,
     "operator/speculative_operator/weights/": 3_025,
     "lab/": 8_400,
-    "dev/": 22_320,
-    "tests/": 67_800,
+    "dev/": 22_570,
+    "tests/": 68_400,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 
