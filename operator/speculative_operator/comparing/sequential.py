@@ -60,16 +60,19 @@ def half_width(influences: Floats, moments: Ints, seconds: float, error: float) 
     variance = float(sums @ sums)
     if not 0 < variance < math.inf:
         return LEAST if variance == 0 else None
+    reach = boundary(seconds, error)
     deviation, freedom = _long_run(sums)
     if freedom < FEWEST_FREE:
         return None
     # Some likeness shows in longer stretches only, where each single sample scatters much more.
     longer, longest = (_sums(influences, moments // samples) for samples in STRETCHES)
-    if len(longer) >= FEWEST_STRETCHES:
-        deviation = max(deviation, _long_run(longer)[0])
     if len(longest) >= FEWEST_STRETCHES:
         deviation = max(deviation, math.sqrt(float(longest @ longest) * len(longest) / (len(longest) - 1)))
-    return max(deviation * widened(boundary(seconds, error), freedom), LEAST)
+    width = deviation * widened(reach, freedom)
+    if len(longer) >= FEWEST_STRETCHES:
+        deviation, freedom = _long_run(longer)
+        width = max(width, deviation * widened(reach, max(freedom, FEWEST_FREE)))
+    return max(width, LEAST)
 
 
 def _sums(influences: Floats, moments: Ints) -> Floats:

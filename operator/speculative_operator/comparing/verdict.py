@@ -49,9 +49,9 @@ class Limits:
 
 
 SHARES = {
-    Measure.TPOT: 0.5,
-    Measure.THROUGHPUT: 0.5,
-    Measure.COST: 0.5,
+    Measure.TPOT: 0.3,
+    Measure.THROUGHPUT: 0.3,
+    Measure.COST: 0.3,
     Measure.TTFT: 0.1,
     Measure.TPOT_P99: 0.05,
     Measure.TTFT_P99: 0.05,
