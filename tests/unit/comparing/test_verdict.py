@@ -42,12 +42,14 @@ def test_equal_objects_are_equivalent_once_that_is_known() -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(st.floats(0.8, 1.25), st.floats(0.8, 1.25), st.integers(20, 90), st.floats(4.0, 16.0))
-def test_swapping_the_objects_inverts_every_ratio_and_verdict(
+def test_swapping_the_objects_inverts_every_ratio_and_measure(
     pace: float, ttft: float, count: int, batch: float
 ) -> None:
     a, b = priced(samples(3, count), 5.0), priced(samples(4, count, pace=pace, ttft=ttft, batch=batch), 5.0)
     there, back = compare(a, b), compare(b, a)
-    assert there.verdict is OPPOSITE[back.verdict]
+    # Worse in one measure is Worse; Better in one is nothing while TPOT is not known.
+    allowed = {there.verdict, OPPOSITE[back.verdict]}
+    assert len(allowed) == 1 or allowed in ({Verdict.WORSE, Verdict.UNDECIDED}, {Verdict.BETTER, Verdict.UNDECIDED})
     for one in there.measures:
         other = back.of(one.measure)
         assert one.verdict is OPPOSITE[other.verdict]
