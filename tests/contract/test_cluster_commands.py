@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,8 @@ from tests.contract.server import Server
 from tests.unit.reconcile.objects import left, spec_of
 
 from devcluster import Cluster
+from speculative_operator.cli import cluster
+from speculative_operator.cli.commands import CommandError
 from speculative_operator.cli.main import main
 from speculative_operator.domain import names
 from speculative_operator.reconcile.snapshot import notes
@@ -158,3 +161,10 @@ def test_doctor_looks_at_what_a_reader_of_one_namespace_may_list(
         assert re.search(rf"^unknown +\w+ +not looked at: {kind}[^;]* is forbidden: [^;]*$", said, re.MULTILINE)
     assert "only objects of namespace default were looked at" in said
     assert said.endswith("nothing is wrong in what could be looked at\n")
+
+
+def test_a_service_is_asked_through_the_api_server(bare_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(bare_cluster.kubeconfig))
+    at = cluster.Cluster(Namespace(context="", namespace="default"))
+    with pytest.raises(CommandError, match='services "prometheus-operated" not found'):
+        at.service_page("default", "http:prometheus-operated:9090", "/api/v1/query", {"query": 'up{a="b"}[60s]'})

@@ -19,19 +19,20 @@ MAY_IMPORT = {
     "tuner": {"domain", "physics"},
     "engines": {"domain", "physics", "pairing"},
     "pairing": {"domain", "physics"},
+    "comparing": {"domain"},
     "own_folder": set(),
     "weights": {"domain", "own_folder"},
     "api": {"domain"},
     "render": {"domain", "engines"},
-    "reconcile": {"domain", "physics", "tuner", "engines", "pairing", "render"},
+    "reconcile": {"domain", "physics", "tuner", "engines", "pairing", "comparing", "render"},
     "payload": set(),
     "settings": {"domain", "prometheus_settings"},
     "prometheus_settings": {"domain"},
     "shell": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings"},
     "app": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings", "shell"},
     "cli": {
-        "domain", "physics", "tuner", "engines", "pairing", "weights", "render", "reconcile", "api",
-        "settings", "shell",
+        "domain", "physics", "tuner", "engines", "pairing", "comparing", "weights", "render", "reconcile",
+        "api", "settings", "shell",
     },
     "trial": {"domain"},
     "__main__": {"app"},
@@ -43,7 +44,7 @@ LAB_MAY_IMPORT = {
     "cli": {"domain", "physics", "api", "cli", "lab.cases", "lab.plant"},
 }
 """Rooms of the laboratory -> what they import of the product, and of the laboratory's other rooms."""
-PURE = {"domain", "physics", "tuner", "engines", "pairing", "render", "reconcile", "api"}
+PURE = {"domain", "physics", "tuner", "engines", "pairing", "comparing", "render", "reconcile", "api"}
 LAB_PURE = {"cases", "plant"}
 IMPURE_MODULES = {
     "aiohttp", "asyncio", "datetime.now", "httpx", "kopf", "kubernetes", "logging", "prometheus_api_client",
@@ -64,7 +65,8 @@ TOP = {"__init__", "world", "turn", "tick"}
 BUDGETS = {
     "operator/speculative_operator/*.py": 850,
     "operator/speculative_operator/api/": 2_612,
-    "operator/speculative_operator/cli/": 3_565,
+    "operator/speculative_operator/cli/": 3_820,
+    "operator/speculative_operator/comparing/": 800,
     "operator/speculative_operator/domain/": 2_350,
     "operator/speculative_operator/engines/": 5_035,
     "operator/speculative_operator/pairing/": 3_310,
@@ -76,8 +78,8 @@ BUDGETS = {
     "operator/speculative_operator/tuner/": 4_800,
     "operator/speculative_operator/weights/": 3_025,
     "lab/": 8_400,
-    "dev/": 22_320,
-    "tests/": 67_950,
+    "dev/": 22_570,
+    "tests/": 68_400,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 
