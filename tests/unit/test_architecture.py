@@ -19,18 +19,19 @@ MAY_IMPORT = {
     "tuner": {"domain", "physics"},
     "engines": {"domain", "physics", "pairing"},
     "pairing": {"domain", "physics"},
+    "outputs": {"domain"},
     "own_folder": set(),
     "weights": {"domain", "own_folder"},
     "api": {"domain"},
     "render": {"domain", "engines"},
-    "reconcile": {"domain", "physics", "tuner", "engines", "pairing", "render"},
+    "reconcile": {"domain", "physics", "tuner", "engines", "pairing", "outputs", "render"},
     "payload": set(),
     "settings": {"domain", "prometheus_settings"},
     "prometheus_settings": {"domain"},
     "shell": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings"},
     "app": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings", "shell"},
     "cli": {
-        "domain", "physics", "tuner", "engines", "pairing", "weights", "render", "reconcile", "api",
+        "domain", "physics", "tuner", "engines", "pairing", "outputs", "weights", "render", "reconcile", "api",
         "settings", "shell",
     },
     "trial": {"domain"},
@@ -43,7 +44,7 @@ LAB_MAY_IMPORT = {
     "cli": {"domain", "physics", "api", "cli", "lab.cases", "lab.plant"},
 }
 """Rooms of the laboratory -> what they import of the product, and of the laboratory's other rooms."""
-PURE = {"domain", "physics", "tuner", "engines", "pairing", "render", "reconcile", "api"}
+PURE = {"domain", "physics", "tuner", "engines", "pairing", "outputs", "render", "reconcile", "api"}
 LAB_PURE = {"cases", "plant"}
 IMPURE_MODULES = {
     "aiohttp", "asyncio", "datetime.now", "httpx", "kopf", "kubernetes", "logging", "prometheus_api_client",

@@ -1,0 +1,56 @@
+"""Whether K is held at 0 for a while, because an annotation of the object asks for it. Called by `tick`.
+
+`speculative verify` asks, to compare the output with drafts and without in one pod. A held table has a version that no
+table of ours has, so nobody takes it for the active one; and it ends in the pods by themselves, whoever has died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from speculative_operator.domain import names
+from speculative_operator.domain.decision import Policy
+from speculative_operator.domain.formats import timestamp
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.table import Actuator
+from speculative_operator.engines.base import Notice
+from speculative_operator.reconcile.snapshot.take import Snapshot
+from speculative_operator.reconcile.table.active_table import ActiveTable
+
+LONGEST_SECONDS = 900.0
+"""So far ahead a hold may end: drafts that pay are missed for as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What the annotation comes to."""
+
+    until: float = 0.0
+    """Unix time until which K is 0; 0: nothing is held."""
+    notices: tuple[Notice, ...] = ()
+
+
+def hold_of(world: Snapshot, policy: Policy, active: ActiveTable, now: float) -> Hold:
+    """The hold that is in force; none where none is asked for, where it is over, or where it cannot be."""
+    until = world.held_until
+    if not world.spec.hold or (until is not None and now >= until):
+        return Hold()
+    asked = f"the annotation {names.ANNOTATION_HOLD}"
+    if (why := next(_hindrances(until, policy, active, now), "")) or until is None:
+        message = f"{asked} is {world.spec.hold[:40]!r} and ignored: {why}; remove it"
+        return Hold(notices=(Notice(Reason.HOLD_IGNORED, message),))
+    return Hold(until, (Notice(Reason.DRAFTS_HELD, f"{asked} holds K at 0 until {timestamp(until)}"),))
+
+
+def _hindrances(until: float | None, policy: Policy, active: ActiveTable, now: float) -> Iterator[str]:
+    if until is None:
+        yield "it must be a time such as 2026-11-28T08:00:00Z"
+    elif until - now > LONGEST_SECONDS:
+        yield f"it may be {LONGEST_SECONDS / 60.0:.0f} minutes ahead at most"
+    if active.table is None or active.removed:
+        yield "the pods run without a speculator"
+    if policy.knobs.actuator is not Actuator.LIVE:
+        yield "K of these pods changes only by a rollout"
+    if 0 not in policy.knobs.ks:
+        yield "the pods have no K = 0, as offPolicy Never says"
