@@ -76,8 +76,8 @@ class Engine:
     def answer(self, prompt: str) -> Answer:
         """The tokens that the engine finds most likely after the prompt, one after another."""
         if self.until is not None and time.time() > self.until:
-            remedy = "raise --hold or --parallel, or lower --limit or --tokens"
-            raise CommandError("the prompts take longer than K is held at 0", remedy)
+            remedy = "raise --minutes or --parallel, or lower --limit or --tokens"
+            raise CommandError("the prompts take longer than drafts are suspended", remedy)
         asked = {
             "model": self._model, "prompt": prompt, "max_tokens": self._asked.tokens, "temperature": 0, "seed": 0,
             "logprobs": TOP, "ignore_eos": True, "return_tokens_as_token_ids": True,

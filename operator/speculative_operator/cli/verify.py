@@ -1,11 +1,11 @@
 """Tell whether the output with drafts is the same as without, on the pods that serve NAME.
 
 Prompts are answered greedily by one ready pod, with the logprobs of the most likely tokens: twice while the operator
-holds K at 0, then with the K of the table. Where answers part, the logprobs tell a tie of numerics from another
-distribution; the second answer without drafts shows what the engine does not repeat by itself. While K is held, no
-request of the object has drafts; the hold ends with the command, and by itself. With --against the answers without
-drafts come from the pods of another object, such as one with mode: Disabled, and nothing is held. The result is kept
-in the object, whose condition OutputsVerified tells it while such pods run.
+keeps K at 0, then with the K of the table. Where answers part, the logprobs tell a tie of numerics from another
+distribution; the second answer without drafts shows what the engine does not repeat by itself. Meanwhile no request of
+the object has drafts; that ends with the command, and by itself. With --against the answers without drafts come from
+the pods of another object, such as one with mode: Disabled, and nothing is suspended. The result is kept in the object,
+whose condition OutputsVerified tells it while such pods run.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from speculative_operator.outputs.record import Record, Verdict
 
 EPILOG = """examples:
   speculative verify qwen3-8b -n models
-  speculative verify qwen3-8b --prompts ours.jsonl --tokens 512 --parallel 8 --hold 15
+  speculative verify qwen3-8b --prompts ours.jsonl --tokens 512 --parallel 8 --minutes 15
   speculative verify qwen3-8b --against qwen3-8b-plain
 
 exit status: 0 Same or SameButTies, 1 Different, or it could not be found out, 2 wrong use"""
 
-LONGEST_HOLD = 15
+MOST_MINUTES = 15
 """Minutes; the operator refuses more."""
 DELIVERY_SECONDS = 120.0
 """In which pods follow another table: a kubelet delivers it within seconds, or at its next look after a minute."""
@@ -47,18 +47,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("name", metavar="NAME", help="the SpeculativeDeployment")
     cluster.add_arguments(parser)
-    add("--against", metavar="OTHER", default="", help="object whose pods answer without drafts; K is not held then")
+    add("--against", metavar="OTHER", default="", help="object whose pods answer without drafts; K stays then")
     add("--prompts", metavar="FILE", default="", help='one a line, or JSON lines with "prompt" (a built-in set)')
     add("--limit", metavar="N", type=int, default=0, help="only the first N prompts")
     add("--tokens", metavar="N", type=int, default=128, help="tokens of each answer (128)")
     add("--parallel", metavar="N", type=int, default=1, help="prompts at once (1); K is that of this batch size")
-    add("--hold", metavar="M", type=int, default=5, help="minutes for which K is held at most (5, up to 15)")
+    add(
+        "--minutes",
+        metavar="M",
+        type=int,
+        default=5,
+        help="minutes for which drafts are suspended at most (5, up to 15)",
+    )
     add("--model", metavar="M", default="", help="served name to ask for, such as an adapter's (the first)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask, judge, print and keep the result; the exit status. Raises CommandError."""
-    for option, most in (("tokens", 4096), ("parallel", 256), ("hold", LONGEST_HOLD)):
+    for option, most in (("tokens", 4096), ("parallel", 256), ("minutes", MOST_MINUTES)):
         if not 1 <= (value := getattr(arguments, option)) <= most:
             raise UsageError(f"--{option} is {value}", f"give a number from 1 to {most}")
     prompts = prompts_of(arguments.prompts)[: arguments.limit or None]
@@ -71,8 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
         without, control = _undrafted(other, f"{arguments.against} drafts too; set its spec.speculation.mode: Disabled")
     else:
         _check_live(body)
-        with _held(at, name, engine, arguments.hold):
-            without, control = _undrafted(engine, "the pod drafted while K was held at 0; run it again")
+        with _suspended(at, name, engine, arguments.minutes):
+            without, control = _undrafted(engine, "the pod drafted though drafts were suspended; run it again")
     judgement = judge(without, control, _drafted(engine))
     _show(judgement, len(prompts))
     found = (len(prompts), judgement.tokens, judgement.count(Kind.TIE), judgement.count(Kind.DIFFERENT))
@@ -86,7 +92,9 @@ def _check_live(body: Object) -> None:
     name, seen = body["metadata"]["name"], speculation(body)
     remedy = "compare it with an object of mode: Disabled: --against OTHER"
     if mode(body) == "Paused":
-        raise CommandError(f"{name} is paused, so K cannot be held at 0", f"speculative resume {name}, or {remedy}")
+        raise CommandError(
+            f"{name} is paused, so drafts cannot be suspended", f"speculative resume {name}, or {remedy}"
+        )
     if seen.get("actuator") != Actuator.LIVE.value or seen.get("speculatorRemoved"):
         raise CommandError(f"K of {name} cannot change while its pods serve", remedy)
 
@@ -100,21 +108,22 @@ def _check_comparable(body: Object, other: Object) -> None:
 
 
 @contextmanager
-def _held(at: Cluster, name: str, engine: Engine, minutes: int) -> Iterator[None]:
-    """Holds K at 0 for the block, which SIGTERM ends like an interrupt does."""
+def _suspended(at: Cluster, name: str, engine: Engine, minutes: int) -> Iterator[None]:
+    """Suspends drafts for the block, which SIGTERM ends like an interrupt does."""
     ends, before = time.time() + 60.0 * minutes, signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        at.annotate(name, names.ANNOTATION_HOLD, timestamp(ends))
-        print(f"K of {name} is held at 0 until {timestamp(ends)} at most", file=sys.stderr)
+        at.annotate(name, names.ANNOTATION_SUSPEND, timestamp(ends))
+        print(f"drafts of {name} are suspended until {timestamp(ends)} at most", file=sys.stderr)
         if not _wait(engine, drafts=False):
             raise CommandError(
-                f"the pods of {name} still draft", "speculative explain tells why a hold is ignored, else use --against"
+                f"the pods of {name} still draft",
+                "speculative explain tells why the annotation is ignored; else use --against",
             )
         engine.until = ends
         yield
     finally:
         engine.until = None
-        at.annotate(name, names.ANNOTATION_HOLD, None)
+        at.annotate(name, names.ANNOTATION_SUSPEND, None)
         signal.signal(signal.SIGTERM, before)
 
 

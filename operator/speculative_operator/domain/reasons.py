@@ -141,8 +141,8 @@ class Reason(StrEnum):
     OUTPUTS_DIFFER = "OutputsDiffer"
     OUTPUTS_OUTDATED = "OutputsOutdated"
     OUTPUTS_UNREADABLE = "OutputsUnreadable"
-    DRAFTS_HELD = "DraftsHeld"
-    HOLD_IGNORED = "HoldIgnored"
+    DRAFTS_SUSPENDED = "DraftsSuspended"
+    SUSPENSION_IGNORED = "SuspensionIgnored"
     UNKNOWN = "Unknown"
 
 
@@ -281,9 +281,10 @@ EXPLANATIONS: dict[Reason, str] = {
     "defect of the engine for this pair.",
     Reason.OUTPUTS_OUTDATED: "The pods are of another template than those that speculative verify compared.",
     Reason.OUTPUTS_UNREADABLE: "The annotation outputs-verified was not written by speculative verify.",
-    Reason.DRAFTS_HELD: "The annotation drafts-held-until holds K at 0, mostly for speculative verify. The hold ends "
-    "at that time, in the pods too.",
-    Reason.HOLD_IGNORED: "The annotation drafts-held-until asks for what cannot be done; the message says why.",
+    Reason.DRAFTS_SUSPENDED: "The annotation drafts-suspended-until keeps K at 0, mostly for speculative verify; "
+    "drafts return at that time, even without the operator.",
+    Reason.SUSPENSION_IGNORED: "The annotation drafts-suspended-until asks for what cannot be done; the message says "
+    "why.",
     Reason.UNKNOWN: "The operator does not know yet.",
 }
 

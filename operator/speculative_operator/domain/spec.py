@@ -373,7 +373,7 @@ class DeploymentSpec:
     """Value of the annotation that has pods made as this release of the operator makes them."""
     accept: str = field(default="", metadata=NOT_OF_PODS)
     """Value of the annotation that accepts a rollout which the operator has proposed."""
-    hold: str = field(default="", metadata=NOT_OF_PODS)
+    suspend: str = field(default="", metadata=NOT_OF_PODS)
     """Value of the annotation that asks for K = 0 until a time."""
     verified: str = field(default="", metadata=NOT_OF_PODS)
     """Value of the annotation with what `speculative verify` found."""

@@ -55,8 +55,8 @@ from speculative_operator.reconcile.table.deciding import (
     proposal,
     restore_memory,
 )
-from speculative_operator.reconcile.table.holding import hold_of
 from speculative_operator.reconcile.table.own_rollouts import Permission, permission_of
+from speculative_operator.reconcile.table.suspension import suspension_of
 from speculative_operator.reconcile.turn import (
     Turn,
     conclude,
@@ -240,10 +240,10 @@ def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
     observation = tables.of_pods(turn.observation, world.pods, own)
     permission = permission_of(world, turn.rollout, memory, policy, made.active, turn.now)
     turn = replace(turn, rollout=permission.rollout, pairing=pairing)
-    hold = hold_of(world, policy, made.active, turn.now)
-    seen = None if hold.until else observation  # of steps at a K that the tuner did not choose it learns nothing
+    suspended = suspension_of(world, policy, made.active, turn.now)
+    seen = None if suspended.until else observation  # of steps at a K that the tuner did not choose it learns nothing
     verdict = consider(memory, seen, policy, made.active, permission, turn.now)
-    verdict = replace(verdict, active=replace(verdict.active, held_until=hold.until))
+    verdict = replace(verdict, active=replace(verdict.active, suspended_until=suspended.until))
     leaving, memories = _decide_for_leaving(world, turn, policy, own)
     own_notices = own_rollouts.notices(choice.by_name, verdict.own)
     decided = _view(turn, choice.pinned, policy, verdict)
@@ -266,7 +266,7 @@ def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
     actions = (*pairing.actions, *targets.of_objects(choice.pinned, planned.actions), *repairs)
     late = first_ended_by_probe(world.pods)
     notices = (
-        *turn.notices, *hold.notices, *turn.engine.notices(choice.by_name), *pairing.notices, *waiting,
+        *turn.notices, *suspended.notices, *turn.engine.notices(choice.by_name), *pairing.notices, *waiting,
         *privileges.notices(world), *own_notices, *scaling_notices(world.spec, world.workload.scaler),
         *targets.notices(world.spec, turn.rollout), *route.notices(world),
         *((startup.late_notice(late.name, late.outlasted),) if late is not None else ()),

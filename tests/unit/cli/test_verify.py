@@ -1,4 +1,4 @@
-"""`verify` against a stand-in engine: what it asks for, what it says, and that K is never held longer than needed."""
+"""`verify` against a stand-in engine: what it asks for, what it says, and that drafts come back however it ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOKENS = 16
 
 
 class EnginePod(FakeCluster):
-    """One ready pod, whose engine answers a prompt with its own words. It drafts unless K is held."""
+    """One ready pod, whose engine answers a prompt with its own words. It drafts unless drafts are suspended."""
 
     def __init__(self, body: dict[str, Any] | None = None) -> None:
         super().__init__(body or stored("tuned"))
@@ -38,9 +38,9 @@ class EnginePod(FakeCluster):
         """Logprob of that other token."""
 
     @property
-    def held(self) -> bool:
-        holds = [value for _, annotation, value in self.written if annotation == names.ANNOTATION_HOLD]
-        return self.obeys and bool(holds) and holds[-1] is not None
+    def suspended(self) -> bool:
+        values = [value for _, annotation, value in self.written if annotation == names.ANNOTATION_SUSPEND]
+        return self.obeys and bool(values) and values[-1] is not None
 
     def ask(self, pod: Mapping[str, Any], path: str, body: Any = None, seconds: float = 0.0) -> str:
         if path == "v1/models":
@@ -60,7 +60,7 @@ class EnginePod(FakeCluster):
         return json.dumps({"choices": [{"logprobs": told}]})
 
     def drafts(self, pod: Mapping[str, Any]) -> bool:
-        return not self.held and pod["metadata"]["name"] != "plain-1"
+        return not self.suspended and pod["metadata"]["name"] != "plain-1"
 
     def pods(self, name: str) -> list[dict[str, Any]]:
         one = self.serving[0]
@@ -97,7 +97,7 @@ def test_what_it_finds_is_said_and_kept(
     kept = read(left(pod)[names.ANNOTATION_VERIFIED] or "")
     assert kept is not None
     assert (kept.verdict, kept.template, kept.prompts) == (verdict, "abc", 4)
-    assert left(pod)[names.ANNOTATION_HOLD] is None
+    assert left(pod)[names.ANNOTATION_SUSPEND] is None
 
 
 def test_what_differs_without_drafts_too_is_said_and_blames_nobody(pod: EnginePod, run: Run) -> None:
@@ -113,7 +113,7 @@ def test_a_plain_object_beside_it_needs_no_hold(pod: EnginePod, run: Run) -> Non
     status, out, _ = run(*WORDS, "--against", "plain")
     assert status == 1
     assert "token 3" in out
-    assert names.ANNOTATION_HOLD not in left(pod)
+    assert names.ANNOTATION_SUSPEND not in left(pod)
 
 
 def test_an_object_that_drafts_too_is_no_reference(pod: EnginePod, run: Run) -> None:
@@ -123,9 +123,9 @@ def test_an_object_that_drafts_too_is_no_reference(pod: EnginePod, run: Run) -> 
 
 
 @pytest.mark.parametrize("ending", [KeyboardInterrupt, CommandError("the pod is gone"), signal.SIGTERM])
-def test_the_hold_ends_with_the_command(pod: EnginePod, run: Run, ending: Any) -> None:
+def test_drafts_come_back_with_the_command(pod: EnginePod, run: Run, ending: Any) -> None:
     def end() -> None:
-        if pod.held and pod.answers > 4:
+        if pod.suspended and pod.answers > 4:
             if isinstance(ending, signal.Signals):
                 os.kill(os.getpid(), ending)
             else:
@@ -134,7 +134,7 @@ def test_the_hold_ends_with_the_command(pod: EnginePod, run: Run, ending: Any) -
     pod.meanwhile, before = end, signal.getsignal(signal.SIGTERM)
     status, _, _ = run(*WORDS)
     assert status in (1, 130)
-    assert left(pod) == {names.ANNOTATION_HOLD: None}
+    assert left(pod) == {names.ANNOTATION_SUSPEND: None}
     assert signal.getsignal(signal.SIGTERM) is before
 
 
@@ -143,10 +143,10 @@ def test_pods_that_draft_on_are_compared_with_nothing(pod: EnginePod, run: Run) 
     status, _, err = run(*WORDS)
     assert status == 1
     assert "still draft" in err
-    assert left(pod) == {names.ANNOTATION_HOLD: None}
+    assert left(pod) == {names.ANNOTATION_SUSPEND: None}
 
 
-def test_a_hold_that_ends_too_early_is_said(pod: EnginePod, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suspension_that_ends_too_early_is_said(pod: EnginePod, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr(verify.time, "time", lambda: now[0])
 
@@ -154,9 +154,9 @@ def test_a_hold_that_ends_too_early_is_said(pod: EnginePod, run: Run, monkeypatc
         now[0] += 30.0
 
     pod.meanwhile = wait
-    status, _, err = run(*WORDS, "--hold", "2")
+    status, _, err = run(*WORDS, "--minutes", "2")
     assert status == 1
-    assert "raise --hold" in err
+    assert "raise --minutes" in err
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_where_k_cannot_be_live_it_says_what_remains(
     assert pod.written == []
 
 
-@pytest.mark.parametrize("words", [("--hold", "16"), ("--hold", "0"), ("--tokens", "0"), ("--parallel", "-1")])
+@pytest.mark.parametrize("words", [("--minutes", "16"), ("--minutes", "0"), ("--tokens", "0"), ("--parallel", "-1")])
 def test_a_wrong_command_line(pod: EnginePod, run: Run, words: tuple[str, ...]) -> None:
     assert run("verify", "demo", *words)[0] == 2
     assert pod.written == []

@@ -25,7 +25,7 @@ from speculative_operator.reconcile.pair.pinning import PairedSpec
 from speculative_operator.reconcile.snapshot.pods import configs_of
 from speculative_operator.reconcile.snapshot.tables import Leaving
 from speculative_operator.reconcile.snapshot.take import Snapshot
-from speculative_operator.reconcile.table.active_table import HELD_VERSION, ActiveTable
+from speculative_operator.reconcile.table.active_table import SUSPENDED_VERSION, ActiveTable
 from speculative_operator.reconcile.table.tables import config_name
 from speculative_operator.render import Capabilities, RenderInput, payload, resolved, table_config
 from speculative_operator.render.podspec import PAYLOAD_VOLUME
@@ -80,13 +80,15 @@ def desired_children(
     manifests = rendering.render_again(inp, world.memo)
     if makes_room and template_in(manifests, world.spec.uid) == world.workload.made_as:
         manifests = rendering.render_again(replace(inp, strategy=OLD_FIRST), world.memo)
-    if active.held_until and active.table is not None:
+    if active.suspended_until and active.table is not None:
         zero = KTable.constant(0, active.table.max_batch)
-        held = table_config(world.spec, config, zero, HELD_VERSION, until=active.held_until)
-        manifests = tuple(held if one["metadata"]["name"] == config else one for one in manifests)
+        suspended = table_config(world.spec, config, zero, SUSPENDED_VERSION, until=active.suspended_until)
+        manifests = tuple(suspended if one["metadata"]["name"] == config else one for one in manifests)
     tables = (table_config(world.spec, one.config, one.table, one.version) for one in leaving)
     wanted = (ReadBy(config, active.version, own | {""}),) if inp.live else ()
-    wanted = (ReadBy(config, HELD_VERSION, own | {""}, Reason.DRAFTS_HELD),) if active.held_until else wanted
+    wanted = (
+        (ReadBy(config, SUSPENDED_VERSION, own | {""}, Reason.DRAFTS_SUSPENDED),) if active.suspended_until else wanted
+    )
     others = tuple(ReadBy(one.config, one.version, frozenset({one.pair}), reason_of(one.reason)) for one in leaving)
     return Desired(
         (*_payload(world, manifests), *tables, *manifests),

@@ -36,7 +36,7 @@ class Snapshot(Surroundings):
     rollout: Rollout
     results: Mapping[str, Result] = field(default_factory=dict)
     """Name of a Job -> its result."""
-    held_until: float | None = None
+    suspended_until: float | None = None
     """Unix time until which the object asks for K = 0; None where it says no time."""
     verified: outputs.Record | None = None
     """What `speculative verify` found; None where nothing readable says so."""
@@ -67,7 +67,7 @@ def take(world: World, now: float) -> Snapshot:
         workload=read_workload(workload, spec.uid) if workload is not None else Workload(),
         rollout=read_rollout(workload, spec.replicas),
         results={one.name: read_result(one.result) for one in world.jobs},
-        held_until=seconds_of(spec.hold),
+        suspended_until=seconds_of(spec.suspend),
         verified=outputs.read(spec.verified),
         elsewhere=find_elsewhere(spec, world.children),
     )

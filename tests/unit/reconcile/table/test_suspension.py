@@ -1,4 +1,4 @@
-"""K held at 0 for a while: the pods' file, what the tuner and a restart make of it, how it ends; and the condition
+"""Drafts suspended for a while: the pods' file, what the tuner and a restart make of it, how it ends; and the condition
 OutputsVerified."""
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from speculative_operator.reconcile.tick import invalid
 ZERO = [[1, 256, 0]]
 
 
-def hold(cluster: Cluster, seconds: float = 300.0) -> str:
+def suspend(cluster: Cluster, seconds: float = 300.0) -> str:
     until = timestamp(cluster.now + seconds)
-    cluster.annotate(hold=until)
+    cluster.annotate(suspend=until)
     return until
 
 
@@ -28,17 +28,17 @@ def warned(cluster: Cluster) -> dict[str, str]:
     return {one["reason"]: one["message"] for one in cluster.status.get("warnings", ())}
 
 
-def test_k_is_held_and_comes_back_by_itself() -> None:
+def test_drafts_are_suspended_and_come_back_by_itself() -> None:
     cluster = retuned()
     cluster.settle()
     before, told = cluster.table, cluster.status["speculation"]
-    until = hold(cluster)
+    until = suspend(cluster)
     outcome = cluster.tick(observed(cluster))
     assert (cluster.table["version"], cluster.table["rows"]) == (0, ZERO)
     assert cluster.table["until"] - NOW > 300.0
     assert "try" not in cluster.table
-    assert Reason.DRAFTS_HELD in reasons(outcome)
-    assert until in warned(cluster)["DraftsHeld"]
+    assert Reason.DRAFTS_SUSPENDED in reasons(outcome)
+    assert until in warned(cluster)["DraftsSuspended"]
     assert outcome.stands_for <= 300.0
     cluster.tick(observed(cluster))  # the ConfigMap is there: now pods are told
     assert {pod["metadata"]["annotations"]["serving.speculative.dev/table-version"] for pod in cluster.pods} == {"0"}
@@ -56,7 +56,7 @@ def test_the_tuner_learns_and_decides_nothing_meanwhile() -> None:
     cluster = settled()
     cluster.tick(observed(cluster))
     memory = cluster.memory
-    hold(cluster, 800.0)
+    suspend(cluster, 800.0)
     for _ in range(60):
         outcome = cluster.tick(observed(cluster, batch=200, survival=0.01, k=0))
     assert outcome.memory == memory
@@ -64,17 +64,17 @@ def test_the_tuner_learns_and_decides_nothing_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("wiped", [False, True])
-def test_an_operator_that_starts_meanwhile_takes_the_held_table_for_none_of_its_own(wiped: bool) -> None:
+def test_an_operator_that_starts_meanwhile_takes_the_table_of_zero_for_none_of_its_own(wiped: bool) -> None:
     cluster = settled(spec=KEPT)
     rows = cluster.table["rows"]
-    hold(cluster)
+    suspend(cluster)
     cluster.tick()
     cluster.forget()
     if wiped:
         cluster.status, cluster.notes = {}, None
     cluster.tick()
     assert cluster.table["rows"] == ZERO
-    cluster.annotate(hold="")
+    cluster.annotate(suspend="")
     cluster.settle()
     assert cluster.table["rows"] == rows
 
@@ -82,28 +82,28 @@ def test_an_operator_that_starts_meanwhile_takes_the_held_table_for_none_of_its_
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"hold": timestamp(NOW + 3600.0)}, "15 minutes"),
-        ({"hold": "9999-12-31T23:59:59Z"}, "15 minutes"),
-        ({"hold": "soon"}, "must be a time"),
-        ({"hold": "\x00" * 5000}, "must be a time"),
+        ({"suspend": timestamp(NOW + 3600.0)}, "15 minutes"),
+        ({"suspend": "9999-12-31T23:59:59Z"}, "15 minutes"),
+        ({"suspend": "soon"}, "must be a time"),
+        ({"suspend": "\x00" * 5000}, "must be a time"),
         ({"speculation": replace(SPEC.speculation, off_policy=OffPolicy.NEVER)}, "offPolicy"),
         ({"speculation": replace(SPEC.speculation, mode=Mode.DISABLED)}, "without a speculator"),
     ],
 )
-def test_a_hold_that_cannot_be_is_told_and_changes_nothing(change: dict[str, Any], why: str) -> None:
-    cluster = settled(spec=replace(SPEC, **{key: one for key, one in change.items() if key != "hold"}))
+def test_a_suspension_that_cannot_be_is_told_and_changes_nothing(change: dict[str, Any], why: str) -> None:
+    cluster = settled(spec=replace(SPEC, **{key: one for key, one in change.items() if key != "suspend"}))
     before = dict(cluster.children)
-    cluster.annotate(hold=change.get("hold", timestamp(cluster.now + 300.0)))
+    cluster.annotate(suspend=change.get("suspend", timestamp(cluster.now + 300.0)))
     assert cluster.tick().actions == ()
     assert cluster.children == before
-    assert why in warned(cluster)["HoldIgnored"]
+    assert why in warned(cluster)["SuspensionIgnored"]
 
 
-def test_a_hold_that_is_over_and_one_of_a_paused_object_are_nothing() -> None:
+def test_a_suspension_that_is_over_and_one_of_a_paused_object_are_nothing() -> None:
     cluster = settled()
-    cluster.annotate(hold=timestamp(cluster.now - 1.0))
+    cluster.annotate(suspend=timestamp(cluster.now - 1.0))
     assert cluster.tick().actions == ()
-    cluster.annotate(hold=timestamp(cluster.now + 60.0), paused=True)
+    cluster.annotate(suspend=timestamp(cluster.now + 60.0), paused=True)
     assert cluster.tick().actions == ()
     assert warned(cluster) == {}
 

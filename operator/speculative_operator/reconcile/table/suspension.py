@@ -1,7 +1,7 @@
-"""Whether K is held at 0 for a while, because an annotation of the object asks for it. Called by `tick`.
+"""Whether drafts are suspended for a while, because an annotation of the object asks for it. Called by `tick`.
 
-`speculative verify` asks, to compare the output with drafts and without in one pod. A held table has a version that no
-table of ours has, so nobody takes it for the active one; and it ends in the pods by themselves, whoever has died.
+`speculative verify` asks, to compare the output with drafts and without in one pod. The table of K = 0 has a version
+that no table of ours has, so nobody takes it for the active one; and the pods end it themselves, whoever has died.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.reconcile.table.active_table import ActiveTable
 
 LONGEST_SECONDS = 900.0
-"""So far ahead a hold may end: drafts that pay are missed for as long."""
+"""So far ahead a suspension may end: drafts that pay are missed for as long."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Suspension:
     """What the annotation comes to."""
 
     until: float = 0.0
-    """Unix time until which K is 0; 0: nothing is held."""
+    """Unix time until which K is 0; 0: drafts are not suspended."""
     notices: tuple[Notice, ...] = ()
 
 
-def hold_of(world: Snapshot, policy: Policy, active: ActiveTable, now: float) -> Hold:
-    """The hold that is in force; none where none is asked for, where it is over, or where it cannot be."""
-    until = world.held_until
-    if not world.spec.hold or (until is not None and now >= until):
-        return Hold()
-    asked = f"the annotation {names.ANNOTATION_HOLD}"
+def suspension_of(world: Snapshot, policy: Policy, active: ActiveTable, now: float) -> Suspension:
+    """The suspension that is in force; none where none is asked for, where it is over, or where it cannot be."""
+    until = world.suspended_until
+    if not world.spec.suspend or (until is not None and now >= until):
+        return Suspension()
+    asked = f"the annotation {names.ANNOTATION_SUSPEND}"
     if (why := next(_hindrances(until, policy, active, now), "")) or until is None:
-        message = f"{asked} is {world.spec.hold[:40]!r} and ignored: {why}; remove it"
-        return Hold(notices=(Notice(Reason.HOLD_IGNORED, message),))
-    return Hold(until, (Notice(Reason.DRAFTS_HELD, f"{asked} holds K at 0 until {timestamp(until)}"),))
+        message = f"{asked} is {world.spec.suspend[:40]!r} and ignored: {why}; remove it"
+        return Suspension(notices=(Notice(Reason.SUSPENSION_IGNORED, message),))
+    return Suspension(until, (Notice(Reason.DRAFTS_SUSPENDED, f"{asked} keeps K at 0 until {timestamp(until)}"),))
 
 
 def _hindrances(until: float | None, policy: Policy, active: ActiveTable, now: float) -> Iterator[str]:
@@ -53,4 +53,4 @@ def _hindrances(until: float | None, policy: Policy, active: ActiveTable, now: f
     if policy.knobs.actuator is not Actuator.LIVE:
         yield "K of these pods changes only by a rollout"
     if 0 not in policy.knobs.ks:
-        yield "the pods have no K = 0, as offPolicy Never says"
+        yield "K = 0 was not prepared when the pods started (offPolicy Never, or a schedule without 0)"
