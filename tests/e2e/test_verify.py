@@ -61,7 +61,8 @@ def verify(stage: Stage, *words: str) -> tuple[int, str]:
 
 
 def verified(stage: Stage, name: str) -> dict[str, Any]:
-    return until(lambda: stage.condition(name, "OutputsVerified"), LONG)
+    found: dict[str, Any] = until(lambda: stage.condition(name, "OutputsVerified"), LONG)
+    return found
 
 
 def drafted(stage: Stage, name: str) -> float:

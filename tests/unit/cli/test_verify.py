@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ class EnginePod(FakeCluster):
 def pod(monkeypatch: pytest.MonkeyPatch) -> EnginePod:
     found = EnginePod()
     monkeypatch.setattr(verify, "Cluster", found)
-    monkeypatch.setattr(verify.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
     monkeypatch.setattr(verify, "DELIVERY_SECONDS", 0.2)
     return found
 
@@ -148,7 +149,7 @@ def test_pods_that_draft_on_are_compared_with_nothing(pod: EnginePod, run: Run) 
 
 def test_a_suspension_that_ends_too_early_is_said(pod: EnginePod, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr(verify.time, "time", lambda: now[0])
+    monkeypatch.setattr(time, "time", lambda: now[0])
 
     def wait() -> None:
         now[0] += 30.0
