@@ -54,8 +54,8 @@ def started(stage: Stage, *words: str) -> subprocess.Popen[str]:
 
 
 def verify(stage: Stage, *words: str) -> tuple[int, str]:
-    process = started(stage, *words)
-    out, _ = process.communicate(timeout=900)
+    with started(stage, *words) as process:
+        out, _ = process.communicate(timeout=900)
     print(out)
     return process.returncode, out
 
@@ -108,8 +108,8 @@ def test_a_clean_engine_is_the_same_live_and_beside_another(served: Stage) -> No
 @pytest.mark.parametrize("operator", [True, False])
 def test_drafts_come_back_when_the_command_is_killed(served: Stage, operator: bool) -> None:
     """And when the operator is gone as well, in the pod."""
-    process = started(served, CLEAN.name, *LENGTH, "--tokens", "4000", "--minutes", "1")
     begun = time.monotonic()
+    process = started(served, CLEAN.name, *LENGTH, "--tokens", "4000", "--minutes", "1")
     try:
         until(lambda: suspended(served, CLEAN.name) and not drafts(served, CLEAN.name), 50)
         process.send_signal(signal.SIGKILL)
@@ -121,5 +121,6 @@ def test_drafts_come_back_when_the_command_is_killed(served: Stage, operator: bo
         assert suspended(served, CLEAN.name)
     finally:
         process.kill()
+        process.communicate()
         served.cluster.kubectl("scale", "-n", scene.OPERATOR_NAMESPACE, scene.OPERATOR, "--replicas=1")
         served.cluster.kubectl("annotate", "specdep", CLEAN.name, "-n", NAMESPACE, f"{SUSPEND}-")

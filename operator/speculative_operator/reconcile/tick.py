@@ -56,7 +56,7 @@ from speculative_operator.reconcile.table.deciding import (
     restore_memory,
 )
 from speculative_operator.reconcile.table.own_rollouts import Permission, permission_of
-from speculative_operator.reconcile.table.suspension import suspension_of
+from speculative_operator.reconcile.table.suspension import resumed, suspension_of
 from speculative_operator.reconcile.turn import (
     Turn,
     conclude,
@@ -236,11 +236,13 @@ def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
     """One reconcile with pods that are made as `made` says."""
     world, choice, policy, own = turn.world, made.choice, made.policy, made.own
     pairing = turn.pairing.made_of(choice)
+    suspended = suspension_of(world, policy, made.active, turn.now)
+    if not suspended.until:
+        made = replace(made, active=resumed(world, made.active, tables.config_name(world, choice.pinned, own)))
     memory = restore_memory(world, turn.memory, policy, made.active, turn.now)
     observation = tables.of_pods(turn.observation, world.pods, own)
     permission = permission_of(world, turn.rollout, memory, policy, made.active, turn.now)
     turn = replace(turn, rollout=permission.rollout, pairing=pairing)
-    suspended = suspension_of(world, policy, made.active, turn.now)
     seen = None if suspended.until else observation  # of steps at a K that the tuner did not choose it learns nothing
     verdict = consider(memory, seen, policy, made.active, permission, turn.now)
     verdict = replace(verdict, active=replace(verdict.active, suspended_until=suspended.until))

@@ -16,7 +16,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.snapshot.take import Snapshot
-from speculative_operator.reconcile.table.active_table import ActiveTable
+from speculative_operator.reconcile.table.active_table import SUSPENDED_VERSION, ActiveTable
 
 LONGEST_SECONDS = 900.0
 """So far ahead a suspension may end: drafts that pay are missed for as long."""
@@ -41,6 +41,13 @@ def suspension_of(world: Snapshot, policy: Policy, active: ActiveTable, now: flo
         message = f"{asked} is {world.spec.suspend[:40]!r} and ignored: {why}; remove it"
         return Suspension(notices=(Notice(Reason.SUSPENSION_IGNORED, message),))
     return Suspension(until, (Notice(Reason.DRAFTS_SUSPENDED, f"{asked} keeps K at 0 until {timestamp(until)}"),))
+
+
+def resumed(world: Snapshot, active: ActiveTable, config: str) -> ActiveTable:
+    """`active`; in its next version where pods still read K = 0 in its place, so that they get their time to follow."""
+    found = world.children.get(("ConfigMap", config))
+    zero = found is not None and found.table.table is not None and found.table.version == SUSPENDED_VERSION
+    return active.with_trials(active.trials) if zero and active.why is None and active.version else active
 
 
 def _hindrances(until: float | None, policy: Policy, active: ActiveTable, now: float) -> Iterator[str]:
