@@ -73,13 +73,15 @@ class Engine:
         with ThreadPoolExecutor(self._asked.parallel) as pool:
             return list(pool.map(self.answer, self.prompts))
 
-    def answer(self, prompt: str) -> Answer:
-        """The tokens that the engine finds most likely after the prompt, one after another."""
+    def answer(self, prompt: str, tokens: int = 0) -> Answer:
+        """The tokens that the engine finds most likely after the prompt, one after another; `tokens` of them, or as
+        many as are asked for (0)."""
         if self.until is not None and time.time() > self.until:
             remedy = "raise --minutes or --parallel, or lower --limit or --tokens"
             raise CommandError("the prompts take longer than drafts are suspended", remedy)
         asked = {
-            "model": self._model, "prompt": prompt, "max_tokens": self._asked.tokens, "temperature": 0, "seed": 0,
+            "model": self._model, "prompt": prompt, "max_tokens": tokens or self._asked.tokens,
+            "temperature": 0, "seed": 0,
             "logprobs": TOP, "ignore_eos": True, "return_tokens_as_token_ids": True,
         }  # fmt: skip
         told = self._json("v1/completions", "choices", 0, "logprobs", body=asked)

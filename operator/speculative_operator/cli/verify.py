@@ -38,6 +38,8 @@ MOST_MINUTES = 15
 """Minutes; the operator refuses more."""
 DELIVERY_SECONDS = 120.0
 """In which pods follow another table: a kubelet delivers it within seconds, or at its next look after a minute."""
+PROBE = 16
+"""Tokens of an answer that only shows whether the pod drafts."""
 LINES = 10
 """Answers that part and are shown."""
 
@@ -134,7 +136,7 @@ def _wait(engine: Engine, *, drafts: bool) -> bool:
         if time.monotonic() > deadline:
             return False
         before = engine.count_drafts()
-        engine.answer(engine.prompts[0])
+        engine.answer(engine.prompts[0], PROBE)
         alike = alike + 1 if (engine.count_drafts() != before) is drafts else 0
         time.sleep(0.0 if alike else 2.0)
     return True

@@ -50,7 +50,7 @@ class EnginePod(FakeCluster):
             return f'vllm:spec_decode_num_draft_tokens_total{{engine="0"}} {self.drafted}\n'
         self.meanwhile()
         self.answers += 1
-        assert (body["model"], body["temperature"], body["max_tokens"]) == ("qwen", 0, TOKENS)
+        assert (body["model"], body["temperature"]) == ("qwen", 0)
         drafts = self.drafts(pod)
         self.drafted += 3 * drafts
         right = [f"{body['prompt'][:9]}{place}" for place in range(TOKENS)]
