@@ -65,21 +65,21 @@ TOP = {"__init__", "world", "turn", "tick"}
 BUDGETS = {
     "operator/speculative_operator/*.py": 850,
     "operator/speculative_operator/api/": 2_612,
-    "operator/speculative_operator/cli/": 3_747,
+    "operator/speculative_operator/cli/": 3_752,
     "operator/speculative_operator/domain/": 2_378,
     "operator/speculative_operator/engines/": 5_061,
     "operator/speculative_operator/outputs/": 208,
     "operator/speculative_operator/pairing/": 3_244,
     "operator/speculative_operator/payload/": 1_919,
     "operator/speculative_operator/physics/": 870,
-    "operator/speculative_operator/reconcile/": 7_916,
+    "operator/speculative_operator/reconcile/": 7_926,
     "operator/speculative_operator/render/": 2_031,
     "operator/speculative_operator/shell/": 6_280,
     "operator/speculative_operator/tuner/": 4_800,
     "operator/speculative_operator/weights/": 3_025,
     "lab/": 8_413,
     "dev/": 22_320,
-    "tests/": 68_385,
+    "tests/": 68_460,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 

@@ -93,7 +93,8 @@ NEXT: dict[Reason, str] = {
     Reason.OUTPUTS_DIFFER: f"set spec.speculation.mode: Disabled; {_CHECK} names known wrong combinations",
     Reason.OUTPUTS_OUTDATED: "speculative verify {name} -n {namespace}",
     Reason.OUTPUTS_UNREADABLE: "speculative verify {name} -n {namespace}",
-    Reason.SUSPENSION_IGNORED: "remove the annotation drafts-suspended-until",
+    Reason.SUSPENSION_IGNORED: "kubectl annotate specdep {name} -n {namespace} "
+    "serving.speculative.dev/drafts-suspended-until-",
     Reason.NO_SPECULATOR: "set spec.speculator.auto: true, or name a speculator: speculative pairs VERIFIER",
 }
 """Reason -> the command or field that helps. A reason that is not here asks for nothing."""

@@ -73,7 +73,6 @@ def pod(monkeypatch: pytest.MonkeyPatch) -> EnginePod:
     found = EnginePod()
     monkeypatch.setattr(verify, "Cluster", found)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(verify, "DELIVERY_SECONDS", 0.2)
     return found
 
 
@@ -139,7 +138,10 @@ def test_drafts_come_back_with_the_command(pod: EnginePod, run: Run, ending: Any
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_pods_that_draft_on_are_compared_with_nothing(pod: EnginePod, run: Run) -> None:
+def test_pods_that_draft_on_are_compared_with_nothing(
+    pod: EnginePod, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify, "DELIVERY_SECONDS", 0.05)
     pod.obeys = False
     status, _, err = run(*WORDS)
     assert status == 1
