@@ -79,7 +79,7 @@ BUDGETS = {
     "operator/speculative_operator/weights/": 3_025,
     "lab/": 8_413,
     "dev/": 22_320,
-    "tests/": 68_460,
+    "tests/": 68_461,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 
