@@ -42,6 +42,8 @@ _CLUSTER = """## Ways to ask
 - `kubectl scale specdep NAME --replicas 3`, and any autoscaler, through the scale subresource.
 - Annotation `{paused}: "true"` makes the operator stop all actions and decisions until you remove it.
 - Annotation `{repin}`, with any new value, resolves branches and tags again; pods are replaced if a version changed.
+- Annotation `{suspend}`, a time (RFC 3339) at most 15 minutes ahead, keeps K at 0 where pods re-read their table.
+- Annotation `{verified}` holds the result of `speculative verify`, which the condition `OutputsVerified` shows.
 - Annotation `{adopt}`, with any new value, replaces pods by those that this release of the operator renders; an upgrade
   alone replaces no serving pod.
 - Annotation `{accept}`, with the value in `status.rollout.proposal`, accepts that rollout, once.
@@ -107,6 +109,8 @@ def _ways() -> str:
         selectors=", ".join(f"`{path}`" for path in SELECTABLE),
         paused=names.ANNOTATION_PAUSED,
         repin=names.ANNOTATION_REPIN,
+        suspend=names.ANNOTATION_SUSPEND,
+        verified=names.ANNOTATION_VERIFIED,
         adopt=names.ANNOTATION_ADOPT,
         accept=names.ANNOTATION_ACCEPT,
     )

@@ -20,18 +20,19 @@ MAY_IMPORT = {
     "engines": {"domain", "physics", "pairing"},
     "pairing": {"domain", "physics"},
     "comparing": {"domain"},
+    "outputs": {"domain"},
     "own_folder": set(),
     "weights": {"domain", "own_folder"},
     "api": {"domain"},
     "render": {"domain", "engines"},
-    "reconcile": {"domain", "physics", "tuner", "engines", "pairing", "comparing", "render"},
+    "reconcile": {"domain", "physics", "tuner", "engines", "pairing", "comparing", "outputs", "render"},
     "payload": set(),
     "settings": {"domain", "prometheus_settings"},
     "prometheus_settings": {"domain"},
     "shell": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings"},
     "app": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings", "shell"},
     "cli": {
-        "domain", "physics", "tuner", "engines", "pairing", "comparing", "weights", "render", "reconcile",
+        "domain", "physics", "tuner", "engines", "pairing", "comparing", "outputs", "weights", "render", "reconcile",
         "api", "settings", "shell",
     },
     "trial": {"domain"},
@@ -44,7 +45,7 @@ LAB_MAY_IMPORT = {
     "cli": {"domain", "physics", "api", "cli", "lab.cases", "lab.plant"},
 }
 """Rooms of the laboratory -> what they import of the product, and of the laboratory's other rooms."""
-PURE = {"domain", "physics", "tuner", "engines", "pairing", "comparing", "render", "reconcile", "api"}
+PURE = {"domain", "physics", "tuner", "engines", "pairing", "comparing", "outputs", "render", "reconcile", "api"}
 LAB_PURE = {"cases", "plant"}
 IMPURE_MODULES = {
     "aiohttp", "asyncio", "datetime.now", "httpx", "kopf", "kubernetes", "logging", "prometheus_api_client",
@@ -69,6 +70,7 @@ BUDGETS = {
     "operator/speculative_operator/comparing/": 800,
     "operator/speculative_operator/domain/": 2_350,
     "operator/speculative_operator/engines/": 5_035,
+    "operator/speculative_operator/outputs/": 240,
     "operator/speculative_operator/pairing/": 3_310,
     "operator/speculative_operator/payload/": 1_900,
     "operator/speculative_operator/physics/": 910,

@@ -24,7 +24,7 @@ def build_core(config: EngineConfig, settings: Settings, lengths: DraftLengths |
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
             max_k=config.max_k,
-            keeps_drafts=config.keeps_drafts,
+            keeps_drafts=config.keeps_drafts or settings.corrupt_one_in > 0,
             verifies_adaptively=config.verifies_adaptively,
             catches_up=config.speculative is not None and config.speculative.method == Method.DRAFT_MODEL,
         ),

@@ -42,6 +42,8 @@ class Answer:
     """The endless answer to one prompt; how much of it is given is decided by the request."""
 
     key: int
+    corrupt_one_in: int = 0
+    """Of so many tokens one is wrong; 0: none is."""
 
     @classmethod
     def to(cls, prompt: bytes, seed: int) -> Answer:
@@ -58,7 +60,11 @@ class Answer:
 
     def tokens(self, first: int, last: int) -> list[int]:
         """Token ids `first` (from 0) to `last`, the last excluded."""
-        found: list[int] = (_hash(self.key, first, last) % np.uint64(VOCABULARY)).astype(np.int64).tolist()
+        right = _hash(self.key, first, last)
+        wrong = (
+            _hash(self.key ^ 0x5A5A, first, last) % np.uint64(self.corrupt_one_in) == 0 if self.corrupt_one_in else 0
+        )
+        found: list[int] = ((right % np.uint64(VOCABULARY)).astype(np.int64) ^ wrong).tolist()
         return found
 
     def text(self, first: int, last: int) -> str:

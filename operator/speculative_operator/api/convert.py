@@ -79,6 +79,8 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
         paused=annotations.get(names.ANNOTATION_PAUSED) == "true",
         adopt=str(annotations.get(names.ANNOTATION_ADOPT) or ""),
         accept=str(annotations.get(names.ANNOTATION_ACCEPT) or ""),
+        suspend=str(annotations.get(names.ANNOTATION_SUSPEND) or ""),
+        verified=str(annotations.get(names.ANNOTATION_VERIFIED) or ""),
         auto_speculator=wanted.speculator is not None and bool(wanted.speculator.auto),
     )
 

@@ -129,6 +129,26 @@ class Cluster:
 
         return bytes(self._answer(ask))
 
+    def ask(self, pod: Object, path: str, body: Object | None = None, seconds: float = SECONDS) -> str:
+        """What the engine of a pod answers to a GET, or to a POST of `body`, asked through the API server."""
+        from kubernetes.client.exceptions import ApiException
+
+        from speculative_operator.shell.bodies import port_of
+
+        api, meta = self._core.api_client, pod["metadata"]
+        where = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}:{port_of(dict(pod))}/proxy/{path}"
+        method, headers = "POST" if body else "GET", {"Content-Type": "application/json", "Accept": "*/*"}
+        request = api.param_serialize(method, where, header_params=headers, body=body, auth_settings=["BearerToken"])
+
+        def send(**_: Any) -> str:
+            answer = api.call_api(*request, _request_timeout=seconds)
+            answer.read()
+            if not 200 <= answer.status <= 299:
+                raise ApiException.from_response(http_resp=answer, body=answer.data.decode(), data=None)
+            return str(answer.data.decode())
+
+        return str(self._answer(send))
+
     def may(self, user: str, namespace: str, verb: str, resource: str, group: str) -> bool:
         """True where `user` may use the verb on the resource in a namespace (empty: in all namespaces)."""
         plural, _, part = resource.partition("/")

@@ -90,6 +90,11 @@ NEXT: dict[Reason, str] = {
     Reason.ROLLOUT_NEEDS_APPROVAL: "speculative approve {name} -n {namespace}",
     Reason.ROLLOUT_UNDONE: _PODS,
     Reason.DISABLED: "set spec.speculation.mode: Auto to speculate",
+    Reason.OUTPUTS_DIFFER: f"set spec.speculation.mode: Disabled; {_CHECK} names known wrong combinations",
+    Reason.OUTPUTS_OUTDATED: "speculative verify {name} -n {namespace}",
+    Reason.OUTPUTS_UNREADABLE: "speculative verify {name} -n {namespace}",
+    Reason.SUSPENSION_IGNORED: "kubectl annotate specdep {name} -n {namespace} "
+    "serving.speculative.dev/drafts-suspended-until-",
     Reason.NO_SPECULATOR: "set spec.speculator.auto: true, or name a speculator: speculative pairs VERIFIER",
 }
 """Reason -> the command or field that helps. A reason that is not here asks for nothing."""
@@ -114,7 +119,7 @@ def next_step(word: object, name: str, namespace: str) -> str:
 
 WRONG_IF_FALSE = (
     ConditionType.PAIR_COMPATIBLE, ConditionType.MEMORY_FITS, ConditionType.WEIGHTS_READY,
-    ConditionType.ROLLOUT_HEALTHY, ConditionType.READY, ConditionType.METRICS_AVAILABLE,
+    ConditionType.ROLLOUT_HEALTHY, ConditionType.READY, ConditionType.METRICS_AVAILABLE, ConditionType.OUTPUTS_VERIFIED,
 )  # fmt: skip
 """Conditions that say by False that something is wrong, the nearest to the cause first. False of other conditions is no
 fault: a rollout that is over does not progress, and a table that is still being tuned is not converged."""

@@ -30,6 +30,7 @@ COMMANDS = {
     "engines": "show what each engine can do with each method, and what it refuses",
     "pairs": "list the publicly known speculators for a verifier, and pick one",
     "check": "check by their files whether a speculator fits its verifier; with exit statuses for pipelines",
+    "verify": "compare the output with drafts and without, on the pods that serve; with exit statuses for pipelines",
     "completion": "print the completion of a shell",
 }
 """Command -> what it does. Each is the module of that name beside this one, but for those of the laboratory."""

@@ -45,6 +45,11 @@ ANNOTATION_ADOPT = f"{GROUP}/adopt"
 Deployment: the value that its pods were made for."""
 ANNOTATION_ACCEPT = f"{GROUP}/accept"
 """On the SpeculativeDeployment: has the rollout made that `status.rollout.proposal` names by this value."""
+ANNOTATION_SUSPEND = f"{GROUP}/drafts-suspended-until"
+"""On the SpeculativeDeployment: RFC 3339 time until which K is 0 in pods that re-read their table, so that `speculative
+verify` can compare."""
+ANNOTATION_VERIFIED = f"{GROUP}/outputs-verified"
+"""On the SpeculativeDeployment: what `speculative verify` found (`outputs.record`)."""
 ANNOTATION_WANTED = f"{GROUP}/wanted"
 """On Jobs: hash of what they were made for. A Job for something else is deleted, never changed."""
 

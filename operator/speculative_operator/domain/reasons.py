@@ -17,7 +17,7 @@ _HEADER = re.compile(r"""(authorization["']?\s*[:=]\s*["']?(?:(?:bearer|basic)\s
 
 
 class ConditionType(StrEnum):
-    """Types of `status.conditions`, all present from the first reconcile on."""
+    """Types of `status.conditions`, all but `OutputsVerified` present from the first reconcile on."""
 
     READY = "Ready"
     PROGRESSING = "Progressing"
@@ -29,6 +29,8 @@ class ConditionType(StrEnum):
     SPECULATION_ACTIVE = "SpeculationActive"
     TUNING_CONVERGED = "TuningConverged"
     ROLLOUT_HEALTHY = "RolloutHealthy"
+    OUTPUTS_VERIFIED = "OutputsVerified"
+    """Only in objects that `speculative verify` was run on."""
 
 
 class Reason(StrEnum):
@@ -133,6 +135,14 @@ class Reason(StrEnum):
     ROLLOUT_UNDONE = "RolloutUndone"
     DISABLED = "Disabled"
     NO_SPECULATOR = "NoSpeculator"
+    # outputs
+    OUTPUTS_SAME = "OutputsSame"
+    OUTPUTS_TIED = "OutputsSameButTies"
+    OUTPUTS_DIFFER = "OutputsDiffer"
+    OUTPUTS_OUTDATED = "OutputsOutdated"
+    OUTPUTS_UNREADABLE = "OutputsUnreadable"
+    DRAFTS_SUSPENDED = "DraftsSuspended"
+    SUSPENSION_IGNORED = "SuspensionIgnored"
     UNKNOWN = "Unknown"
 
 
@@ -264,6 +274,17 @@ EXPLANATIONS: dict[Reason, str] = {
     "previous pods.",
     Reason.DISABLED: "The mode is Disabled.",
     Reason.NO_SPECULATOR: "The spec names no speculator and no draft-free method.",
+    Reason.OUTPUTS_SAME: "speculative verify found the same tokens with drafts as without.",
+    Reason.OUTPUTS_TIED: "speculative verify found other tokens with drafts only where two were about equally likely: "
+    "numerics, no defect.",
+    Reason.OUTPUTS_DIFFER: "speculative verify found tokens with drafts that the verifier alone would not write: a "
+    "defect of the engine for this pair.",
+    Reason.OUTPUTS_OUTDATED: "The pods are of another template than those that speculative verify compared.",
+    Reason.OUTPUTS_UNREADABLE: "The annotation outputs-verified was not written by speculative verify.",
+    Reason.DRAFTS_SUSPENDED: "The annotation drafts-suspended-until keeps K at 0, mostly for speculative verify; "
+    "drafts return at that time, even without the operator.",
+    Reason.SUSPENSION_IGNORED: "The annotation drafts-suspended-until asks for what cannot be done; the message says "
+    "why.",
     Reason.UNKNOWN: "The operator does not know yet.",
 }
 

@@ -373,6 +373,10 @@ class DeploymentSpec:
     """Value of the annotation that has pods made as this release of the operator makes them."""
     accept: str = field(default="", metadata=NOT_OF_PODS)
     """Value of the annotation that accepts a rollout which the operator has proposed."""
+    suspend: str = field(default="", metadata=NOT_OF_PODS)
+    """Value of the annotation that asks for K = 0 until a time."""
+    verified: str = field(default="", metadata=NOT_OF_PODS)
+    """Value of the annotation with what `speculative verify` found."""
     auto_speculator: bool = field(default=False, metadata=NOT_OF_PODS)
     """The speculator is picked from the catalogue: `speculator` is then None until it was."""
 

@@ -17,6 +17,7 @@ from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method,
 from speculative_operator.domain.vllm import drafting_kv_cache_dtype
 from speculative_operator.engines.base import Engine
 from speculative_operator.engines.matrix.rows import Version, parse_version
+from speculative_operator.engines.matrix.wrong_outputs import wrong_outputs
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.engines.vllm.facts import facts_of
 from speculative_operator.pairing.catalogue import Catalogue, Choice, pick, stem, tail
@@ -168,4 +169,5 @@ def rules_of(spec: DeploymentSpec) -> EngineRules:
         facts = facts_of(version)
     elif spec.engine.type is EngineType.SGLANG and version == SGLANG_READ:
         facts = {Fact.SAME_VOCABULARY_SIZE: frozenset({""})}
-    return EngineRules(spec.engine.type, spec.engine.version, refused, k or None, facts)
+    wrong = wrong_outputs(spec, version) if version is not None else ()
+    return EngineRules(spec.engine.type, spec.engine.version, refused, k or None, facts, wrong)

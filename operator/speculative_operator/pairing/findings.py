@@ -52,6 +52,10 @@ class Code(StrEnum):
         "VerifierUnsupported",
         "The engine cannot read hidden states inside this verifier's architecture, or not across stages of a pipeline.",
     )
+    OUTPUTS_DOUBTFUL = (
+        "OutputsDoubtful",
+        "The engine's output with drafts was reported wrong for such a pair: `speculative verify` tells of yours.",
+    )
     # tokens
     VOCABULARY_DIFFERS = (
         "VocabularyDiffers",

@@ -44,6 +44,8 @@ _COMPRESSED = 4
 """Layers that compress by this have a sparse index too."""
 _MOST_LAYERS = 4096
 _FULL, _WINDOW, _LINEAR, _STATE, _NONE = "full", "window", "linear", "state", "none"
+RECURRENT = frozenset({_LINEAR, _STATE})
+"""Kinds of layers that keep one state in place of a cache of tokens."""
 _KINDS = {
     "full_attention": _FULL, "attention": _FULL, "sliding_attention": _WINDOW, "chunked_attention": _WINDOW,
     "linear_attention": _LINEAR, "mamba": _STATE, "mamba2": _STATE, "moe": _NONE, "mlp": _NONE,

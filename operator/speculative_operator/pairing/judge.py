@@ -38,7 +38,7 @@ def judge(
     """
     rules = rules or EngineRules(spec.engine.type, spec.engine.version)
     requested = spec.speculator
-    findings = [*_engine(rules), *serving.of_verifier(verifier, spec, rules)]
+    findings = [*_engine(rules), *serving.of_verifier(verifier, spec, rules), *serving.reported(verifier, spec, rules)]
     if requested is None:
         return Verdict(Kind.UNKNOWN, sort_findings(findings))
     if requested.method.draft_free:

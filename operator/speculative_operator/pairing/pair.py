@@ -59,6 +59,17 @@ class Fact(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Wrong:
+    """A combination with drafts whose output was reported wrong."""
+
+    verifier: str
+    """`hybrid`: layers with a recurrent state, such as linear attention; `adapters`: LoRA adapters are served."""
+    effect: str
+    """A sentence with its source."""
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
 class EngineRules:
     """One engine at one release, for one spec."""
 
@@ -70,6 +81,8 @@ class EngineRules:
     """K that the engine is started with; None: unknown, then that of the spec counts."""
     facts: Mapping[Fact, frozenset[str]] = field(default_factory=dict)
     """Names for each fact that is known; one empty name for a rule that holds."""
+    wrong: tuple[Wrong, ...] = ()
+    """What was reported of this release with the method and the arguments of the spec."""
 
     def has(self, rule: Fact) -> bool:
         """True where the release is known to have a rule."""

@@ -3,10 +3,11 @@
 Mounted beside `speculative_scheduler`, which polls a `TableFile` before every step. Standard library alone. The file is
 
     {"version": 9, "rows": [[1, 16, 4], [17, 256, 1]], "try": {"steps": 16, "rows": [[5, 8, [3, 5], 0.05]]}}
+    {"version": 0, "rows": [[1, 256, 0]], "until": 1795852800}
 
 Rows are [first, last, K] by number of decoding requests, from 1 on without gap; the last row holds beyond its end.
 `try`, where there is one, says which K the engine may try in blocks of so many steps, at [first, last, [K, ...], share]
-(`speculative_blocks`).
+(`speculative_blocks`). `until`, a unix time, has the table before come back then, though nobody writes the file again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ POLL_SECONDS = 0.2
 LARGEST_FILE = 1 << 20
 LARGEST_SHARE = 0.4
 """Of the steps of a row. With more, a tried block would not have a block at the table's K on each side."""
+LONGEST_SECONDS = 1800.0
+"""That a table with `until` may be in force: so long may clocks and a delivery add to what the operator allows."""
 FEWEST_STEPS, MOST_STEPS = 4, 256
 """Of a block: fewer are mostly the step after the change of K, more are seldom all of one load."""
 
@@ -52,6 +55,8 @@ class Table(NamedTuple):
     """Of a tried block."""
     since: float = 0.0
     """Unix time since when it is in force."""
+    until: float = 0.0
+    """Unix time at which the table before it comes back; 0: never."""
 
     def __str__(self) -> str:
         """`1-16:4 17-256:1, tries 5-8:3,5`."""
@@ -70,7 +75,7 @@ def parse(text: str, allowed: Iterable[int], max_batch: int) -> Table:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadTableError(f"is no JSON ({error})") from None
-    version, rows, tried = _values(data, "the file", "version", "rows", "try")
+    version, rows, tried, until = _values(data, "the file", "version", "rows", "try", "until")
     if type(version) is not int or version < 0 or not isinstance(rows, list) or not rows:
         raise BadTableError('must be {"version": N, "rows": [[first, last, K], ...]}')
     known = frozenset(allowed)
@@ -81,7 +86,10 @@ def parse(text: str, allowed: Iterable[int], max_batch: int) -> Table:
     for _, last, k in checked:
         dense += [k] * (min(last, max_batch) + 1 - len(dense))
     dense += [checked[-1][2]] * (max_batch + 1 - len(dense))
-    return Table(version, checked, dense, *(_tries(tried, known) if "try" in data else ()))
+    if "until" in data and (type(until) not in (int, float) or not 0 < until < 1 << 40):
+        raise BadTableError(f'"until": {until!r} must be a unix time')
+    tries, steps = _tries(tried, known) if "try" in data else (None, 0)
+    return Table(version, checked, dense, tries, steps, until=float(until or 0))
 
 
 def _values(data: Any, where: str, *keys: str) -> tuple[Any, ...]:
@@ -153,6 +161,8 @@ class TableFile:
         self._clock, self._wall = clock, wall
         self.table: Table | None = None
         """In force; None before the first good file."""
+        self._before: Table | None = None
+        """What comes back when `table` ends."""
         self._next = 0.0
         self._seen: tuple[int, int, int] | None = None
         self._text: str | None = None
@@ -177,6 +187,8 @@ class TableFile:
         return None
 
     def _look(self) -> Table | None:
+        if self.table is not None and self._before is not None and self._wall() >= self.table.until:
+            return self._put_in_force(self._before)
         found = os.stat(self.path)  # noqa: PTH116
         signature = (found.st_mtime_ns, found.st_ino, found.st_size)
         if signature == self._seen:
@@ -191,7 +203,15 @@ class TableFile:
         self._text, self._warned = text, ""
         if table is None:
             return None
-        self.table = table = table._replace(since=self._wall())
+        if table.until:
+            if self.table is None or not 0 < table.until - self._wall() <= LONGEST_SECONDS:
+                raise BadTableError(f'"until": {table.until:.0f} is past, far ahead, or has no table to come back')
+            before = self._before or self.table
+            return self._put_in_force(table, before)
+        return self._put_in_force(table)
+
+    def _put_in_force(self, table: Table, before: Table | None = None) -> Table:
+        self.table, self._before = (table := table._replace(since=self._wall())), before
         # the engine's log shows whole seconds; how fast a table arrives is worth more
         moment = datetime.fromtimestamp(table.since, timezone.utc).isoformat(timespec="milliseconds")  # noqa: UP017
         _log.info("speculative: table version %d in force since %s: %s", table.version, moment, table)

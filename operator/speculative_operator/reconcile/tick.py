@@ -56,6 +56,7 @@ from speculative_operator.reconcile.table.deciding import (
     restore_memory,
 )
 from speculative_operator.reconcile.table.own_rollouts import Permission, permission_of
+from speculative_operator.reconcile.table.suspension import resumed, suspension_of
 from speculative_operator.reconcile.turn import (
     Turn,
     conclude,
@@ -235,11 +236,16 @@ def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
     """One reconcile with pods that are made as `made` says."""
     world, choice, policy, own = turn.world, made.choice, made.policy, made.own
     pairing = turn.pairing.made_of(choice)
+    suspended = suspension_of(world, policy, made.active, turn.now)
+    if not suspended.until:
+        made = replace(made, active=resumed(world, made.active, tables.config_name(world, choice.pinned, own)))
     memory = restore_memory(world, turn.memory, policy, made.active, turn.now)
     observation = tables.of_pods(turn.observation, world.pods, own)
     permission = permission_of(world, turn.rollout, memory, policy, made.active, turn.now)
     turn = replace(turn, rollout=permission.rollout, pairing=pairing)
-    verdict = consider(memory, observation, policy, made.active, permission, turn.now)
+    seen = None if suspended.until else observation  # of steps at a K that the tuner did not choose it learns nothing
+    verdict = consider(memory, seen, policy, made.active, permission, turn.now)
+    verdict = replace(verdict, active=replace(verdict.active, suspended_until=suspended.until))
     leaving, memories = _decide_for_leaving(world, turn, policy, own)
     own_notices = own_rollouts.notices(choice.by_name, verdict.own)
     decided = _view(turn, choice.pinned, policy, verdict)
@@ -262,7 +268,7 @@ def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
     actions = (*pairing.actions, *targets.of_objects(choice.pinned, planned.actions), *repairs)
     late = first_ended_by_probe(world.pods)
     notices = (
-        *turn.notices, *turn.engine.notices(choice.by_name), *pairing.notices, *waiting,
+        *turn.notices, *suspended.notices, *turn.engine.notices(choice.by_name), *pairing.notices, *waiting,
         *privileges.notices(world), *own_notices, *scaling_notices(world.spec, world.workload.scaler),
         *targets.notices(world.spec, turn.rollout), *route.notices(world),
         *((startup.late_notice(late.name, late.outlasted),) if late is not None else ()),

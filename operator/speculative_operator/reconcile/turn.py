@@ -83,7 +83,7 @@ def stay(turn: Turn, problems: Sequence[Condition], actions: tuple[Action, ...] 
 def conclude(turn: Turn, view: View, memory: Memory | None, actions: tuple[Action, ...], **more: Any) -> Outcome:
     """The outcome of a reconcile that has found `view`. `more`: fields of the outcome."""
     before = turn.world.status
-    status = make_status(view, before, turn.now)
+    status = make_status(replace(view, verified=turn.world.verified), before, turn.now)
     after = read_status(status)
     found = (turn.pairing.record, turn.pairing.coming, before.pair, before.coming)
     known = before.memory if view.kept else to_stored(memory) if memory is not None else {}
@@ -148,7 +148,8 @@ def invalid(owner: Mapping[str, Any], message: str, now: float) -> Outcome:
     `owner` is the object as the API server has it, `message` names field, value and remedy.
     """
     old, generation, wanted = read_refused(owner)
-    conditions = stamp([_refused(kind, old, message) for kind in ConditionType], old, generation, now)
+    kinds = [kind for kind in ConditionType if kind is not ConditionType.OUTPUTS_VERIFIED or old.condition(kind).status]
+    conditions = stamp([_refused(kind, old, message) for kind in kinds], old, generation, now)
     status: dict[str, Any] = {"ready": f"{old.ready}/{wanted}", **old.parts}
     status |= {"conditions": conditions, "observedGeneration": generation}
     return Outcome((), status, events(old, read_status(status), ()), None)

@@ -58,10 +58,11 @@ def http_route(spec: DeploymentSpec, route: Route, canary: str) -> Manifest:
 
 
 def table_config(
-    spec: DeploymentSpec, name: str, table: KTable, version: int, *, trials: Sequence[Trial] = ()
+    spec: DeploymentSpec, name: str, table: KTable, version: int, *, trials: Sequence[Trial] = (), until: float = 0.0
 ) -> Manifest:
-    """The ConfigMap `name` with the table, which serving pods re-read."""
-    return _config(spec, name, {names.TABLE_KEY: values.table_text(table, version, trials=trials)})
+    """The ConfigMap `name` with the table, which serving pods re-read. `until`: unix time at which they go back to the
+    table before; 0: never."""
+    return _config(spec, name, {names.TABLE_KEY: values.table_text(table, version, trials=trials, until=until)})
 
 
 def notes_config(spec: DeploymentSpec, data: Mapping[str, str]) -> Manifest:

@@ -117,12 +117,14 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
     }
 
 
-def table_text(table: KTable, version: int, *, trials: Sequence[Trial] = ()) -> str:
+def table_text(table: KTable, version: int, *, trials: Sequence[Trial] = (), until: float = 0.0) -> str:
     """Content of the table file that the payload reads."""
     content = _content(table, version)
     if trials:
         rows = [[one.first, one.last, list(one.ks), one.share] for one in trials]
         content["try"] = {"steps": BLOCK_STEPS, "rows": rows}
+    if until:
+        content["until"] = until
     return _json(content)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from speculative_lab.emulator.http.answers import logprobs_of
 from speculative_lab.emulator.texts import NATURAL_LIMIT, WORDS, Answer, count_tokens
 
 
@@ -43,3 +45,29 @@ def test_natural_lengths_spread_around_their_median() -> None:
 
 def test_tokens_of_a_text() -> None:
     assert (count_tokens(""), count_tokens("abcd"), count_tokens("abcde")) == (1, 1, 2)
+
+
+def test_corruption_is_rare_stays_where_it_is_and_follows_the_seed() -> None:
+    count = 200_000
+    clean = Answer.to(b"hello", 0)
+    written = replace(clean, corrupt_one_in=10_000)
+    wrong = _different(clean, written, 0, count)
+    assert 8 <= len(wrong) <= 36
+    assert _different(clean, written, wrong[3], wrong[3] + 1) == [wrong[3]], "however the stream is cut"
+    other = Answer.to(b"hello", 1)
+    assert _different(other, replace(other, corrupt_one_in=10_000), 0, count) != wrong
+
+
+def _different(one: Answer, other: Answer, first: int, last: int) -> list[int]:
+    both = enumerate(zip(one.tokens(first, last), other.tokens(first, last), strict=True), first)
+    return [place for place, (a, b) in both if a != b]
+
+
+def test_logprobs_tell_a_wrong_token_from_the_right_one() -> None:
+    right = Answer.to(b"hello", 0)
+    written = replace(right, corrupt_one_in=2)
+    told = logprobs_of(written, right, 50, 5, ids=True)
+    assert told["tokens"] == [f"token_id:{token}" for token in written.tokens(0, 50)]
+    wrong = [place for place, token in enumerate(right.tokens(0, 50)) if told["tokens"][place] != f"token_id:{token}"]
+    assert wrong == [place for place, value in enumerate(told["token_logprobs"]) if value < -0.1]
+    assert 10 < len(wrong) < 40

@@ -250,3 +250,71 @@ def test_the_files_stand_alone(name: str) -> None:
 def test_every_file_is_named_and_every_name_is_a_file() -> None:
     folder = Path(payload.__file__).parent
     assert {path.name for path in folder.glob("*.py")} == {"__init__.py", *FILES}
+
+
+# -- a table that ends
+
+
+class Held:
+    """A file whose table of K = 0 ends, and the table before it."""
+
+    def __init__(self, file: Path, clock: Clock) -> None:
+        self.file, self.clock, self.wall = file, clock, 1_800_000_000.0
+        self.subject = TableFile(str(file), ALLOWED, 8, clock, wall=lambda: self.wall)
+
+    def write(self, until: object) -> None:
+        replace(self.file, json.dumps({"version": 0, "rows": [[1, 8, 0]], "until": until}))
+
+    def look(self) -> list[int] | None:
+        return look(self.subject, self.clock)
+
+
+@pytest.fixture
+def held(file: Path, clock: Clock) -> Held:
+    found = Held(file, clock)
+    write(file, 7, [1, 8, 3])
+    found.look()
+    return found
+
+
+def test_the_table_before_comes_back_though_nobody_writes_it(held: Held) -> None:
+    held.write(held.wall + 60.0)
+    assert held.look() == [0] + [0] * 8
+    held.wall += 59.0
+    assert held.look() is None
+    held.write(held.wall + 60.0)  # longer
+    assert held.look() == [0] * 9
+    held.wall += 61.0
+    assert held.look() == [0] + [3] * 8
+    assert held.subject.table is not None
+    assert (held.subject.table.version, held.subject.table.until) == (7, 0.0)
+    assert held.look() is None
+    write(held.file, 8, [1, 8, 1])
+    assert held.look() == [0] + [1] * 8
+
+
+def test_the_next_table_ends_it_early(held: Held) -> None:
+    held.write(held.wall + 60.0)
+    held.look()
+    write(held.file, 7, [1, 8, 3])
+    assert held.look() == [0] + [3] * 8
+    held.wall += 61.0
+    assert held.look() is None
+
+
+@pytest.mark.parametrize("until", ["past", "far", "soon", True, None, -5, 1e300])
+def test_an_end_that_cannot_be_leaves_the_table(held: Held, until: object, caplog: pytest.LogCaptureFixture) -> None:
+    held.write({"past": held.wall - 1.0, "far": held.wall + 1e6}.get(str(until), until))
+    assert held.look() is None
+    assert held.subject.table is not None
+    assert held.subject.table.version == 7
+    assert "until" in caplog.text
+
+
+def test_an_engine_that_starts_meanwhile_keeps_the_table_of_its_start(file: Path, clock: Clock) -> None:
+    """It would have none to go back to."""
+    held = Held(file, clock)
+    held.write(held.wall + 60.0)
+    assert held.look() is None
+    write(file, 7, [1, 8, 3])
+    assert held.look() == [0] + [3] * 8

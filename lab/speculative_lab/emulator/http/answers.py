@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from speculative_lab.emulator.texts import VOCABULARY, WORDS, Answer
+
 Body = dict[str, Any]
 DONE = b"data: [DONE]\n\n"
 
@@ -35,12 +37,31 @@ class Envelope:
         }
 
 
-def whole_body(envelope: Envelope, text: str, generated: int, finish: str) -> Body:
+def whole_body(envelope: Envelope, text: str, generated: int, finish: str, logprobs: Body | None = None) -> Body:
     """The body of an answer that is not streamed."""
     message: Body = {"role": "assistant", "content": text, "refusal": None, "tool_calls": [], "reasoning": None}
     said = {"message": message} if envelope.chat else {"text": text}
-    choice = {"index": 0, "logprobs": None, "finish_reason": finish, "stop_reason": None, **said}
+    choice = {"index": 0, "logprobs": logprobs, "finish_reason": finish, "stop_reason": None, **said}
     return {**envelope.body([choice]), "usage": envelope.usage(generated)}
+
+
+def logprobs_of(written: Answer, right: Answer, generated: int, count: int, *, ids: bool) -> Body:
+    """Logprobs of a whole answer: made up, as its tokens are. A token that is not the `right` one is unlikely."""
+
+    def name(token: int) -> str:
+        return f"token_id:{token}" if ids else WORDS[token]
+
+    likely = [
+        {name((token + other) % VOCABULARY): -0.1 - 3.0 * other for other in range(count)}
+        for token in right.tokens(0, generated)
+    ]
+    tokens = [name(token) for token in written.tokens(0, generated)]
+    top = [{token: _UNLIKELY, **known} for token, known in zip(tokens, likely, strict=True)]
+    values = [known[token] for token, known in zip(tokens, top, strict=True)]
+    return {"tokens": tokens, "token_logprobs": values, "top_logprobs": top, "text_offset": []}
+
+
+_UNLIKELY = -20.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from starlette.requests import Request as HttpRequest
@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from speculative_lab.emulator.acceptance import TENDENCIES, WORKLOADS
 from speculative_lab.emulator.config import Drain, EngineConfig, ServerConfig
 from speculative_lab.emulator.driver import EngineDriver
-from speculative_lab.emulator.http.answers import Chunks, Envelope, whole_body
+from speculative_lab.emulator.http.answers import Chunks, Envelope, logprobs_of, whole_body
 from speculative_lab.emulator.http.protocol import ApiError, Generation, generation, output_limit
 from speculative_lab.emulator.requests import FinishReason, Request
 from speculative_lab.emulator.settings import Settings
@@ -111,8 +111,11 @@ async def complete(service: Service, http: HttpRequest, chat: bool) -> Response:
     if asked.stream:
         return StreamingResponse(job.events(Chunks(envelope, asked.include_usage)), media_type="text/event-stream")
     reason = await job.finished(http)
-    generated = job.waiter.generated
-    return JSONResponse(whole_body(envelope, job.answer.text(0, generated), generated, reason.value))
+    generated, right = job.waiter.generated, job.answer
+    written = replace(right, corrupt_one_in=service.settings.corrupt_one_in) if job.request.drafts else right
+    count = asked.logprobs
+    told = logprobs_of(written, right, generated, count, ids=asked.tokens_as_ids) if count else None
+    return JSONResponse(whole_body(envelope, written.text(0, generated), generated, reason.value, told))
 
 
 def _begin(service: Service, asked: Generation) -> Job:

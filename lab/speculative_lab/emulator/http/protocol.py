@@ -41,6 +41,9 @@ class Generation:
     ignore_eos: bool = False
     stream: bool = False
     include_usage: bool = False
+    logprobs: int = 0
+    """Most likely tokens to tell at each position; 0: no logprobs are told."""
+    tokens_as_ids: bool = False
 
 
 def generation(raw: bytes, chat: bool) -> Generation:
@@ -61,6 +64,8 @@ def generation(raw: bytes, chat: bool) -> Generation:
         max_tokens=_max_tokens(body, chat),
         ignore_eos=bool(body.get("ignore_eos")),
         stream=bool(body.get("stream")),
+        logprobs=count if isinstance(count := body.get("logprobs"), int) and not chat else 0,
+        tokens_as_ids=bool(body.get("return_tokens_as_token_ids")),
         include_usage=isinstance(options, Mapping) and bool(options.get("include_usage")),
     )
 

@@ -14,6 +14,7 @@ from speculative_operator.domain.reading import at
 from speculative_operator.domain.spec import DeploymentSpec, Method
 from speculative_operator.pairing import reading
 from speculative_operator.pairing.findings import Code, Finding, error, info, warning
+from speculative_operator.pairing.fit_caches import RECURRENT, layer_kinds
 from speculative_operator.pairing.pair import BLOCKS, EngineRules, Fact, Pair
 
 _STRETCHED = (Method.EAGLE, Method.EAGLE3)
@@ -54,6 +55,18 @@ def of_verifier(verifier: ModelFacts, spec: DeploymentSpec, rules: EngineRules) 
     yield from _beyond(verifier, spec, rules)
     size, count, field = spec.verifier.tensor_parallel_size, _heads(verifier), "spec.verifier.tensorParallelSize"
     yield from _undivided(rules, count, size, field, (count, None), f"set it to a divisor of {count}")
+
+
+def reported(verifier: ModelFacts, spec: DeploymentSpec, rules: EngineRules) -> Iterator[Finding]:
+    """Findings on combinations whose output was reported wrong with drafts."""
+    kinds = layer_kinds(reading.decoder(verifier.config)) or ()
+    found = {"hybrid": any(kind in RECURRENT for kind in kinds), "adapters": spec.verifier.lora is not None}
+    for one in rules.wrong:
+        if found[one.verifier]:
+            release = f"{rules.engine} {rules.version}"
+            yield warning(
+                Code.OUTPUTS_DOUBTFUL, "spec.engine.version", (None, None), f"{release}: {one.effect}", one.remedy
+            )
 
 
 def positions_of(facts: ModelFacts) -> int | None:

@@ -10,6 +10,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.reasons import Reason, reason_of
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DeploymentSpec, RolloutStrategy
+from speculative_operator.domain.table import KTable
 from speculative_operator.engines.base import Engine
 from speculative_operator.reconcile.children import rendering
 from speculative_operator.reconcile.children.rendering import (
@@ -24,7 +25,7 @@ from speculative_operator.reconcile.pair.pinning import PairedSpec
 from speculative_operator.reconcile.snapshot.pods import configs_of
 from speculative_operator.reconcile.snapshot.tables import Leaving
 from speculative_operator.reconcile.snapshot.take import Snapshot
-from speculative_operator.reconcile.table.active_table import ActiveTable
+from speculative_operator.reconcile.table.active_table import SUSPENDED_VERSION, ActiveTable
 from speculative_operator.reconcile.table.tables import config_name
 from speculative_operator.render import Capabilities, RenderInput, payload, resolved, table_config
 from speculative_operator.render.podspec import PAYLOAD_VOLUME
@@ -79,8 +80,15 @@ def desired_children(
     manifests = rendering.render_again(inp, world.memo)
     if makes_room and template_in(manifests, world.spec.uid) == world.workload.made_as:
         manifests = rendering.render_again(replace(inp, strategy=OLD_FIRST), world.memo)
+    if active.suspended_until and active.table is not None:
+        zero = KTable.constant(0, active.table.max_batch)
+        suspended = table_config(world.spec, config, zero, SUSPENDED_VERSION, until=active.suspended_until)
+        manifests = tuple(suspended if one["metadata"]["name"] == config else one for one in manifests)
     tables = (table_config(world.spec, one.config, one.table, one.version) for one in leaving)
     wanted = (ReadBy(config, active.version, own | {""}),) if inp.live else ()
+    wanted = (
+        (ReadBy(config, SUSPENDED_VERSION, own | {""}, Reason.DRAFTS_SUSPENDED),) if active.suspended_until else wanted
+    )
     others = tuple(ReadBy(one.config, one.version, frozenset({one.pair}), reason_of(one.reason)) for one in leaving)
     return Desired(
         (*_payload(world, manifests), *tables, *manifests),

@@ -28,6 +28,7 @@ _REFUSALS = frozenset(
 _HARMLESS = frozenset(
     {
         Reason.LIVE_UNPROVEN,
+        Reason.DRAFTS_SUSPENDED,
         Reason.BETTER_KNOWN,
         Reason.ROLLOUT_NEEDS_APPROVAL,
         Reason.SCALED_ELSEWHERE,

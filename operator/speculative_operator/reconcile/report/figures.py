@@ -121,16 +121,18 @@ def _resting(view: View) -> str:
     table = view.active.table
     if table is None or view.active.removed:
         return State.REMOVED.value
+    if view.active.suspended_until:
+        return State.OFF.value
     if view.spec.speculation.mode is Mode.STATIC:
         return (State.ON if table.max_k > 0 else State.OFF).value
     return State.HOLDING.value
 
 
 def _k(view: View, concurrency: float | None) -> str:
-    """K of the active table at the load `concurrency`; at one request while the load is unknown. `0` for removal,
-    empty without a table."""
+    """K of the active table at the load `concurrency`; at one request while the load is unknown. `0` for removal
+    and while drafts are suspended, empty without a table."""
     table, load = view.active.table, formats.showable(concurrency)
-    if view.active.removed:
+    if view.active.removed or view.active.suspended_until:
         return "0"
     return str(table.k_at(max(1.0, load or 1.0))) if table is not None else ""
 

@@ -16,6 +16,7 @@ from speculative_operator.reconcile.pair.picking import Picking
 from speculative_operator.reconcile.report.conditions import serving_conditions, stamp
 from speculative_operator.reconcile.report.engine_report import engine_notices, engine_report
 from speculative_operator.reconcile.report.figures import decisions, speculation_status
+from speculative_operator.reconcile.report.outputs import outputs_conditions
 from speculative_operator.reconcile.report.tuning import tuning_conditions
 from speculative_operator.reconcile.report.view import View
 from speculative_operator.reconcile.snapshot.picked import to_status
@@ -42,7 +43,11 @@ _UNLOOKED = (
 def make_status(view: View, old: Status, now: float) -> dict[str, Any]:
     """The complete status after this reconcile. `old` is the one before."""
     spec, rollout = view.spec, view.rollout
-    conditions = [*_standing(serving_conditions(view), view, old), *tuning_conditions(view, old, now)]
+    conditions = [
+        *_standing(serving_conditions(view), view, old),
+        *tuning_conditions(view, old, now),
+        *outputs_conditions(view),
+    ]
     blocks = old.parts_named(_OF_PODS) if view.kept else _blocks(view, old, now)
     found: dict[str, Any] = {**view.pairing.blocks} if view.pairing is not None else {}
     found |= _pick_blocks(view.picking, blocks) if view.picking is not None else {}

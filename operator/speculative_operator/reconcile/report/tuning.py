@@ -54,7 +54,7 @@ def tuning_conditions(view: View, old: Status, now: float) -> tuple[Condition, .
 def _late(view: View, old: Status, now: float, before: KnownCondition) -> str:
     """A sentence about a pod that serves without the active table, or empty; without a new observation the sentence of
     before stays, if it is about this table."""
-    if view.observation is not None:
+    if view.observation is not None and not view.active.suspended_until:
         return behind(view, old, now)
     same = old.speculation.version == view.active.version and view.active.table is not None
     return before.message if same and before.why is _BEHIND else ""

@@ -12,6 +12,7 @@ from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.base import Notice
+from speculative_operator.outputs.record import Record
 from speculative_operator.reconcile.pair.choices import Pairing
 from speculative_operator.reconcile.pair.picking import Picking
 from speculative_operator.reconcile.snapshot.pods import Pod
@@ -49,6 +50,8 @@ class View:
     """`status.rollout`: the proposal that waits for approval, and the last rollout, which may be undone."""
     notices: tuple[Notice, ...] = ()
     """Warnings for the status."""
+    verified: Record | None = None
+    """What `speculative verify` found."""
     kept: bool = False
     """True when pods still run an earlier spec: what the status says of pair and speculation stays as it is."""
     startup: Mapping[str, Any] = field(default_factory=dict)

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from speculative_operator.domain import names
+from speculative_operator.domain.reading import seconds_of
 from speculative_operator.domain.spec import DeploymentSpec, Target
+from speculative_operator.outputs import record as outputs
 from speculative_operator.reconcile.snapshot.by_target import find_elsewhere, with_workload
 from speculative_operator.reconcile.snapshot.children import Child, read_child
 from speculative_operator.reconcile.snapshot.notes import read as read_notes
@@ -34,6 +36,10 @@ class Snapshot(Surroundings):
     rollout: Rollout
     results: Mapping[str, Result] = field(default_factory=dict)
     """Name of a Job -> its result."""
+    suspended_until: float | None = None
+    """Unix time until which the object asks for K = 0; None where it says no time."""
+    verified: outputs.Record | None = None
+    """What `speculative verify` found; None where nothing readable says so."""
     elsewhere: str = ""
     """Kind of the object's workload by another target than its own; empty where there is none."""
 
@@ -61,5 +67,7 @@ def take(world: World, now: float) -> Snapshot:
         workload=read_workload(workload, spec.uid) if workload is not None else Workload(),
         rollout=read_rollout(workload, spec.replicas),
         results={one.name: read_result(one.result) for one in world.jobs},
+        suspended_until=seconds_of(spec.suspend),
+        verified=outputs.read(spec.verified),
         elsewhere=find_elsewhere(spec, world.children),
     )

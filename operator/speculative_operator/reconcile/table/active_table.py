@@ -22,6 +22,8 @@ from speculative_operator.render.values import table_digest
 from speculative_operator.tuner import initial_table, initial_trials
 from speculative_operator.tuner.allowed import fit, fit_trials
 
+SUSPENDED_VERSION = 0
+"""Of the table of K = 0 while drafts are suspended: no active table has it, so nobody takes it for one."""
 NO_TABLE = "none"
 """Stands in place of a table where pods run without speculation."""
 
@@ -49,6 +51,8 @@ class ActiveTable:
     """The trials that pods may run while the table is active."""
     rows_version: int = 0
     """Version that brought the table, where later versions have changed only the trials; else 0."""
+    suspended_until: float = 0.0
+    """Unix time until which pods that re-read their table have K = 0 in its place; 0: they have the table."""
 
     @property
     def text(self) -> str:

@@ -112,6 +112,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "rollout_tuning": (Tuning.INTERRUPT,),
     "rollout_window": (DailyWindow(120, 300),),
     "accept": ("0123abcd",),
+    "suspend": ("2026-11-28T08:00:00Z",),
+    "verified": ("{}",),
     "target": (Target.DEPLOYMENT,),
     "route": (Route("public"),),
     "nodes": (2,),

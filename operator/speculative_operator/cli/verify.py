@@ -1,0 +1,180 @@
+"""Tell whether the output with drafts is the same as without, on the pods that serve NAME.
+
+Prompts are answered greedily by one ready pod, with the logprobs of the most likely tokens: twice while the operator
+keeps K at 0, then with the K of the table. Where answers part, the logprobs tell a tie of numerics from another
+distribution; the second answer without drafts shows what the engine does not repeat by itself. Meanwhile no request of
+the object has drafts; that ends with the command, and by itself. With --against the answers without drafts come from
+the pods of another object, such as one with mode: Disabled, and nothing is suspended. The result is kept in the object,
+whose condition OutputsVerified tells it while such pods run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from speculative_operator.cli import cluster
+from speculative_operator.cli.asking import Engine, prompts_of, template_of
+from speculative_operator.cli.cluster import Cluster, Object, mode, plain, speculation
+from speculative_operator.cli.commands import FAILED, OK, CommandError, UsageError
+from speculative_operator.domain import names
+from speculative_operator.domain.formats import timestamp
+from speculative_operator.domain.table import Actuator
+from speculative_operator.outputs.judge import Judgement, Kind, Run, judge
+from speculative_operator.outputs.record import Record, Verdict
+
+EPILOG = """examples:
+  speculative verify qwen3-8b -n models
+  speculative verify qwen3-8b --prompts ours.jsonl --tokens 512 --parallel 8 --minutes 15
+  speculative verify qwen3-8b --against qwen3-8b-plain
+
+exit status: 0 Same or SameButTies, 1 Different, or it could not be found out, 2 wrong use"""
+
+MOST_MINUTES = 15
+"""Minutes; the operator refuses more."""
+DELIVERY_SECONDS = 120.0
+"""In which pods follow another table: a kubelet delivers it within seconds, or at its next look after a minute."""
+PROBE = 16
+"""Tokens of an answer that only shows whether the pod drafts."""
+LINES = 10
+"""Answers that part and are shown."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments; `main` calls it."""
+    add = parser.add_argument
+    add("name", metavar="NAME", help="the SpeculativeDeployment")
+    cluster.add_arguments(parser)
+    add("--against", metavar="OTHER", default="", help="object whose pods answer without drafts; K stays then")
+    add("--prompts", metavar="FILE", default="", help='one a line, or JSON lines with "prompt" (a built-in set)')
+    add("--limit", metavar="N", type=int, default=0, help="only the first N prompts")
+    add("--tokens", metavar="N", type=int, default=128, help="tokens of each answer (128)")
+    add("--parallel", metavar="N", type=int, default=1, help="prompts at once (1); K is that of this batch size")
+    add(
+        "--minutes",
+        metavar="M",
+        type=int,
+        default=5,
+        help="minutes for which drafts are suspended at most (5, up to 15)",
+    )
+    add("--model", metavar="M", default="", help="served name to ask for, such as an adapter's (the first)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask, judge, print and keep the result; the exit status. Raises CommandError."""
+    for option, most in (("tokens", 4096), ("parallel", 256), ("minutes", MOST_MINUTES)):
+        if not 1 <= (value := getattr(arguments, option)) <= most:
+            raise UsageError(f"--{option} is {value}", f"give a number from 1 to {most}")
+    prompts = prompts_of(arguments.prompts)[: arguments.limit or None]
+    at, name = Cluster(arguments), arguments.name
+    body = at.object(name)
+    engine = Engine(at, name, arguments, prompts)
+    if arguments.against:
+        _check_comparable(body, at.object(arguments.against))
+        other = Engine(at, arguments.against, arguments, prompts)
+        without, control = _undrafted(other, f"{arguments.against} drafts too; set its spec.speculation.mode: Disabled")
+    else:
+        _check_live(body)
+        with _suspended(at, name, engine, arguments.minutes):
+            without, control = _undrafted(engine, "the pod drafted though drafts were suspended; run it again")
+    judgement = judge(without, control, _drafted(engine))
+    _show(judgement, len(prompts))
+    found = (len(prompts), judgement.tokens, judgement.count(Kind.TIE), judgement.count(Kind.DIFFERENT))
+    if template := template_of(engine.pod):
+        record = Record(judgement.verdict, template, timestamp(time.time()), *found)
+        at.annotate(name, names.ANNOTATION_VERIFIED, record.to_text())
+    return FAILED if judgement.verdict is Verdict.DIFFERENT else OK
+
+
+def _check_live(body: Object) -> None:
+    name, seen = body["metadata"]["name"], speculation(body)
+    remedy = "compare it with an object of mode: Disabled: --against OTHER"
+    if mode(body) == "Paused":
+        raise CommandError(
+            f"{name} is paused, so drafts cannot be suspended", f"speculative resume {name}, or {remedy}"
+        )
+    if seen.get("actuator") != Actuator.LIVE.value or seen.get("speculatorRemoved"):
+        raise CommandError(f"K of {name} cannot change while its pods serve", remedy)
+
+
+def _check_comparable(body: Object, other: Object) -> None:
+    verifiers = [one["spec"]["verifier"].get("model") for one in (body, other)]
+    if verifiers[0] != verifiers[1]:
+        raise CommandError(
+            f"the verifiers differ: {verifiers[0]} and {verifiers[1]}", "compare objects of one verifier"
+        )
+
+
+@contextmanager
+def _suspended(at: Cluster, name: str, engine: Engine, minutes: int) -> Iterator[None]:
+    """Suspends drafts for the block, which SIGTERM ends like an interrupt does."""
+    ends, before = time.time() + 60.0 * minutes, signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        at.annotate(name, names.ANNOTATION_SUSPEND, timestamp(ends))
+        print(f"drafts of {name} are suspended until {timestamp(ends)} at most", file=sys.stderr)
+        if not _wait(engine, drafts=False):
+            raise CommandError(
+                f"the pods of {name} still draft",
+                "speculative explain tells why the annotation is ignored; else use --against",
+            )
+        engine.until = ends
+        yield
+    finally:
+        engine.until = None
+        at.annotate(name, names.ANNOTATION_SUSPEND, None)
+        signal.signal(signal.SIGTERM, before)
+
+
+def _wait(engine: Engine, *, drafts: bool) -> bool:
+    """True once the pod drafts for a prompt, or for none of two in a row; False where it never does."""
+    deadline, alike = time.monotonic() + DELIVERY_SECONDS, 0
+    while alike < (1 if drafts else 2):
+        if time.monotonic() > deadline:
+            return False
+        before = engine.count_drafts()
+        engine.answer(engine.prompts[0], PROBE)
+        alike = alike + 1 if (engine.count_drafts() != before) is drafts else 0
+        time.sleep(0.0 if alike else 2.0)
+    return True
+
+
+def _undrafted(engine: Engine, why: str) -> tuple[Run, Run]:
+    """Two runs without drafts. Raises CommandError saying `why` where the pod drafted in them."""
+    before = engine.count_drafts()
+    runs = engine.answers(), engine.answers()
+    if engine.count_drafts() != before:
+        raise CommandError(why)
+    return runs
+
+
+def _drafted(engine: Engine) -> Run:
+    """A run with drafts. Raises CommandError where the pod drafts nothing."""
+    if engine.count_drafts() is not None and not _wait(engine, drafts=True):
+        raise CommandError("the pod drafts nothing: the table's K is 0 at this load", "nothing is there to verify")
+    return engine.answers()
+
+
+def _show(found: Judgement, prompts: int) -> None:
+    for one in found.partings[:LINES]:
+        words = " and ".join(f"{plain(token.token)!r} {token.logprob:.2f}" for token in (one.without, one.drafted))
+        print(f"prompt {one.prompt}, token {one.position}: {one.kind} ({words})")
+    if len(found.partings) > LINES:
+        print(f"and {len(found.partings) - LINES} more")
+    if found.drifts:
+        print(
+            f"logprobs of the same tokens differ by {found.drift:.2f} nats, without drafts by {found.control_drift:.2f}"
+        )
+    counts = ", ".join(f"{found.count(kind)} {what}" for kind, what in _PARTS.items())
+    print(f"{found.verdict}: {prompts} prompts, {found.tokens} tokens compared; answers that part: {counts}")
+    print(f"A fault in one of {found.resolution} tokens would have shown itself with a chance of 95 %.")
+
+
+_PARTS = {
+    Kind.TIE: "at a tie",
+    Kind.DIFFERENT: "elsewhere",
+    Kind.UNSTEADY: "without drafts too, which count for nothing",
+}
