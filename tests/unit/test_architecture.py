@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "payload": set(),
     "settings": {"domain", "prometheus_settings"},
     "prometheus_settings": {"domain"},
-    "shell": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings"},
+    "shell": {"domain", "engines", "comparing", "render", "reconcile", "tuner", "api", "settings"},
     "app": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings", "shell"},
     "cli": {
         "domain", "physics", "tuner", "engines", "pairing", "comparing", "weights", "render", "reconcile",
