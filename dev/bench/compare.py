@@ -99,7 +99,7 @@ def samples(world: World, case: Case, rng: np.random.Generator, slower: float, a
         after = [scrape(state, EPOCH + float(moment)) for state in states]
         if before is not None:
             parts = zip(states, before, after, strict=True)
-            one = sample_of([window(*part, capacity, None) for part in parts], accelerators=world.rig.count)
+            one = sample_of([window(*part, capacity, None) for part in parts], accelerators_per_pod=world.rig.count)
             found += [one] if one is not None else []
         before = after
     return found
@@ -147,6 +147,81 @@ def pair(case: Case) -> tuple[World, list[Sample], list[Sample]]:
     world = draw(case)
     a, b = (np.random.default_rng([case.seed, case.number, 7, side]) for side in (0, 1))
     return world, samples(world, case, a, 1.0, 1.0), samples(world, case, b, case.slower, case.accepted)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one pair came to, looked at every minute."""
+
+    first: Verdict
+    """The first Better or Worse of the whole comparison; else the verdict at the end."""
+    minutes: float
+    """When it came."""
+    measures: tuple[str, ...]
+    """Measures that were ever Better or Worse, with their verdict."""
+    last: Comparison
+
+    @property
+    def decided(self) -> bool:
+        return self.first in (Verdict.BETTER, Verdict.WORSE)
+
+
+def judge(case: Case) -> Found:
+    """Look at a pair every minute, as somebody does who waits for a verdict."""
+    _, a, b = pair(case)
+    each, first, seen = round(60.0 / INTERVAL), None, set[str]()
+    for count in range(each, len(a) + 1, each):
+        last = compare(a[:count], b[:count])
+        ever = [one for one in last.measures if one.verdict in (Verdict.BETTER, Verdict.WORSE)]
+        seen |= {f"{one.measure} {one.verdict}" for one in ever}
+        if first is None and last.verdict in (Verdict.BETTER, Verdict.WORSE):
+            first = last.verdict, count / each
+    return Found(*(first or (last.verdict, len(a) / each)), tuple(sorted(seen)), last)
+
+
+def judged(cases: Sequence[Case], jobs: int) -> list[Found]:
+    """What each pair came to, a line each on stderr."""
+    with multiprocessing.get_context("spawn").Pool(jobs, initializer=os.nice, initargs=(10,)) as pool:
+        found = []
+        for case, one in zip(cases, pool.imap(judge, cases), strict=True):
+            found.append(one)
+            told = f"{one.first} after {one.minutes:g} min; {', '.join(one.measures) or 'no measure differs'}"
+            print(f"pair {case.number}: {told}", file=sys.stderr, flush=True)
+        return found
+
+
+def _percent(found: Sequence[Found], verdicts: Sequence[Verdict]) -> float | None:
+    return round(100.0 * sum(one.first in verdicts for one in found) / len(found), 1) if found else None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Judge all pairs and print the figures; 1 where more than 5 % of the equal pairs got a verdict of a difference."""
+    parser = argparse.ArgumentParser(prog="bench.compare", description=__doc__)
+    add = parser.add_argument
+    add("--seed", type=int, default=1)
+    add("--same", type=int, default=200, help="pairs of equal objects, 20 minutes each (200)")
+    add("--slower", type=int, default=60, help="pairs with steps 5 %% slower in B, 10 minutes (60)")
+    add("--half", type=int, default=40, help="pairs with half the acceptance in B, 10 minutes (40)")
+    add("--rate", type=float, default=5.0, help="requests per second of each object of the latter two (5)")
+    add("--jobs", type=int, default=1)
+    options = parser.parse_args(arguments)
+    seed, rate = options.seed, options.rate
+    same = judged([Case(seed, number, 20.0) for number in range(options.same)], options.jobs)
+    slower = judged([Case(seed, n, 10.0, slower=1.05, rate=rate) for n in range(options.slower)], options.jobs)
+    half = judged([Case(seed, n, 10.0, accepted=0.5, rate=rate) for n in range(options.half)], options.jobs)
+    wrong = _percent(same, (Verdict.BETTER, Verdict.WORSE))
+    print(json.dumps({
+        "same": len(same),
+        "false_percent": wrong,
+        "false_by_measure": dict(Counter(name.rpartition(" ")[0] for one in same for name in one.measures)),
+        "slower": len(slower),
+        "slower_found_percent": _percent(slower, (Verdict.WORSE,)),
+        "slower_called_better_percent": _percent(slower, (Verdict.BETTER,)),
+        "half": len(half),
+        "half_found_percent": _percent(half, (Verdict.WORSE,)),
+        "half_minutes_median": float(np.median([one.minutes for one in half if one.decided] or [0.0])),
+    }))  # fmt: skip
+    return 1 if wrong is not None and wrong > 5.0 else 0
 
 
 if __name__ == "__main__":

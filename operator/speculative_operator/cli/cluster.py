@@ -7,6 +7,7 @@ The cluster is that of the kubeconfig's current context, as for kubectl, or of `
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import os
@@ -111,6 +112,15 @@ class Cluster:
             return str(self._answer(self._core.connect_get_namespaced_pod_proxy_with_path, *where))
         except CommandError as problem:
             raise UnseenError(problem.problem) from None
+
+    def service_page(self, namespace: str, service: str, path: str, parameters: Mapping[str, str]) -> bytes:
+        """What a Service answers, as SCHEME:NAME:PORT, asked through the API server."""
+        path = f"/api/v1/namespaces/{namespace}/services/{service}/proxy/{path.lstrip('/')}"
+        ask = functools.partial(
+            self._core.api_client.call_api, path, "GET", query_params=list(parameters.items()),
+            auth_settings=["BearerToken"], _preload_content=False, _return_http_data_only=True,
+        )  # fmt: skip
+        return bytes(self._answer(ask).data)
 
     def may(self, user: str, namespace: str, verb: str, resource: str, group: str) -> bool:
         """True where `user` may use the verb on the resource in a namespace (empty: in all namespaces)."""

@@ -15,6 +15,7 @@ COMMANDS = {
     "get": "list the SpeculativeDeployments of a cluster",
     "status": "show one: pair, pods, table, load, decisions, and what it waits for",
     "explain": "explain one: why K is what it is, and what to do next",
+    "compare": "compare two objects by what they served in the same hours, with a verdict",
     "watch": "print decisions of the tuner as they come",
     "doctor": "look for what keeps objects of the cluster from being tuned",
     "pause": "have the operator change nothing of an object",

@@ -22,7 +22,7 @@ def selectors(look: Look) -> Iterator[Found]:
     """Yield the PodMonitors that no Prometheus of the cluster selects."""
     from speculative_operator.shell.resources import POD_MONITOR
 
-    servers = _servers(look)
+    servers = servers_of(look)
     monitors = look.at.list_objects(POD_MONITOR.api_version, POD_MONITOR.plural, label_selector=OURS)
     asked = [(full_name(one), (one.get("spec") or {}).get("podMonitorSelector")) for one in servers]
     for one in monitors if asked else ():
@@ -35,7 +35,7 @@ def selectors(look: Look) -> Iterator[Found]:
             )
 
 
-def _servers(look: Look) -> list[Object]:
+def servers_of(look: Look) -> list[Object]:
     """The Prometheus and PrometheusAgent objects of the cluster."""
     from speculative_operator.shell.monitors import SERVERS
 
@@ -97,7 +97,7 @@ def _found_address(look: Look) -> Iterator[Found]:
 
     named = ("PROMETHEUS_URL", "PROMETHEUS_TOKEN_FILE", "PROMETHEUS_BASIC_AUTH_FOLDER", "PROMETHEUS_CERTIFICATE_FOLDER")
     told = [settings_of(one["spec"]["template"]["spec"]) for one in look.operators]
-    servers = _servers(look) if any(not any(one.get(name) for name in named) for one in told) else ()
+    servers = servers_of(look) if any(not any(one.get(name) for name in named) for one in told) else ()
     if servers:
         found = address_of(servers)
         if found.fault:

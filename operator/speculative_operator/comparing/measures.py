@@ -19,7 +19,7 @@ class Sample:
 
     start: float
     end: float
-    """Unix time."""
+    """Unix time; where pods are scraped at different moments, their mean."""
     tokens: float
     """Tokens generated, first tokens included."""
     first_tokens: float
@@ -93,12 +93,11 @@ def _ratio(above: float, below: float) -> float | None:
 def sample_of(
     windows: Iterable[PodWindow],
     *,
-    accelerators: float = 0.0,
+    accelerators_per_pod: float = 0.0,
     hourly_cost: float | None = None,
     failed: float | None = None,
 ) -> Sample | None:
-    """Add up the windows of an object's pods over one interval; None where there is none. `accelerators`: of one
-    pod."""
+    """Add up the windows of an object's pods over one interval; None where there is none."""
     every = list(windows)
     if not every:
         return None
@@ -107,8 +106,8 @@ def sample_of(
         return math.fsum(getattr(one, name) for one in every)
 
     return Sample(
-        start=min(one.start for one in every),
-        end=max(one.end for one in every),
+        start=total("start") / len(every),
+        end=total("end") / len(every),
         tokens=total("generated_tokens"),
         first_tokens=total("first_tokens"),
         request_seconds=total("step_seconds"),
@@ -118,7 +117,7 @@ def sample_of(
         prompt_tokens=total("prompt_tokens"),
         ttft_seconds=total("ttft_seconds"),
         requests_finished=total("requests_finished"),
-        accelerators=accelerators,
+        accelerators=accelerators_per_pod,
         tpot_histogram=add(one.tpot_histogram for one in every),
         ttft_histogram=add(one.ttft_histogram for one in every),
         failed=failed,
