@@ -218,7 +218,8 @@ class Analysis(Wire):
     deadline_seconds: Annotated[int, whole(60, 86_400)] = 3600
     """Seconds of a step after which the canary is taken back if the comparison is still undecided."""
     worse_by_percent: Annotated[int, whole(1, 50)] = 5
-    """Difference that counts as none: the canary passes a step if it is better, or if no measure differs by more."""
+    """Difference that counts as none. The canary passes a step if it is better, or differs by less; it is taken back if
+    any measure is surely worse by more."""
     least_acceptance_percent: Annotated[int, whole(0, 100)] = 50
     """The canary is taken back if its drafts gain less than this percent of what is published for its speculator, or
     for its method. 0: acceptance takes no canary back."""

@@ -63,7 +63,7 @@ class _Side:
         for moment in _ends_of_slices(start, end):
             found = [window for pod, tracks in series.items() if (window := self._window(pod, tracks, moment, stale))]
             asked = self.spec.accelerator
-            sample = sample_of(found, accelerators=asked.per_replica, hourly_cost=asked.hourly_cost)
+            sample = sample_of(found, accelerators_per_pod=asked.per_replica, hourly_cost=asked.hourly_cost)
             self.samples += [sample] if sample is not None else []
             for one in found:
                 self.record = replace(

@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from speculative_operator.comparing.verdict import Comparison, Limits, Verdict, compare
+from speculative_operator.comparing.verdict import Comparison, Judged, Limits, Measure, Verdict, compare
 from speculative_operator.domain.formats import LONGEST_MESSAGE, duration
 from speculative_operator.domain.platform import Analysis, Canary, Promotion
 from speculative_operator.domain.reasons import Reason
@@ -118,9 +118,12 @@ def _judge(world: Snapshot, known: Progress, analysis: Analysis, now: float) -> 
     limits = Limits(equivalent=analysis.worse_by_percent / 100.0)
     found = compare(seen.stable.samples, seen.canary.samples, limits)
     known = replace(known, comparison=_in_words(found))
-    if found.verdict is Verdict.WORSE:
-        return _taken_back(known, Reason.CANARY_WORSE, f"at equal load it is worse than this object: {found.why}")
-    missing = left_out(world) or ("" if found.verdict in _PASSED else seen.gap or found.why or "too few figures")
+    if worse := [_of_measure(one) for one in found.measures if _is_worse(one, limits.equivalent)]:
+        why = f"it is worse than {world.spec.name} at equal load: {', '.join(worse)}"
+        return _taken_back(known, Reason.CANARY_WORSE, why)
+    missing = left_out(world) or (
+        "" if found.verdict in _PASSED else seen.gap or f"{found.why} (A is {world.spec.name}, B {known.name})"
+    )
     return _in_time(world, known, analysis, now - since, missing)
 
 
@@ -202,8 +205,21 @@ def _published(spec: DeploymentSpec, speculator: Speculator, k: int, catalogue: 
     return found.length if found is not None else None
 
 
+def _is_worse(one: Judged, tolerance: float) -> bool:
+    """True where the canary is surely worse in this measure by more than the tolerance, a share of 1."""
+    if one.verdict is not Verdict.WORSE or one.low is None or one.high is None:
+        return False
+    nearest = 1.0 / one.high if one.measure is Measure.THROUGHPUT and one.high > 0 else one.low
+    return nearest > 1.0 + tolerance
+
+
+def _of_measure(one: Judged) -> str:
+    """The ratio of a measure, the canary over this object, with its interval."""
+    ends = [f"{end:.2f}" if end is not None else "?" for end in (one.low, one.high)]
+    return f"{one.measure} {one.ratio:.2f} ({ends[0]} to {ends[1]})"
+
+
 def _in_words(found: Comparison) -> str:
     """Verdict and ratios of a comparison."""
-    measured = (one for one in found.measures if one.ratio is not None and one.low is not None and one.high is not None)
-    told = [f"{one.measure} {one.ratio:.2f} ({one.low:.2f} to {one.high:.2f})" for one in measured]
+    told = [_of_measure(one) for one in found.measures if one.ratio is not None]
     return f"{found.verdict}: {', '.join(told) or found.why}"[:LONGEST_MESSAGE]

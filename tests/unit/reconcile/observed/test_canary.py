@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.reconcile.worlds import NOW, SPEC, Cluster
 
-from speculative_operator.comparing.verdict import Comparison, Verdict
+from speculative_operator.comparing.verdict import Comparison, Judged, Measure, Verdict
 from speculative_operator.domain.platform import Analysis, Canary, CanarySeen, Promotion, Route
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Method, Speculator
@@ -30,6 +30,12 @@ TICK = 30.0
 GOOD, BAD, OPEN = Verdict.BETTER, Verdict.WORSE, Verdict.UNDECIDED
 
 
+def saying(verdict: Verdict, low: float = 1.06) -> Comparison:
+    """A comparison with this verdict; a worse one is worse by 6 to 9 %."""
+    judged = Judged(Measure.TPOT, verdict, "", 0.010, 0.0107, 1.07, low, 1.09)
+    return Comparison(verdict, "the interval is too wide", (judged,))
+
+
 def led(analysis: Analysis = ANALYSIS, **more: Any) -> Any:
     return replace(SPEC, route=Route("public", canary=Canary("next", 0, analysis)), **more)
 
@@ -41,7 +47,7 @@ BASE = Cluster(spec=led(), capabilities=Capabilities(http_route=True)).snapshot(
 def verdicts(monkeypatch: pytest.MonkeyPatch) -> list[Verdict]:
     """What comparisons say from now on: the last entry."""
     said = [GOOD]
-    monkeypatch.setattr(canary, "compare", lambda *_: Comparison(said[-1], "TPOT is 7 % longer", ()))
+    monkeypatch.setattr(canary, "compare", lambda *_: saying(said[-1]))
     return said
 
 
@@ -148,7 +154,26 @@ def test_undecided_at_the_deadline_is_taken_back_and_not_a_look_before(life: Lif
     found = life.until_the_end(OPEN)
     assert (found.phase, found.reason) == (Phase.TAKEN_BACK, Reason.CANARY_UNDECIDED)
     assert life.weights.count(5) == ANALYSIS.deadline_seconds / TICK
-    assert "TPOT is 7 % longer" in found.message
+    assert "the interval is too wide" in found.message
+
+
+@pytest.mark.parametrize(
+    ("measure", "low", "high", "worse"),
+    [
+        (Measure.TPOT, 1.06, 1.09, True),
+        (Measure.TPOT, 1.02, 1.09, False),
+        (Measure.TPOT, 1.06, None, False),
+        (Measure.THROUGHPUT, 0.8, 0.94, True),
+        (Measure.THROUGHPUT, 0.8, 0.97, False),
+    ],
+)
+def test_worse_is_what_is_surely_beyond_the_tolerance(
+    life: Life, monkeypatch: pytest.MonkeyPatch, measure: Measure, low: float, high: float | None, worse: bool
+) -> None:
+    judged = Judged(measure, BAD, "", 1.0, 1.0, 1.0, low, high)
+    life.look()
+    monkeypatch.setattr(canary, "compare", lambda *_: Comparison(BAD, "", (judged,)))
+    assert (life.look().phase is Phase.TAKEN_BACK) is worse
 
 
 def test_figures_that_are_missing_are_told_at_the_deadline(life: Life) -> None:
@@ -213,7 +238,7 @@ LOOK = st.tuples(
 def test_the_weight_rises_only_by_a_passed_step(looks: list[tuple[Verdict, CanarySeen | None, bool, bool]]) -> None:
     life, steps = Life([GOOD]), (0, *ANALYSIS.steps, 100)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(canary, "compare", lambda *_: Comparison(life.said[-1], "", ()))
+        patch.setattr(canary, "compare", lambda *_: saying(life.said[-1]))
         for verdict, seen, known, lost in looks:
             before = read(life.stored)
             found = life.look(verdict, seen=seen, evidence=LOOKED if known else None, lost=lost)
@@ -234,7 +259,7 @@ def test_the_weight_rises_only_by_a_passed_step(looks: list[tuple[Verdict, Canar
 @given(st.sampled_from([GOOD, BAD, OPEN]), st.lists(st.booleans(), max_size=40))
 def test_the_end_is_the_same_whenever_the_operator_ends(verdict: Verdict, lost: list[bool]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(canary, "compare", lambda *_: Comparison(verdict, "", ()))
+        patch.setattr(canary, "compare", lambda *_: saying(verdict))
         ends = [Life([verdict]).until_the_end(verdict, tuple(given)) for given in ([], lost)]
     assert ends[0].phase is ends[1].phase
     assert ends[0].reason is ends[1].reason
