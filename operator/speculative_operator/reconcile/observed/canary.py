@@ -121,10 +121,8 @@ def _judge(world: Snapshot, known: Progress, analysis: Analysis, now: float) -> 
     if worse := [_of_measure(one) for one in found.measures if _is_worse(one, limits.equivalent)]:
         why = f"it is worse than {world.spec.name} at equal load: {', '.join(worse)}"
         return _taken_back(known, Reason.CANARY_WORSE, why)
-    missing = left_out(world) or (
-        "" if found.verdict in _PASSED else seen.gap or f"{found.why} (A is {world.spec.name}, B {known.name})"
-    )
-    return _in_time(world, known, analysis, now - since, missing)
+    unsure = "" if found.verdict in _PASSED else seen.gap or f"{found.why} (A is {world.spec.name}, B {known.name})"
+    return _in_time(world, known, analysis, now - since, left_out(world) or unsure)
 
 
 def _in_time(world: Snapshot, known: Progress, analysis: Analysis, age: float, missing: str) -> Progress:
@@ -207,10 +205,11 @@ def _published(spec: DeploymentSpec, speculator: Speculator, k: int, catalogue: 
 
 def _is_worse(one: Judged, tolerance: float) -> bool:
     """True where the canary is surely worse in this measure by more than the tolerance, a share of 1."""
-    if one.verdict is not Verdict.WORSE or one.low is None or one.high is None:
+    if one.verdict is not Verdict.WORSE:
         return False
-    nearest = 1.0 / one.high if one.measure is Measure.THROUGHPUT and one.high > 0 else one.low
-    return nearest > 1.0 + tolerance
+    if one.measure is Measure.THROUGHPUT:
+        return one.high is not None and one.high * (1.0 + tolerance) < 1.0
+    return one.low is not None and one.low > 1.0 + tolerance
 
 
 def _of_measure(one: Judged) -> str:

@@ -162,7 +162,7 @@ def test_undecided_at_the_deadline_is_taken_back_and_not_a_look_before(life: Lif
     [
         (Measure.TPOT, 1.06, 1.09, True),
         (Measure.TPOT, 1.02, 1.09, False),
-        (Measure.TPOT, 1.06, None, False),
+        (Measure.TPOT_P99, 1.06, None, True),
         (Measure.THROUGHPUT, 0.8, 0.94, True),
         (Measure.THROUGHPUT, 0.8, 0.97, False),
     ],
