@@ -218,13 +218,13 @@ class Analysis(Wire):
     deadline_seconds: Annotated[int, whole(60, 86_400)] = 3600
     """Seconds of a step after which the canary is taken back if the comparison is still undecided."""
     worse_by_percent: Annotated[int, whole(1, 50)] = 5
-    """Difference that counts as none. The canary passes a step if it is better, or differs by less; it is taken back if
-    any measure is surely worse by more."""
+    """Percent that count as no difference: the canary passes a step if it is better, or differs by less, and is taken
+    back if it is surely worse by more in any measure."""
     least_acceptance_percent: Annotated[int, whole(0, 100)] = 50
     """The canary is taken back if its drafts gain less than this percent of what is published for its speculator, or
     for its method. 0: acceptance takes no canary back."""
     promotion: Promotion = Promotion.AUTOMATIC
-    """Automatic: the canary is promoted after the last step. Approve: it stays at the last weight, still compared,
+    """Automatic: the canary is promoted after the last step; Approve: it stays at the last weight, still compared,
     until you approve it (speculative approve). Later releases may add ways."""
 
 
