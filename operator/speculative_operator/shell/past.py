@@ -59,9 +59,11 @@ class _Side:
     """Pod -> end of its last window."""
 
     def add(self, series: Mapping[str, Sequence[Series]], start: float, end: float, stale: float) -> None:
-        """Add what the pods did between two unix times."""
-        for moment in _ends_of_slices(start, end):
-            found = [window for pod, tracks in series.items() if (window := self._window(pod, tracks, moment, stale))]
+        """Add what the pods did between two unix times, the second of which is the end of a slice."""
+        first, last = math.floor(start / SLICE_SECONDS) + 1, round(end / SLICE_SECONDS)
+        for moment in (n * SLICE_SECONDS for n in range(first, last + 1)):
+            windows = (self._window(pod, tracks, start, moment, stale) for pod, tracks in series.items())
+            found = [one for one in windows if one is not None]
             asked = self.spec.accelerator
             sample = sample_of(found, accelerators_per_pod=asked.per_replica, hourly_cost=asked.hourly_cost)
             self.samples += [sample] if sample is not None else []
@@ -74,10 +76,12 @@ class _Side:
                 )
         self.samples = [one for one in self.samples if one.end > end - LONGEST_SECONDS]
 
-    def _window(self, pod: str, tracks: Sequence[Series], moment: float, stale: float) -> PodWindow | None:
-        """What the pod did since its last window until `moment`."""
+    def _window(
+        self, pod: str, tracks: Sequence[Series], start: float, moment: float, stale: float
+    ) -> PodWindow | None:
+        """What the pod did until `moment` since its last window; of a new pod, since `start`."""
         since = self.ends.get(pod)
-        piece = [_between(one, since if since is not None else -math.inf, moment) for one in tracks]
+        piece = [_between(one, start if since is None else since, moment) for one in tracks]
         known = {pod: since} if since is not None else {}
         found = engine_for(self.spec).read([one for one in piece if one.samples], (pod,), known, moment, stale)[pod]
         if isinstance(found, PodWindow):
@@ -94,7 +98,7 @@ class _Side:
 class _Step:
     """The present step of one analysis."""
 
-    of: tuple[str, int]
+    of: tuple[str, int, float]
     begun: float
     """Unix time of the first look."""
     until: float
@@ -130,10 +134,11 @@ class Past:
             self.forget(key)
             return None
         step = self._steps.get(key)
-        if step is None or step.of != (known.of, known.step):
+        of = (known.of, known.step, known.since)
+        if step is None or step.of != of:
             self.forget(key)
             begin = max(known.since, now - LONGEST_SECONDS)
-            step = self._steps[key] = _Step((known.of, known.step), now, begin, _Side(spec), _Side(canary))
+            step = self._steps[key] = _Step(of, now, begin, _Side(spec), _Side(canary))
         step.stable.spec, step.canary.spec = spec, canary
         whole = SLICE_SECONDS * math.floor(now / SLICE_SECONDS)
         if step.task is None and whole > max(step.until, step.asked):
@@ -175,25 +180,13 @@ class Past:
         if isinstance(found, Answer):
             for side, own in zip(sides, pods, strict=True):
                 series = {pod: found.series[pod] for pod in own if pod in found.series}
-                side.add({pod: [_after(one, step, side, pod) for one in some] for pod, some in series.items()},
-                         step.until, end, self._stale)  # fmt: skip
+                side.add(series, step.until, end, self._stale)
             step.until = end
         return step.gap
 
     def _pods_of(self, spec: DeploymentSpec) -> Addresses:
         found = self._addresses([(spec.namespace, spec.name)])
         return {pod: found[pod] for pod in sorted(found)[:MOST_PODS]}
-
-
-def _ends_of_slices(start: float, end: float) -> list[float]:
-    """Ends of slices between two unix times, of which the second is one."""
-    first = math.floor(start / SLICE_SECONDS) + 1
-    return [n * SLICE_SECONDS for n in range(first, round(end / SLICE_SECONDS) + 1)]
-
-
-def _after(track: Series, step: _Step, side: _Side, pod: str) -> Series:
-    """The samples of what was not read yet: from the pod's last window on, of a new pod from the step's begin on."""
-    return _between(track, side.ends.get(pod, step.until), math.inf)
 
 
 def _between(track: Series, start: float, end: float) -> Series:

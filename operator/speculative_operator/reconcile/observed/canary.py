@@ -10,7 +10,7 @@ again, and decides the same.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -64,15 +64,23 @@ def _asked(world: Snapshot) -> tuple[Canary, Analysis] | None:
 
 
 def _subject(world: Snapshot, canary: Canary, analysis: Analysis) -> str:
+    """Hash of the canary as it is made and of the analysis; empty while the canary cannot be read. Fields by hand:
+    those of another release must not begin every analysis anew."""
     made_of = world.canary.made_of if world.canary is not None else ""
-    return digest([canary.name, made_of, asdict(analysis)], 16) if made_of else ""
+    limits = [analysis.step_seconds, analysis.deadline_seconds, analysis.worse_by_percent]
+    limits += [analysis.least_acceptance_percent]
+    asked = [canary.name, made_of, list(analysis.steps), limits, analysis.promotion.value]
+    return digest(asked, 16) if made_of else ""
 
 
 def _standing(world: Snapshot, canary: Canary, analysis: Analysis) -> Progress | None:
-    """The analysis in the status, as long as it is of this canary and of this analysis; while the canary cannot be read
-    its analysis stays."""
+    """The analysis in the status, as long as it is of this canary and of this analysis. It stays while the canary
+    cannot be read; and once promoted, while no pod of this object could take its requests."""
     known, subject = world.status.canary, _subject(world, canary, analysis)
-    if known is None or known.name != canary.name or (known.of != subject and subject):
+    if known is None or known.name != canary.name:
+        return None
+    alone = known.phase is Phase.PROMOTED and world.rollout.ready == 0
+    if known.of != subject and subject and not alone:
         return None
     return known if known.phase not in COMPARED or 0 < known.step <= len(analysis.steps) else None
 

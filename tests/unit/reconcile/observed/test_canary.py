@@ -40,7 +40,8 @@ def led(analysis: Analysis = ANALYSIS, **more: Any) -> Any:
     return replace(SPEC, route=Route("public", canary=Canary("next", 0, analysis)), **more)
 
 
-BASE = Cluster(spec=led(), capabilities=Capabilities(http_route=True)).snapshot()
+_WORLD = Cluster(spec=led(), capabilities=Capabilities(http_route=True)).snapshot()
+BASE = replace(_WORLD, rollout=replace(_WORLD.rollout, ready=1))
 
 
 @pytest.fixture(autouse=True)
@@ -204,6 +205,13 @@ def test_another_canary_and_another_analysis_begin_anew(life: Life, end: Verdict
     life.until_the_end(end)
     life.analysis = replace(ANALYSIS, step_seconds=60)
     assert life.look().phase is Phase.PROGRESSING
+
+
+def test_what_is_promoted_stays_so_while_nobody_else_could_answer(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    life.until_the_end(GOOD)
+    monkeypatch.setitem(globals(), "BASE", replace(BASE, rollout=replace(BASE.rollout, ready=0)))
+    assert life.look(seen=replace(SEEN, made_of="b")).phase is Phase.PROMOTED
+    assert life.weights[-1] == 100
 
 
 def test_replicas_of_the_canary_and_its_absence_leave_the_end_as_it_is(life: Life) -> None:
