@@ -118,7 +118,7 @@ def _print(form: str, subjects: Sequence[Subject], samples: Sequence[Sequence[Sa
     for side, one in zip("AB", subjects, strict=True):
         pods = f"{len(one.pods)} pod{'s' if len(one.pods) != 1 else ''}"
         out.write(cluster.plain(f"{side}  {one.body['metadata']['name']}: {_models(one)}, {pods}\n"))
-    if subjects[0].spec.verifier.model != subjects[1].spec.verifier.model:
+    if len({one.spec.verifier.source.uri for one in subjects}) > 1:
         out.write("   the verifiers differ: what follows says nothing of the quality of their answers\n")
     seconds = samples[0][-1].end - samples[0][0].start if all(samples) else 0.0
     out.write(
@@ -132,9 +132,11 @@ def _print(form: str, subjects: Sequence[Subject], samples: Sequence[Sequence[Sa
 
 
 def _models(one: Subject) -> str:
-    speculation = str(cluster.mode(one.body))
-    speculator = one.spec.speculator.model if one.spec.speculator is not None else ""
-    return f"{one.spec.verifier.model}, {f'speculator {speculator}, ' if speculator else ''}mode {speculation}"
+    picked = ((one.body.get("status") or {}).get("pair") or {}).get("speculator")
+    given = one.spec.speculator.source if one.spec.speculator is not None else None
+    speculator = picked or (given.uri if given is not None else "")
+    told = f"speculator {speculator}, " if speculator else ""
+    return f"{one.spec.verifier.source.uri}, {told}mode {cluster.mode(one.body)}"
 
 
 def _row(one: Judged) -> tuple[str, ...]:
