@@ -127,7 +127,7 @@ REST: tuple[Bad, ...] = (
         "pair",
     ),
     wrong("route.canary.weight", 101, {"route": {"gateway": {"name": "public"}, "canary": {"name": "next"}}}),
-    broken("weight-or-analysis", _canary(weight=5, analysis={}), "for a share that stays"),
+    broken("weight-or-analysis", _canary(weight=5, analysis={}), "set weight for a share that stays"),
     broken("steps-ascend", _canary(analysis={"steps": [25, 5]}), "[5, 25, 50]"),
     broken("deadline-after-step", _canary(analysis={"stepSeconds": 900, "deadlineSeconds": 600}), "is 600"),
     wrong("route.canary.analysis.stepSeconds", 5, _canary(analysis={})),

@@ -199,7 +199,8 @@ CANARY_RULES = (
     Rule(
         "weight-or-analysis",
         "has(self.weight) != has(self.analysis)",
-        "set either weight, for a share that stays, or analysis, for one that the operator raises step by step",
+        "weight and analysis are both set, or neither is: set weight for a share that stays, or analysis for one that "
+        "the operator raises step by step",
     ),
 )
 
