@@ -221,7 +221,7 @@ class Analysis(Wire):
     worse_by_percent: Annotated[int, whole(1, 50)] = 5
     """Percent that count as no difference: the canary passes a step if it is better, or differs by less, and is taken
     back if it is surely worse by more in any measure."""
-    least_acceptance_percent: Annotated[int, whole(0, 100)] = 50
+    least_acceptance_percent: Annotated[int, whole(0, 100)] = 60
     """The canary is taken back if its drafts gain less than this percent of what is published for its speculator, or
     for its method. 0: acceptance takes no canary back."""
     promotion: Promotion = Promotion.AUTOMATIC

@@ -28,7 +28,7 @@ from speculative_operator.shell.podseries import Addresses, Answer
 
 log = logging.getLogger(__name__)
 
-SLICE_SECONDS = 30.0
+SLICE_SECONDS = 15.0
 """Length of a sample, and least seconds between two readings."""
 QUERY_SECONDS = 600.0
 """Most seconds that one query asks for."""
