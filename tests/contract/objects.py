@@ -309,6 +309,7 @@ GOOD: dict[str, dict[str, Any]] = {
                     "stepSeconds": 60,
                     "deadlineSeconds": 60,
                     "worseByPercent": 10,
+                    "ttftWorseByPercent": 100,
                     "leastAcceptancePercent": 0,
                     "promotion": "Approve",
                 },

@@ -28,7 +28,7 @@ PERIOD = 60.0
 """Seconds of one wave of the load: both objects must have the same batch sizes now and then, however fast they are."""
 LOAD_SECONDS, FEWEST, MOST = 1500.0, 1.0, 6.0
 """Seconds of load at most, and requests per second in its troughs and crests."""
-ANALYSIS = {"steps": [40, 60], "stepSeconds": 60, "deadlineSeconds": 1200}
+ANALYSIS = {"steps": [50], "stepSeconds": 60, "deadlineSeconds": 1200, "ttftWorseByPercent": 200}
 K4 = {"mode": "Static", "numSpeculativeTokens": 4, "maxSpeculativeTokens": 4, "workload": "Code"}
 HEAD = {"method": "eagle3", "model": "hf://RedHatAI/Qwen3-8B-speculator.eagle3"}
 """A method whose acceptance is published; with another text it has half of it."""
@@ -137,7 +137,7 @@ def failed(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class Killer:
-    """Kills the operator's pod at random moments."""
+    """Kills the operator's pod at random moments. The next one waits for the Lease, and then has time for a look."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage, self._chance, self.kills = stage, random.Random(3), 0
@@ -149,7 +149,7 @@ class Killer:
         words = ("delete", "pods", "--all", "--grace-period=0", "--force", "-n", scene.OPERATOR_NAMESPACE)
         self._stage.cluster.kubectl(*words, check=False)
         self.kills += 1
-        self._next = time.monotonic() + self._chance.uniform(20.0, 90.0)
+        self._next = time.monotonic() + self._chance.uniform(60.0, 180.0)
 
 
 def test_a_good_canary_is_promoted_though_the_operator_is_killed(routed: Stage) -> None:
@@ -157,11 +157,11 @@ def test_a_good_canary_is_promoted_though_the_operator_is_killed(routed: Stage) 
     served(routed, stable, manifest(NEXT, "Code", K4))
     with traffic(routed) as finish:
         routed.apply(manifest(STABLE, "Code", {"mode": "Disabled"}, route=route(analysis=ANALYSIS)))
-        wait_for(routed, {STABLE: 60, NEXT: 40})
+        wait_for(routed, {STABLE: 50, NEXT: 50})
         killer = Killer(routed)
         found = end_of(routed, 1300, killer)
-        assert (found["phase"], found["step"]) == ("Promoted", 2), found
-        assert killer.kills >= 3
+        assert (found["phase"], found["step"]) == ("Promoted", 1), found
+        assert killer.kills >= 2
         wait_for(routed, {STABLE: 0, NEXT: 100})
         time.sleep(20.0)
         assert failed(finish()) == []
@@ -172,7 +172,7 @@ def test_half_the_acceptance_is_taken_back_within_five_minutes(routed: Stage) ->
     with traffic(routed) as finish:
         time.sleep(10.0)
         routed.apply(manifest(STABLE, "Code", K4, route=route(analysis=ANALYSIS)))
-        wait_for(routed, {STABLE: 60, NEXT: 40})
+        wait_for(routed, {STABLE: 50, NEXT: 50})
         began = time.monotonic()
         found = end_of(routed, 600)
         wait_for(routed, {STABLE: 100})

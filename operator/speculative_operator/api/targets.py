@@ -220,7 +220,10 @@ class Analysis(Wire):
     """Seconds of a step after which the canary is taken back if the comparison is still undecided."""
     worse_by_percent: Annotated[int, whole(1, 50)] = 5
     """Percent that count as no difference: the canary passes a step if it is better, or differs by less, and is taken
-    back if it is surely worse by more in any measure."""
+    back if TPOT, its P99, throughput or cost is surely worse by more."""
+    ttft_worse_by_percent: Annotated[int, whole(1, 1000)] = 25
+    """Percent by which TTFT and its P99 may be worse: drafting takes a little of the time in which prompts are
+    computed."""
     least_acceptance_percent: Annotated[int, whole(0, 100)] = 60
     """The canary is taken back if its drafts gain less than this percent of what is published for its speculator, or
     for its method. 0: acceptance takes no canary back."""

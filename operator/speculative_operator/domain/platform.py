@@ -26,6 +26,7 @@ class Analysis:
     step_seconds: int
     deadline_seconds: int
     worse_by_percent: int
+    ttft_worse_by_percent: int
     least_acceptance_percent: int
     promotion: Promotion = Promotion.AUTOMATIC
 

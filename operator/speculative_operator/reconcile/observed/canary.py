@@ -33,6 +33,8 @@ ENOUGH_DRAFTS = 500.0
 _UNSEEN = "-"
 """Stands for the hash of what is analysed while there is no canary, or its spec is refused."""
 _PASSED = frozenset({Verdict.BETTER, Verdict.EQUIVALENT})
+_PACE = (Measure.TPOT, Measure.THROUGHPUT, Measure.COST)
+"""Measures of which the canary must be no worse to pass."""
 
 
 def weighed(world: Snapshot) -> Snapshot:
@@ -68,7 +70,7 @@ def _subject(world: Snapshot, canary: Canary, analysis: Analysis) -> str:
     those of another release must not begin every analysis anew."""
     made_of = world.canary.made_of if world.canary is not None else ""
     limits = [analysis.step_seconds, analysis.deadline_seconds, analysis.worse_by_percent]
-    limits += [analysis.least_acceptance_percent]
+    limits += [analysis.ttft_worse_by_percent, analysis.least_acceptance_percent]
     asked = [canary.name, made_of, list(analysis.steps), limits, analysis.promotion.value]
     return digest(asked, 16) if made_of else ""
 
@@ -126,10 +128,10 @@ def _judge(world: Snapshot, known: Progress, analysis: Analysis, now: float) -> 
     limits = Limits(equivalent=analysis.worse_by_percent / 100.0)
     found = compare(seen.stable.samples, seen.canary.samples, limits)
     known = replace(known, comparison=_in_words(found))
-    if worse := [_of_measure(one) for one in found.measures if _is_worse(one, limits.equivalent)]:
+    if worse := [_of_measure(one) for one in found.measures if _is_worse(one, analysis)]:
         why = f"it is worse than {world.spec.name} at equal load: {', '.join(worse)}"
         return _taken_back(known, Reason.CANARY_WORSE, why)
-    unsure = "" if found.verdict in _PASSED else seen.gap or f"{found.why} (A is {world.spec.name}, B {known.name})"
+    unsure = "" if _passes(found) else seen.gap or f"{found.why} (A is {world.spec.name}, B {known.name})"
     return _in_time(world, known, analysis, now - since, left_out(world) or unsure)
 
 
@@ -211,8 +213,16 @@ def _published(spec: DeploymentSpec, speculator: Speculator, k: int, catalogue: 
     return found.length if found is not None else None
 
 
-def _is_worse(one: Judged, tolerance: float) -> bool:
-    """True where the canary is surely worse in this measure by more than the tolerance, a share of 1."""
+def _passes(found: Comparison) -> bool:
+    """True where the canary is no worse in what every token costs. The rest decides nothing for it, only against it."""
+    pace = [one.verdict for one in found.measures if one.measure in _PACE and one.ratio is not None]
+    return bool(pace) and _PASSED.issuperset(pace)
+
+
+def _is_worse(one: Judged, analysis: Analysis) -> bool:
+    """True where the canary is surely worse in this measure by more than is allowed."""
+    late = one.measure in (Measure.TTFT, Measure.TTFT_P99)
+    tolerance = (analysis.ttft_worse_by_percent if late else analysis.worse_by_percent) / 100.0
     if one.verdict is not Verdict.WORSE:
         return False
     if one.measure is Measure.THROUGHPUT:

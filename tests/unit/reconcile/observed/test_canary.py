@@ -21,7 +21,7 @@ from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.reconcile.world import Evidence, Record
 from speculative_operator.render import Capabilities
 
-ANALYSIS = Analysis((5, 25, 50), 120, 600, 5, 50)
+ANALYSIS = Analysis((5, 25, 50), 120, 600, 5, 25, 50)
 HEAD = Speculator(Method.EAGLE3)
 NEXT = replace(SPEC, name="next", speculator=HEAD)
 SEEN = CanarySeen(SPEC.verifier.served_name, service=True, answering=1, made_of="a", restarts=2)
@@ -163,6 +163,8 @@ def test_undecided_at_the_deadline_is_taken_back_and_not_a_look_before(life: Lif
     [
         (Measure.TPOT, 1.06, 1.09, True),
         (Measure.TPOT, 1.02, 1.09, False),
+        (Measure.TTFT, 1.06, 1.09, False),
+        (Measure.TTFT, 1.26, 1.40, True),
         (Measure.TPOT_P99, 1.06, None, True),
         (Measure.THROUGHPUT, 0.8, 0.94, True),
         (Measure.THROUGHPUT, 0.8, 0.97, False),
