@@ -7,7 +7,6 @@ The cluster is that of the kubeconfig's current context, as for kubectl, or of `
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import math
 import os
@@ -115,12 +114,20 @@ class Cluster:
 
     def service_page(self, namespace: str, service: str, path: str, parameters: Mapping[str, str]) -> bytes:
         """What a Service answers, as SCHEME:NAME:PORT, asked through the API server."""
+        from kubernetes.client.exceptions import ApiException
+
+        api = self._core.api_client
         path = f"/api/v1/namespaces/{namespace}/services/{service}/proxy/{path.lstrip('/')}"
-        ask = functools.partial(
-            self._core.api_client.call_api, path, "GET", query_params=list(parameters.items()),
-            auth_settings=["BearerToken"], _preload_content=False, _return_http_data_only=True,
-        )  # fmt: skip
-        return bytes(self._answer(ask).data)
+        asked = api.param_serialize("GET", path, query_params=list(parameters.items()), auth_settings=["BearerToken"])
+
+        def ask(**limits: float) -> bytes:
+            answer = api.call_api(*asked, **limits)
+            content = bytes(answer.read())
+            if answer.status != 200:
+                raise ApiException(status=answer.status, reason=answer.reason, body=content.decode(errors="replace"))
+            return content
+
+        return bytes(self._answer(ask))
 
     def may(self, user: str, namespace: str, verb: str, resource: str, group: str) -> bool:
         """True where `user` may use the verb on the resource in a namespace (empty: in all namespaces)."""

@@ -8,12 +8,14 @@ is given.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import urlsplit
 
 from speculative_operator.cli.cluster import Cluster, Object
-from speculative_operator.cli.commands import CommandError, UnseenError
+from speculative_operator.cli.commands import CommandError, UnseenError, UsageError
 from speculative_operator.cli.inspection import Look, settings_of
 from speculative_operator.cli.scraped import servers_of
 from speculative_operator.cli.subject import spec_of
@@ -27,8 +29,11 @@ from speculative_operator.shell.monitors import address_of, namespace_of
 from speculative_operator.shell.podseries import Addresses, Answer, BadAnswerError, PodSeries, entries
 from speculative_operator.shell.prometheus import Prometheus, batches
 
-INTERVAL = 15.0
-"""Seconds of a sample; where Prometheus scrapes less often, the time between two scrapes."""
+INTERVAL = 5.0
+"""Seconds of a sample at least; where Prometheus scrapes less often, the time between two scrapes. Short ones show
+more of how the load changes."""
+MOST_SAMPLES = 2000
+"""Of one object: a longer history is cut into longer samples."""
 PART = 300.0
 """Seconds of history that one query asks for."""
 OLDEST_SCRAPE = 120.0
@@ -65,7 +70,8 @@ class Subject:
 
 def asking(at: Cluster, url: str) -> Ask:
     """The way to the cluster's Prometheus, or to that at `url`. Raises CommandError where none is found."""
-    told, found = {}, url
+    told: dict[str, Any] = {}
+    found = url
     try:
         look = Look(at)
         settings = [settings_of(one["spec"]["template"]["spec"]) for one in look.operators]
@@ -76,7 +82,11 @@ def asking(at: Cluster, url: str) -> Ask:
             raise CommandError(f"the address of Prometheus cannot be read: {problem.problem}", _REMEDY) from None
     if not found:
         raise CommandError("there are several Prometheus servers, and nothing says which one has the pods", _REMEDY)
-    made = Settings(**{**told, "prometheus_url": found, "prometheus_range_seconds": round(PART + OLDEST_SCRAPE)})
+    told |= {"prometheus_url": found, "prometheus_range_seconds": round(PART + OLDEST_SCRAPE)}
+    try:
+        made = Settings(**told)
+    except ValueError:
+        raise UsageError(f"the address of Prometheus is {found!r}", "write http://HOST:PORT or https://HOST") from None
     if url or not namespace_of(found):
         direct = Prometheus(made)
         return lambda namespace, pods, now: direct.fetch(namespace, pods, now, _MOST)
@@ -113,22 +123,29 @@ def read(ask: Ask, subjects: Sequence[Subject], began: float, ended: float) -> l
     every = {pod: addresses for one in subjects for pod, addresses in one.pods.items()}
     since: dict[str, float] = dict.fromkeys(every, began)
     found: list[list[Sample]] = [[] for _ in subjects]
-    edges = [began + INTERVAL * (count + 1) for count in range(math.floor((ended - began) / INTERVAL))]
-    answers: dict[int, Mapping[str, tuple[Series, ...]]] = {}
-    for edge in edges:
-        part = math.ceil((edge - began) / PART)
-        if part not in answers:
-            answer = ask(subjects[0].spec.namespace, every, min(began + part * PART, ended))
-            if isinstance(answer, Gap):
-                raise CommandError(answer.message, _REMEDY)
-            answers = {part: answer.series}
-        for one, samples in zip(subjects, found, strict=True):
-            given = one.spec.accelerator
-            windows = _windows(one, answers[part], since, edge)
-            made = sample_of(windows, accelerators_per_pod=given.per_replica, hourly_cost=given.hourly_cost)
-            if made is not None:
-                samples.append(made)
+    length = max(INTERVAL, (ended - began) / MOST_SAMPLES)
+    for part in range(math.ceil((ended - began) / PART)):
+        first, last = began + part * PART, min(began + (part + 1) * PART, ended)
+        answer = ask(subjects[0].spec.namespace, every, last)
+        if isinstance(answer, Gap):
+            raise CommandError(answer.message, _REMEDY)
+        for edge in _edges(answer.series, began, first, last, length):
+            for one, samples in zip(subjects, found, strict=True):
+                given = one.spec.accelerator
+                windows = _windows(one, answer.series, since, edge)
+                made = sample_of(windows, accelerators_per_pod=given.per_replica, hourly_cost=given.hourly_cost)
+                if made is not None:
+                    samples.append(made)
     return found
+
+
+def _edges(
+    series: Mapping[str, tuple[Series, ...]], began: float, first: float, last: float, length: float
+) -> list[float]:
+    """The ends of those intervals since `began` that end after `first` and hold a scrape."""
+    scraped = {time for own in series.values() for track in own for time, _ in track.samples if first < time <= last}
+    numbers = {math.ceil((time - began) / length) for time in scraped}
+    return [min(began + number * length, last) for number in sorted(numbers)]
 
 
 def _windows(
@@ -148,4 +165,5 @@ def _windows(
 
 def _before(track: Series, since: float, edge: float) -> Series:
     """The samples from the scrape at `since` to `edge`."""
-    return replace(track, samples=tuple(one for one in track.samples if since - 1.0 <= one[0] <= edge))
+    first, last = bisect_left(track.samples, (since - 1.0,)), bisect_right(track.samples, (edge, math.inf))
+    return replace(track, samples=track.samples[first:last])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from itertools import pairwise
@@ -17,6 +16,8 @@ MOST_REQUESTS = 65_536.0
 """Requests of one step at most."""
 PACE = (1e-5, 100.0)
 """Seconds of a step, and per token, that an engine can have."""
+MOST = 2.0**53
+"""No figure of a sample gets there: counters are no more exact beyond."""
 MOST_ABSURD = 0.1
 """Share of absurd samples beyond which the rest of them is not believed."""
 MOST_SHARED = 0.25
@@ -42,7 +43,7 @@ def plausible(samples: Sequence[Sample]) -> tuple[list[Sample], str]:
 
 def _faults(one: Sample) -> Iterator[str]:
     """Yield what cannot be."""
-    wrong = next((name for name in _NUMBERS if not 0 <= getattr(one, name) < math.inf), None)
+    wrong = next((name for name in _NUMBERS if not 0 <= getattr(one, name) < MOST), None)
     if wrong is not None:
         yield f"{wrong} is {getattr(one, wrong)}"
     else:
@@ -60,9 +61,9 @@ def _contradictions(one: Sample) -> Iterator[str]:
     if one.batch > MOST_REQUESTS:
         yield f"{one.batch:g} requests in a step"
     yield from _slow_or_fast(one)
-    if not all(0 <= count < math.inf for each in (one.tpot_histogram, one.ttft_histogram) for _, count in each):
+    if not all(0 <= count < MOST for each in (one.tpot_histogram, one.ttft_histogram) for _, count in each):
         yield "a bucket of a histogram holds no count"
-    if one.hourly_cost is not None and not 0 <= one.hourly_cost < math.inf:
+    if one.hourly_cost is not None and not 0 <= one.hourly_cost < MOST:
         yield f"hourly cost is {one.hourly_cost}"
 
 

@@ -17,10 +17,15 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-FEWEST = 12
+FEWEST = 20
 """Moments with samples below which nobody knows how far they scatter."""
+LEAST_SECONDS = 240.0
+"""Matched seconds below which the same holds: queues, texts and neighbours on a machine change in minutes."""
 FEWEST_FREE = 4.0
 """Degrees of freedom below which that holds where neighbours are alike."""
+STRETCHES = (3, 12)
+"""Samples in a row whose sums are looked at too."""
+FEWEST_STRETCHES = 8
 TIGHTEST_SECONDS = 600.0
 """Seconds of matched samples at which the boundary is tightest."""
 LEAST = 0.001
@@ -49,19 +54,33 @@ def half_width(influences: Floats, moments: Ints, seconds: float, error: float) 
     `influences`: what each sample adds to the estimate beyond its truth; `moments`: the number of the interval of time
     that each sample is of; `seconds`: matched seconds.
     """
-    _, place = np.unique(moments, return_inverse=True)
-    sums = np.bincount(place, weights=influences)
-    count = len(sums)
-    if count < FEWEST or seconds <= 0:
+    sums = _sums(influences, moments)
+    if len(sums) < FEWEST or seconds < LEAST_SECONDS:
         return None
     variance = float(sums @ sums)
     if not 0 < variance < math.inf:
         return LEAST if variance == 0 else None
-    alike = float(sums[1:] @ sums[:-1]) / variance
-    # An estimate of a correlation from few values is too low by this much (M. G. Kendall, Biometrika 41, 1954).
-    alike = min(max(alike + (1.0 + 3.0 * alike) / count, 0.0), 0.95)
-    freedom = count * (1.0 - alike) / (1.0 + alike) - 1.0
+    deviation, freedom = _long_run(sums)
     if freedom < FEWEST_FREE:
         return None
-    deviation = math.sqrt(variance * (1.0 + alike) / (1.0 - alike))
+    # Some likeness shows in longer stretches only, where each single sample scatters much more.
+    longer, longest = (_sums(influences, moments // samples) for samples in STRETCHES)
+    if len(longer) >= FEWEST_STRETCHES:
+        deviation = max(deviation, _long_run(longer)[0])
+    if len(longest) >= FEWEST_STRETCHES:
+        deviation = max(deviation, math.sqrt(float(longest @ longest) * len(longest) / (len(longest) - 1)))
     return max(deviation * widened(boundary(seconds, error), freedom), LEAST)
+
+
+def _sums(influences: Floats, moments: Ints) -> Floats:
+    _, place = np.unique(moments, return_inverse=True)
+    return np.asarray(np.bincount(place, weights=influences), dtype=np.float64)
+
+
+def _long_run(sums: Floats) -> tuple[float, float]:
+    """Standard error of a sum whose parts follow each other in a process of first order, and its degrees of freedom."""
+    variance, count = float(sums @ sums), len(sums)
+    alike = float(sums[1:] @ sums[:-1]) / max(variance, 1e-300)
+    # An estimate of a correlation from few values is too low by this much (M. G. Kendall, Biometrika 41, 1954).
+    alike = min(max(alike + (1.0 + 3.0 * alike) / count, 0.0), 0.95)
+    return math.sqrt(variance * (1.0 + alike) / (1.0 - alike)), count * (1.0 - alike) / (1.0 + alike) - 1.0

@@ -21,7 +21,7 @@ from speculative_operator.domain.observation import Histogram
 
 BEYOND = 0.01
 """Share of the requests that the 99th percentile leaves beyond it."""
-FEWEST_BEYOND = 3.0
+FEWEST_BEYOND = 10.0
 """Requests beyond the end of an interval, below which that end is not known."""
 
 
@@ -58,14 +58,15 @@ def tails(matched: Matched, histogram: Callable[[Sample], Histogram], error: flo
     ]
     common = by_side[0] * by_side[1] / np.maximum(by_side[0] + by_side[1], 1e-12)
     (edges,) = bounds
-    both = []
+    both: list[Percentile] = []
     for side, own in zip((0.0, 1.0), by_side, strict=True):
         weights = np.where(found.of_b == side, (common / np.maximum(own, 1e-12))[found.stratum], 0.0)
         one = _percentile(_Side(np.array(edges), counts, requests, weights), found, error / 2)
         if one is None:
             return None
         both.append(one)
-    return Tails(*both, *_ratio(*both))
+    a, b = both
+    return Tails(a, b, *_ratio(a, b))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ def test_a_slower_object_is_worse_and_a_faster_one_better() -> None:
     assert slower.verdict is Verdict.WORSE
     tpot = slower.of(Measure.TPOT)
     assert (tpot.low or 9.0) < 1.06 < (tpot.high or 0.0)
-    assert slower.of(Measure.THROUGHPUT).ratio == pytest.approx(1 / 1.06, rel=0.01)
+    assert slower.of(Measure.THROUGHPUT).ratio == pytest.approx(1 / 1.06, rel=0.02)
     assert compare(samples(1), samples(2, pace=0.94)).verdict is Verdict.BETTER
 
 
@@ -97,7 +97,8 @@ def test_no_figures_are_undecided_and_name_the_side() -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1.0, 1e300])
 @pytest.mark.parametrize("name", [one.name for one in fields(Sample) if one.type == "float"])
 def test_absurd_figures_are_never_better(name: str, value: float) -> None:
-    absurd: list[Sample] = [replace(one, **{name: value}) for one in samples(2, pace=0.5)]
+    wrong: dict[str, Any] = {name: value}
+    absurd = [replace(one, **wrong) for one in samples(2, pace=0.5)]
     found = compare(samples(1), absurd)
     assert found.verdict is not Verdict.BETTER
     if not value < 1e300:
