@@ -40,11 +40,13 @@ class Gateway:
     def read(self) -> Backends:
         """The addresses that the route leads to now."""
         group, version = "gateway.networking.k8s.io", "v1"
-        route = self._routes.get_namespaced_custom_object(group, version, self._namespace, "httproutes", self._name)
+        route: Any = self._routes.get_namespaced_custom_object(
+            group, version, self._namespace, "httproutes", self._name
+        )
         found: Backends = {}
         for one in route["spec"]["rules"][0]["backendRefs"]:
-            address = self._services.read_namespaced_service(one["name"], self._namespace).spec.cluster_ip
-            found[f"http://{address}:{one['port']}"] = one.get("weight", 1)
+            service: Any = self._services.read_namespaced_service(one["name"], self._namespace)
+            found[f"http://{service.spec.cluster_ip}:{one['port']}"] = one.get("weight", 1)
         return found
 
     async def follow(self) -> None:

@@ -174,8 +174,9 @@ class Past:
         pods = [self._pods_of(one.spec) for one in sides]
         asked = {pod: own for some in pods for pod, own in some.items()}
         seconds = end - step.until + OVERLAP_SECONDS
-        work = (self._fetch, step.stable.spec.namespace, asked, end, MOST_UNITS, seconds)
-        found = await asyncio.get_running_loop().run_in_executor(self._threads, *work)
+        found = await asyncio.get_running_loop().run_in_executor(
+            self._threads, self._fetch, step.stable.spec.namespace, asked, end, MOST_UNITS, seconds
+        )
         step.gap = found.message if isinstance(found, Gap) else ""
         if isinstance(found, Answer):
             for side, own in zip(sides, pods, strict=True):
