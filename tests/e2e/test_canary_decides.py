@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import math
 import random
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -69,8 +70,8 @@ def traffic(stage: Stage) -> Iterator[Callable[[], list[dict[str, Any]]]]:
     argv = [sys.executable, "-m", "demo.gateway", "--namespace", NAMESPACE, "--route", STABLE, "--port", str(PORT)]
     proxy = stage.cluster.inside(argv, env={"PYTHONPATH": str(scene.ROOT / "dev")})
     try:
-        until(lambda: proxy.poll() is None and stage.get("httproute", STABLE).get("spec"), 60)
-        time.sleep(5.0)
+        probe = [sys.executable, "-c", f"import urllib.request as r; r.urlopen('http://127.0.0.1:{PORT}/v1/models')"]
+        until(lambda: stage.cluster.inside(probe, stderr=subprocess.DEVNULL).wait(30) == 0, 120)
         out = stage.directory / f"canary-{time.monotonic_ns()}.jsonl"
         targets = {MODEL: (MODEL, f"http://127.0.0.1:{PORT}")}
         with Sender(stage.cluster, out, targets, waves()) as sender:

@@ -113,7 +113,7 @@ async def test_an_outage_leaves_a_hole_that_is_read_later() -> None:
     assert seen is not None
     assert seen.gap == ""
     assert seen.stable.samples[0].start < BEGIN + 10.0
-    assert len(seen.stable.samples) == 25
+    assert len(seen.stable.samples) == 24
 
 
 async def test_a_pod_that_restarts_loses_one_sample() -> None:
