@@ -23,8 +23,8 @@ def evenly(seconds: float, rate: float, prompt: int, output: int) -> list[dict[s
 class Sender:
     """Sends `arrivals` to every target from its making on; ended with its block, whatever became of it.
 
-    `targets` maps the name in the records to the model asked for and the Service that serves it; `models` gives those
-    whose three names are one. The plan and what ends it lie beside `out`, the file of records.
+    `targets` maps the name in the records to the model asked for and the Service that serves it, or its address;
+    `models` gives those whose three names are one. The plan and what ends it lie beside `out`, the file of records.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Sender:
         asked: dict[str, Any] = {
             "timeout": timeout,
             "targets": [
-                {"name": name, "model": model, "url": service_url(cluster, service)}
+                {"name": name, "model": model, "url": service if "://" in service else service_url(cluster, service)}
                 for name, (model, service) in targets.items()
             ],
             "arrivals": [{"number": number, **one} for number, one in enumerate(arrivals)],

@@ -26,6 +26,7 @@ from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.leader import Aside, Leader, LostLeadershipError, identity
 from speculative_operator.shell.login import LoginError, own_namespace
 from speculative_operator.shell.operator import Operator
+from speculative_operator.shell.past import Past
 from speculative_operator.shell.prometheus import Prometheus
 from speculative_operator.shell.queue import Queue
 from speculative_operator.shell.reconciler import Reconciler, Tick
@@ -135,7 +136,9 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     turns = Turns(chosen.inspect_jobs, time.monotonic)
     budget = Budget(lambda: len(cache), time.monotonic)
     jobs = Jobs(kube, time.monotonic)
-    sources = Sources(rounds.latest, resync.capabilities, jobs, turns, budget, rows.current)
+    # With a Prometheus of its own: one is for one thread of a namespace at a time.
+    past = Past(chosen, Prometheus(chosen, address=lambda: resync.prometheus).fetch, cache.addresses)
+    sources = Sources(rounds.latest, resync.capabilities, jobs, turns, budget, past, rows.current)
     reconciler = Reconciler(chosen, cache, writer, Reporter(kube, cache, telemetry, leading), telemetry, sources, tick)
     informer = Informer(chosen, cache, queue, telemetry, resync.asked.set, reconciler.canaries.leading_to)
     return Operator(chosen, kube, cache, queue, informer, resync, rounds, reconciler, leader, telemetry, Aside())

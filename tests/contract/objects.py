@@ -298,6 +298,24 @@ GOOD: dict[str, dict[str, Any]] = {
     },
     "route-canary": {"route": {"gateway": {"name": "public"}, "canary": {"name": "next", "weight": 0}}},
     "route-canary-alone": {"route": {"gateway": {"name": "public"}, "canary": {"name": "next", "weight": 100}}},
+    "route-canary-analysis": {"route": {"gateway": {"name": "public"}, "canary": {"name": "next", "analysis": {}}}},
+    "route-canary-steps": {
+        "route": {
+            "gateway": {"name": "public"},
+            "canary": {
+                "name": "next",
+                "analysis": {
+                    "steps": [1, 100],
+                    "stepSeconds": 60,
+                    "deadlineSeconds": 60,
+                    "worseByPercent": 10,
+                    "ttftWorseByPercent": 100,
+                    "leastAcceptancePercent": 0,
+                    "promotion": "Approve",
+                },
+            },
+        }
+    },
     "template": {
         "template": {
             "metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}},

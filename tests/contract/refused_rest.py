@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.contract.objects import Bad, broken, wrong
+
+
+def _canary(**fields: Any) -> dict[str, Any]:
+    """A route with a canary."""
+    return {"route": {"gateway": {"name": "public"}, "canary": {"name": "next", **fields}}}
+
 
 REST: tuple[Bad, ...] = (
     # engine and hardware
@@ -119,14 +127,11 @@ REST: tuple[Bad, ...] = (
         "pair",
     ),
     wrong("route.canary.weight", 101, {"route": {"gateway": {"name": "public"}, "canary": {"name": "next"}}}),
-    Bad(
-        "canary-without-weight",
-        {"route": {"gateway": {"name": "public"}, "canary": {"name": "next"}}},
-        "spec.route.canary.weight",
-        "",
-        "Required value",
-        in_python="it is required",
-    ),
+    broken("weight-or-analysis", _canary(weight=5, analysis={}), "set weight for a share that stays"),
+    broken("steps-ascend", _canary(analysis={"steps": [25, 5]}), "[5, 25, 50]"),
+    broken("deadline-after-step", _canary(analysis={"stepSeconds": 900, "deadlineSeconds": 600}), "is 600"),
+    wrong("route.canary.analysis.stepSeconds", 5, _canary(analysis={})),
+    wrong("route.canary.analysis.promotion", "Never", _canary(analysis={})),
     Bad(
         "route-host",
         {"route": {"gateway": {"name": "public"}, "hostnames": ["https://qwen.example.com"]}},

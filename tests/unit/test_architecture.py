@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "payload": set(),
     "settings": {"domain", "prometheus_settings"},
     "prometheus_settings": {"domain"},
-    "shell": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings"},
+    "shell": {"domain", "engines", "comparing", "render", "reconcile", "tuner", "api", "settings"},
     "app": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings", "shell"},
     "cli": {
         "domain", "physics", "tuner", "engines", "pairing", "comparing", "outputs", "weights", "render", "reconcile",
@@ -65,23 +65,23 @@ TOP = {"__init__", "world", "turn", "tick"}
 
 BUDGETS = {
     "operator/speculative_operator/*.py": 850,
-    "operator/speculative_operator/api/": 2_612,
-    "operator/speculative_operator/cli/": 3_820,
+    "operator/speculative_operator/api/": 2_710,
+    "operator/speculative_operator/cli/": 3_840,
     "operator/speculative_operator/comparing/": 800,
-    "operator/speculative_operator/domain/": 2_350,
+    "operator/speculative_operator/domain/": 2_400,
     "operator/speculative_operator/engines/": 5_035,
     "operator/speculative_operator/outputs/": 240,
     "operator/speculative_operator/pairing/": 3_310,
     "operator/speculative_operator/payload/": 1_900,
     "operator/speculative_operator/physics/": 910,
-    "operator/speculative_operator/reconcile/": 7_795,
+    "operator/speculative_operator/reconcile/": 8_200,
     "operator/speculative_operator/render/": 2_030,
-    "operator/speculative_operator/shell/": 6_280,
+    "operator/speculative_operator/shell/": 6_530,
     "operator/speculative_operator/tuner/": 4_800,
     "operator/speculative_operator/weights/": 3_025,
     "lab/": 8_400,
-    "dev/": 22_570,
-    "tests/": 68_400,
+    "dev/": 22_700,
+    "tests/": 69_000,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 

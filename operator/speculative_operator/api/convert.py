@@ -17,12 +17,12 @@ from speculative_operator.api import v1alpha1 as wire
 from speculative_operator.api.cel import seconds
 from speculative_operator.api.crd import schema
 from speculative_operator.api.rules import ALL_RULES
-from speculative_operator.api.targets import TARGET_STAYS, InferenceService, Route
+from speculative_operator.api.targets import TARGET_STAYS, Canary, InferenceService, Route
 from speculative_operator.api.weights import Cache, Weights
 from speculative_operator.api.wire import VALIDATIONS, RuleError, SpecError, Wire
 from speculative_operator.domain import names, spec
+from speculative_operator.domain.platform import Analysis, InferenceServiceSettings
 from speculative_operator.domain.platform import Canary as CanaryTold
-from speculative_operator.domain.platform import InferenceServiceSettings
 from speculative_operator.domain.platform import Route as RouteTold
 from speculative_operator.domain.table import KTable
 
@@ -245,8 +245,13 @@ def _route(given: Route) -> RouteTold:
     gateway, canary = given.gateway, given.canary
     return RouteTold(
         gateway.name, gateway.namespace or "", gateway.listener or "", given.hostnames or (), given.path,
-        CanaryTold(canary.name, canary.weight) if canary is not None else None,
+        _canary(canary) if canary is not None else None,
     )  # fmt: skip
+
+
+def _canary(given: Canary) -> CanaryTold:
+    analysis = _as(Analysis, given.analysis) if given.analysis is not None else None
+    return CanaryTold(given.name, given.weight or 0, analysis)
 
 
 def _weights(given: Weights, repin: str) -> spec.Weights:

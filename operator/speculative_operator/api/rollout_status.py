@@ -1,10 +1,11 @@
-"""The part of the status that tells of rollouts which nobody asked for. A part of `status`."""
+"""The parts of the status that tell of rollouts which nobody asked for, and of a canary's analysis. Parts of
+`status`."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from speculative_operator.api.scalars import Line, Long, Rows, Sentence, Time
+from speculative_operator.api.scalars import Count, Line, Long, Rows, Sentence, Time
 from speculative_operator.api.wire import Wire
 
 
@@ -57,3 +58,30 @@ class RolloutStatus(Wire):
     """The rollout that the operator watches, and undoes if it finds no node, stalls or its pods are slower."""
     held_until: Time | None = None
     """Time before which the tuner starts no rollout, because the last one was undone."""
+
+
+class CanaryStatus(Wire):
+    """How far the analysis of spec.route.canary is."""
+
+    name: Line
+    """The other object."""
+    of: Line
+    """Hash of the canary as it is made and of the analysis; with another one the analysis begins anew."""
+    phase: Line
+    """Waiting (the canary cannot answer yet), Progressing, NeedsApproval, Promoted or TakenBack."""
+    step: Count | None = None
+    """Number of the present step, or of the last one; 0 before the first."""
+    weight: Count | None = None
+    """Percent of the requests that the canary gets while a pod of it is ready."""
+    since: Time | None = None
+    """Begin of the step."""
+    restarts: Count | None = None
+    """Restarts of the canary's containers at the begin of the analysis."""
+    reason: Line
+    """Reason of docs/reasons.md."""
+    message: Sentence
+    """What was decided, and why."""
+    comparison: Sentence | None = None
+    """Verdict on the canary, and ratios of its figures over those of this object at equal load, with intervals."""
+    accept: Line | None = None
+    """Phase NeedsApproval: value of the annotation serving.speculative.dev/accept that promotes this canary."""

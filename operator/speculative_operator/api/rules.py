@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from speculative_operator.api.pod import ENV_RULES, KEY_RULES, LABEL_RULES, SOURCE_RULES
 from speculative_operator.api.targets import (
+    ANALYSIS_RULES,
+    CANARY_RULES,
     GROUP_ROOT_RULES,
     GROUP_RULES,
     ROUTE_ROOT_RULES,
@@ -342,5 +344,5 @@ SPEC_RULES = (
 
 ALL_RULES = (
     *ROOT_RULES, *SPECULATOR_RULES, *LOOKUP_RULES, *SPECULATION_RULES, *CACHE_RULES, *SPEC_RULES,
-    *ROLLOUT_RULES, *ENV_RULES, *SOURCE_RULES, *KEY_RULES, *LABEL_RULES,
+    *ROLLOUT_RULES, *ENV_RULES, *SOURCE_RULES, *KEY_RULES, *LABEL_RULES, *CANARY_RULES, *ANALYSIS_RULES,
 )  # fmt: skip

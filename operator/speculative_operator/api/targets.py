@@ -11,8 +11,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from speculative_operator.api.scalars import LabelValue, ObjectName
-from speculative_operator.api.wire import Rule, Text, Wire
+from speculative_operator.api.scalars import LabelValue, ObjectName, whole
+from speculative_operator.api.wire import Rule, Text, Wire, config_with_rules
+from speculative_operator.domain.platform import Promotion
 from speculative_operator.domain.spec import EngineType, Target
 
 TARGET_STAYS = Rule(
@@ -179,13 +180,70 @@ class Gateway(Wire):
     """Listener of the Gateway. Default: all that take the route."""
 
 
+ANALYSIS_RULES = (
+    Rule(
+        "steps-ascend",
+        "self.steps.all(i, self.steps.exists_one(j, j == i)) && self.steps.isSorted()",
+        "steps must ascend, each weight once: write them in order, such as [5, 25, 50]",
+        "steps",
+    ),
+    Rule(
+        "deadline-after-step",
+        "self.deadlineSeconds >= self.stepSeconds",
+        "deadlineSeconds is {#self.deadlineSeconds} but stepSeconds is {#self.stepSeconds}: no step could be passed; "
+        "set deadlineSeconds to at least stepSeconds",
+        "deadlineSeconds",
+    ),
+)
+CANARY_RULES = (
+    Rule(
+        "weight-or-analysis",
+        "has(self.weight) != has(self.analysis)",
+        "weight and analysis are both set, or neither is: set weight for a share that stays, or analysis for one that "
+        "the operator raises step by step",
+    ),
+)
+
+
+class Analysis(Wire):
+    """The operator raises the canary's weight step by step and compares both objects at equal load in each. It
+    promotes the canary, which then gets all requests, or takes it back, which then gets none
+    (docs/clients.md)."""
+
+    model_config = config_with_rules(*ANALYSIS_RULES)
+
+    steps: Annotated[tuple[Annotated[int, whole(1, 100)], ...], Field(min_length=1, max_length=10)] = (5, 25, 50)
+    """Percent of the requests that the canary gets in each step, ascending."""
+    step_seconds: Annotated[int, whole(60, 86_400)] = 600
+    """Least seconds of a step."""
+    deadline_seconds: Annotated[int, whole(60, 86_400)] = 3600
+    """Seconds of a step after which the canary is taken back if the comparison is still undecided."""
+    worse_by_percent: Annotated[int, whole(1, 50)] = 5
+    """Percent that count as no difference: the canary passes a step if it is better, or differs by less, and is taken
+    back if TPOT, its P99, throughput or cost is surely worse by more."""
+    ttft_worse_by_percent: Annotated[int, whole(1, 1000)] = 25
+    """Percent by which TTFT and its P99 may be worse: drafting takes a little of the time in which prompts are
+    computed."""
+    least_acceptance_percent: Annotated[int, whole(0, 100)] = 60
+    """The canary is taken back if its drafts gain less than this percent of what is published for its speculator, or
+    for its method. 0: acceptance takes no canary back."""
+    promotion: Promotion = Promotion.AUTOMATIC
+    """Automatic: the canary is promoted after the last step; Approve: it stays at the last weight, still compared,
+    until you approve it (speculative approve). Later releases may add ways."""
+
+
 class Canary(Wire):
     """Another object of the namespace, which gets a share of the requests: a model, speculator or release to try."""
 
+    model_config = config_with_rules(*CANARY_RULES)
+
     name: ObjectName
     """Name of the other SpeculativeDeployment. It must serve the same model name (verifier.servedName)."""
-    weight: Annotated[int, Field(ge=0, le=100)]
-    """Percent of the requests that it gets while a pod of it is ready; else all go to this object."""
+    weight: Annotated[int, Field(ge=0, le=100)] | None = None
+    """Percent of the requests that it gets while a pod of it is ready; else all go to this object. Required unless
+    analysis is set."""
+    analysis: Analysis | None = None
+    """How the operator decides about the canary. Default: its weight stays."""
 
 
 class Route(Wire):

@@ -2,7 +2,8 @@
 
 pause     the operator changes nothing of the object any more; what runs serves on
 resume    the operator goes on
-approve   the rollout that the operator proposes is made now, and no other
+approve   the rollout that the operator proposes is made now, and no other; or the canary that has passed all steps is
+          promoted
 adopt     pods are created as the installed release of the operator creates them
 repin     branches and tags of the models are resolved again
 """
@@ -51,7 +52,9 @@ def _annotation(command: str, body: Any) -> tuple[str, str | None, str]:
         return names.ANNOTATION_ADOPT, today, "pods are replaced where the installed operator creates other ones"
     if command == "repin":
         return names.ANNOTATION_REPIN, today, "branches and tags of its models are resolved again"
-    proposal = ((body.get("status") or {}).get("rollout") or {}).get("proposal") or {}
+    status = body.get("status") or {}
+    proposal = (status.get("rollout") or {}).get("proposal") or {}
+    proposal = proposal if proposal.get("accept") else status.get("canary") or {}
     if not proposal.get("accept"):
-        raise CommandError(f"the operator proposes no rollout of {body['metadata']['name']}")
+        raise CommandError(f"the operator proposes no rollout of {body['metadata']['name']}, and no canary waits")
     return names.ANNOTATION_ACCEPT, str(proposal["accept"]), f"approved: {proposal.get('message', '')}"

@@ -88,6 +88,7 @@ NEXT: dict[Reason, str] = {
     Reason.FIXED: "set spec.speculation.mode: Auto to have K follow the load",
     Reason.RECOMMENDED: "set spec.speculation.mode: Auto to have the proposed table made active",
     Reason.ROLLOUT_NEEDS_APPROVAL: "speculative approve {name} -n {namespace}",
+    Reason.CANARY_NEEDS_APPROVAL: "speculative approve {name} -n {namespace}",
     Reason.ROLLOUT_UNDONE: _PODS,
     Reason.DISABLED: "set spec.speculation.mode: Auto to speculate",
     Reason.OUTPUTS_DIFFER: f"set spec.speculation.mode: Disabled; {_CHECK} names known wrong combinations",

@@ -20,7 +20,7 @@ COMMANDS = {
     "doctor": "look for what keeps objects of the cluster from being tuned",
     "pause": "have the operator change nothing of an object",
     "resume": "have it go on",
-    "approve": "have the rollout made that the operator proposes",
+    "approve": "have the rollout made that the operator proposes, or the canary promoted that waits",
     "adopt": "have pods created as the installed release of the operator creates them",
     "repin": "have branches and tags of an object's models resolved again",
     "plan": "tell before anything is deployed whether speculation is worth it: memory, K, gain, cost",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from speculative_operator.cli import cluster, commands, terminal
 from speculative_operator.cli.cluster import Cluster, Object, condition, mode, number, plain, ready, skips, speculation
 from speculative_operator.cli.commands import OK
-from speculative_operator.cli.diagnosis import faults_of, warnings_of
+from speculative_operator.cli.diagnosis import faults_of, next_step, warnings_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,12 @@ def view(body: Object, pods: Sequence[Object], now: float, *, wide: bool = False
     below = [_pair(body, pods, now)]
     if _speed(seen):
         below.append(Branch(f"speed  {_speed(seen)}"))
-    below += [*_table(seen, skips(body)), *_decisions(status, DECISIONS_KEPT if wide else 3), *_waits(body)]
+    below += [
+        *_table(seen, skips(body)),
+        *_decisions(status, DECISIONS_KEPT if wide else 3),
+        *_canary(body),
+        *_waits(body),
+    ]
     conditions = status.get("conditions") or () if wide else ()
     if conditions:
         told = (
@@ -209,6 +214,16 @@ def _decision(one: Mapping[str, str]) -> Branch:
     change = f"{one['from']} -> {one.get('to', '')}" if one.get("from") else str(one.get("to", ""))
     message = [Branch(one["message"])] if one.get("message") else []
     return Branch(f"{str(one.get('time', ''))[:19]}  {one.get('reason', '')}: {change}", message)
+
+
+def _canary(body: Object) -> Iterator[Branch]:
+    """Yield how far the analysis of the canary is."""
+    found, meta = (body.get("status") or {}).get("canary"), body["metadata"]
+    if found:
+        below = [Branch(one) for one in (found.get("message"), found.get("comparison")) if one]
+        step = next_step(found.get("reason"), meta["name"], meta["namespace"])
+        below += [Branch(f"next  {step}")] * bool(step)
+        yield Branch(f"canary  {found.get('name')}: {found.get('phase')}, {found.get('weight')} % of requests", below)
 
 
 def _waits(body: Object) -> Iterator[Branch]:

@@ -10,13 +10,35 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
+class Promotion(StrEnum):
+    """Who promotes a canary that has passed its last step."""
+
+    AUTOMATIC = "Automatic"
+    APPROVE = "Approve"
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """How the operator decides about a canary."""
+
+    steps: tuple[int, ...]
+    """Percent of the requests in each step, ascending."""
+    step_seconds: int
+    deadline_seconds: int
+    worse_by_percent: int
+    ttft_worse_by_percent: int
+    least_acceptance_percent: int
+    promotion: Promotion = Promotion.AUTOMATIC
+
+
 @dataclass(frozen=True, slots=True)
 class Canary:
     """Another object of the namespace that gets a share of the requests."""
 
     name: str
     weight: int
-    """Percent."""
+    """Percent; with `analysis`, what `reconcile` puts there for the present step."""
+    analysis: Analysis | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +51,13 @@ class CanarySeen:
     """True where the operator made a Service for the canary."""
     answering: int = 0
     """Ready pods of the canary that answer for the model of the object that names it."""
+    made_of: str = ""
+    """Hash of its uid and of its spec, without what an edit may change in the middle of an analysis: replicas and
+    route. Empty where that spec is refused."""
+    restarts: int = 0
+    """Restarts of the containers of its pods, added up."""
+    outputs_differ: bool = False
+    """True where its condition OutputsVerified is False."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,13 @@ class Reason(StrEnum):
     ROUTE_UNSUPPORTED = "RouteUnsupported"
     ROUTE_NOT_ACCEPTED = "RouteNotAccepted"
     CANARY_LEFT_OUT = "CanaryLeftOut"
+    CANARY_STEPS = "CanaryInStep"
+    CANARY_NEEDS_APPROVAL = "CanaryNeedsApproval"
+    CANARY_PROMOTED = "CanaryPromoted"
+    CANARY_WORSE = "CanaryWorse"
+    CANARY_UNDECIDED = "CanaryUndecided"
+    CANARY_FAILED = "CanaryFailed"
+    CANARY_LOW_ACCEPTANCE = "CanaryLowAcceptance"
     UNSUPPORTED_SOURCE = "UnsupportedSource"
     NAME_CONFLICT = "NameConflict"
     FORBIDDEN = "Forbidden"
@@ -189,6 +196,19 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.ROUTE_NOT_ACCEPTED: "The Gateway of spec.route does not take the HTTPRoute: the message quotes why.",
     Reason.CANARY_LEFT_OUT: "The object that spec.route.canary names gets no requests, and this one all of them: the "
     "message has the cause.",
+    Reason.CANARY_STEPS: "The canary gets the weight of a step of its analysis, and the operator compares it with this "
+    "object.",
+    Reason.CANARY_NEEDS_APPROVAL: "The canary has passed all steps, and waits for your approval; the message has the "
+    "command.",
+    Reason.CANARY_PROMOTED: "The canary has passed all steps and gets all requests; the message says what is left to "
+    "you.",
+    Reason.CANARY_WORSE: "Taken back: the canary serves worse than this object at equal load; the message has the "
+    "figures.",
+    Reason.CANARY_UNDECIDED: "Taken back: the comparison was undecided at the deadline of the step; the message says "
+    "why.",
+    Reason.CANARY_FAILED: "Taken back: containers of the canary's pods restarted, its requests fail more often, or its "
+    "outputs differ.",
+    Reason.CANARY_LOW_ACCEPTANCE: "Taken back: the canary's drafts gain far less than is published for its speculator.",
     Reason.UNSUPPORTED_SOURCE: "The model cannot be served from this source; the message has the remedy.",
     Reason.NAME_CONFLICT: "An object that this one does not own has the name of a child.",
     Reason.FORBIDDEN: "The operator's ServiceAccount lacks a permission; the message has verb and resource.",

@@ -33,7 +33,7 @@ from speculative_operator.reconcile.children.plan import (
     repairs_of_group,
     rolls,
 )
-from speculative_operator.reconcile.observed import route, startup, surge, targets
+from speculative_operator.reconcile.observed import canary, route, startup, surge, targets
 from speculative_operator.reconcile.observed.pods import first_ended_by_probe, scaling_notices
 from speculative_operator.reconcile.pair.jobs import of_jobs
 from speculative_operator.reconcile.pair.pairing import pairing_of
@@ -87,7 +87,7 @@ def tick(world: World, memory: Memory | None, observation: Observation | None, n
     at = Moment(now, clock)
     if observation is not None:
         observation = replace(observation, time=Moment(observation.time, clock))
-    outcome = _walk(take(world, at), memory, observation, at)
+    outcome = _walk(canary.weighed(take(world, at)), memory, observation, at)
     clock.runs = False
     return replace(outcome, stands_for=clock.changes_in)
 
@@ -276,7 +276,7 @@ def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
     view = replace(
         decided, rollout=_rollout_with(world, turn.rollout, planned), notices=notices, startup=starts,
         problems=(*planned.problems, *route.problems(world), *world.problems), leaving=leaving, of_pair=observation,
-        pairing=pairing if pairing.is_known else None, picking=turn.picking,
+        pairing=pairing if pairing.is_known else None, picking=turn.picking, canary=canary.follow(world, turn.now),
     )  # fmt: skip
     return conclude(
         turn, view, verdict.memory, actions, leaving=memories,

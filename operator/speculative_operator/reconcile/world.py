@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from speculative_operator.comparing.measures import Sample
 from speculative_operator.domain.actions import Action, Condition
 from speculative_operator.domain.decision import Estimate
 from speculative_operator.domain.jobs import JobSeen, Progress
@@ -22,6 +23,33 @@ __all__ = ["Catalogue", "CatalogueError", "Event", "Key", "Outcome", "World", "c
 
 Key = tuple[str, str]
 """Kind and name of a child."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What one object did since the present step of a canary's analysis began."""
+
+    samples: tuple[Sample, ...] = ()
+    drafts: float = 0.0
+    """Verifications of drafts, and below the draft tokens."""
+    draft_tokens: float = 0.0
+    accepted: float = 0.0
+
+    @property
+    def gained(self) -> float | None:
+        """Draft tokens that a verification accepts; None where there was none."""
+        return self.accepted / self.drafts if self.drafts > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """By which a canary is judged: what it and the object did, and its spec."""
+
+    stable: Record
+    canary: Record
+    spec: DeploymentSpec
+    gap: str = ""
+    """Why the last reading of figures brought nothing; empty where it did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +83,8 @@ class Surroundings:
     a Job that tidies up must leave alone."""
     canary: CanarySeen | None = None
     """What is seen of the object that `spec.route.canary` names; None where there is none of that name."""
+    evidence: Evidence | None = None
+    """By which a canary is judged; None until figures since the begin of its step were asked for."""
     memo: Memo = field(default_factory=Memo, compare=False, repr=False)
     """What was computed for the object at this reconcile and the last one: the one thing here that changes."""
 

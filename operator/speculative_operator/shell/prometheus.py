@@ -163,11 +163,15 @@ class Prometheus:
         self._local = threading.local()
         self._known: defaultdict[str, _Namespace] = defaultdict(_Namespace)
 
-    def fetch(self, namespace: str, pods: Addresses, now: float, most: int) -> Answer | Gap:
-        """Series of these pods of the namespace as of unix time `now`, in `most` units at most, or why there are none.
+    def fetch(
+        self, namespace: str, pods: Addresses, now: float, most: int, seconds: float | None = None
+    ) -> Answer | Gap:
+        """Series of these pods of the namespace in the `seconds` before unix time `now` (None: as the settings say), in
+        `most` units at most, or why there are none.
 
         A pod of the answer has series, a gap or neither.
         """
+        self._local.seconds = seconds or self._settings.prometheus_range_seconds
         if fault := self._address().fault:
             return Gap(Reason.PROMETHEUS_ERROR, fault)
         known = self._known[namespace]
@@ -241,7 +245,7 @@ class Prometheus:
         text = query(
             namespace,
             pods,
-            self._settings.prometheus_range_seconds,
+            self._local.seconds,
             cells=cells,
             address_label=label,
             matchers=self._settings.prometheus_matchers,

@@ -18,17 +18,17 @@ from speculative_operator.domain.actions import Action
 from speculative_operator.domain.jobs import JobSeen, Phase, Progress, Purpose
 from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.observation import Observation, PodWindow
-from speculative_operator.domain.reading import is_controlled_by
+from speculative_operator.domain.reading import is_controlled_by, mapping, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.observed.series import Recent, measured, steady
-from speculative_operator.reconcile.snapshot import notes
+from speculative_operator.reconcile.snapshot import canaries, notes
 from speculative_operator.reconcile.snapshot.notes import Notes
 from speculative_operator.reconcile.snapshot.status import read_status
 from speculative_operator.reconcile.snapshot.writing import cannot_wait, should_write
 from speculative_operator.reconcile.tick import invalid
-from speculative_operator.reconcile.world import Outcome, World
+from speculative_operator.reconcile.world import Evidence, Outcome, World
 from speculative_operator.settings import Settings
 from speculative_operator.shell.bodies import Body, Key, key_of, ready_since
 from speculative_operator.shell.cache import Cache, Snapshot
@@ -114,6 +114,7 @@ class Reconciler:
     def forget(self, key: Key) -> None:
         """Forget an object that is gone."""
         self._sources.turns.leave(key)
+        self._sources.past.forget(key)
         self.canaries.forget(key)
         self._states.pop(key, None)
         self._telemetry.of_objects.forget(key)
@@ -175,6 +176,8 @@ class Reconciler:
         self._show(key, spec, outcome.status, state, now)
         with self._telemetry.phase("report"):
             await self._report(snapshot, spec, state, outcome, now)
+        if _canary_moved(_told(snapshot.owner, state), outcome.status):
+            return SOON  # the route follows the status that is stored by now
         hurries = self._sources.turns.near(key) or downloading(jobs) or bool(arriving)
         again = self._next(snapshot, state, report, hurries)
         if is_still(snapshot, spec, state.ledger) and self._is_quiet(snapshot, state, outcome, report):
@@ -229,6 +232,7 @@ class Reconciler:
             if spec.weights.cache is not None
             else frozenset(),
             canary=self.canaries.look(spec),
+            evidence=self._past(spec, snapshot, now),
             notes=state.notes,
             memo=state.memo,
         )
@@ -238,6 +242,11 @@ class Reconciler:
         if observation is not None:
             state.recent = state.recent.after(observation, outcome.estimate)
         return outcome
+
+    def _past(self, spec: DeploymentSpec, snapshot: Snapshot, now: float) -> Evidence | None:
+        """What a canary and its object did, where one is analysed."""
+        known, key = canaries.read(mapping(snapshot.owner, "status", "canary")), (spec.namespace, spec.name)
+        return self._sources.past.look(spec, self.canaries.spec_of(key), known, now)
 
     def _show(self, key: Key, spec: DeploymentSpec | None, status: Body, state: _State, now: float) -> None:
         """Show the object in the operator's own metrics."""
@@ -340,6 +349,11 @@ def _told(owner: Body, state: _State) -> Body:
     it would be written for ever."""
     held: Body = owner.get("status") or {}
     return state.lost[1] if state.lost is not None and state.lost[0] == held else held
+
+
+def _canary_moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """True where the new status gives the canary another weight."""
+    return whole(old, "canary", "weight") != whole(new, "canary", "weight")
 
 
 def _unless_changed(before: Memory | None, after: Memory | None) -> Memory | None:

@@ -12,13 +12,15 @@ from speculative_operator.api.convert import to_domain
 from speculative_operator.api.wire import SpecError
 from speculative_operator.domain import names
 from speculative_operator.domain.platform import CanarySeen
-from speculative_operator.domain.reading import is_controlled_by, items, mappings
+from speculative_operator.domain.reading import is_controlled_by, items, mapping, mappings, text, whole
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.reconcile.world import Catalogue, load_packaged
 from speculative_operator.render import Capabilities
+from speculative_operator.render.metadata import digest
 from speculative_operator.shell.bodies import Body, Key
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.jobs import Jobs
+from speculative_operator.shell.past import Past
 from speculative_operator.shell.report import Budget
 from speculative_operator.shell.resources import CHILD_BY_KIND
 from speculative_operator.shell.rounds import Round
@@ -26,6 +28,7 @@ from speculative_operator.shell.turns import Turns
 
 _SERVED_NAME = "--served-model-name"
 """The option by which vLLM and SGLang are told the name of their model; the other engines are told none."""
+_STATUSES, _OUTPUTS = "containerStatuses", "OutputsVerified"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class Sources:
     turns: Turns
     budget: Budget
     """Limits the writes of figures."""
+    past: Past
+    """Reads what a canary did."""
     catalogue: Callable[[], Catalogue] = load_packaged
     """Returns the rows from which speculators are picked."""
 
@@ -60,6 +65,14 @@ class Canaries:
             return None
         key = self._of[own] = (spec.namespace, spec.route.canary.name)
         return _look(self._cache, key, spec.verifier.served_name)
+
+    def spec_of(self, own: Key) -> DeploymentSpec | None:
+        """The spec of an object's canary, as of the last look; None where there is none that can be read."""
+        owner = self._cache.owner(self._of[own]) if own in self._of else None
+        try:
+            return to_domain(owner) if owner is not None else None
+        except SpecError:
+            return None
 
     def leading_to(self, key: Key) -> Iterator[Key]:
         """Objects whose canary is `key`."""
@@ -83,7 +96,19 @@ def _look(cache: Cache, key: Key, model: str) -> CanarySeen | None:
         served_name=spec.verifier.served_name,
         service=service is not None and is_controlled_by(service, spec.uid),
         answering=sum(_answers(pod, model) for pod in snapshot.ready),
+        made_of=_made_of(snapshot.owner),
+        restarts=sum(whole(one, "restartCount") for pod in snapshot.pods for one in mappings(pod, "status", _STATUSES)),
+        outputs_differ=any(
+            text(one, "type") == _OUTPUTS and text(one, "status") == "False"
+            for one in mappings(snapshot.owner, "status", "conditions")
+        ),
     )
+
+
+def _made_of(owner: Body) -> str:
+    """Hash of an object without what may be edited in the middle of its analysis."""
+    spec = {key: value for key, value in mapping(owner, "spec").items() if key not in ("replicas", "route")}
+    return digest([text(owner, "metadata", "uid"), spec], 16)
 
 
 def _answers(pod: Body, model: str) -> bool:

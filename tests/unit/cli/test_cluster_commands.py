@@ -311,7 +311,15 @@ class TestAnnotate:
         monkeypatch.setattr(annotate, "Cluster", cluster)
         assert main.main(["approve", "demo"]) == 1
         assert cluster.written == []
-        assert capsys.readouterr().err == "error: the operator proposes no rollout of demo\n"
+        assert capsys.readouterr().err == "error: the operator proposes no rollout of demo, and no canary waits\n"
+
+    def test_a_canary_that_has_passed_all_steps_is_approved(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        body = stored("tuned")
+        body["status"]["canary"] = {"accept": "0a1b2c3d", "message": "next has passed all steps"}
+        cluster = FakeCluster(body)
+        monkeypatch.setattr(annotate, "Cluster", cluster)
+        assert main.main(["approve", "demo"]) == 0
+        assert cluster.written == [("demo", names.ANNOTATION_ACCEPT, "0a1b2c3d")]
 
 
 def test_a_kubeconfig_that_cannot_be_used_is_one_line(

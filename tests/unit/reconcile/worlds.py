@@ -32,6 +32,7 @@ from speculative_operator.reconcile.snapshot import notes
 from speculative_operator.reconcile.snapshot.pods import configs_of
 from speculative_operator.reconcile.snapshot.take import Snapshot, take
 from speculative_operator.reconcile.tick import Outcome, World, tick
+from speculative_operator.reconcile.world import Evidence
 from speculative_operator.render import Capabilities
 from speculative_operator.render.payload import is_payload
 from speculative_operator.tuner import Memory
@@ -80,6 +81,7 @@ class Cluster:
     uids: int = 0
     memo: Memo = field(default_factory=Memo)
     canary: CanarySeen | None = None
+    evidence: Evidence | None = None
     upgraded: bool = False
     """Another release of the operator was installed: what it would make anew may wait."""
     templates: int = 0
@@ -98,6 +100,7 @@ class Cluster:
             "leaving": self.leaving,
             "memo": self.memo,
             "canary": self.canary,
+            "evidence": self.evidence,
         }
         return World(**(values | change))
 

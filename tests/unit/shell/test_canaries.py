@@ -84,7 +84,32 @@ def seen(change: Callable[[dict[str, Json]], Any]) -> CanarySeen | None:
     ],
 )
 def test_what_a_canary_lacks_is_seen(change: Callable[[dict[str, Json]], Any], expected: CanarySeen | None) -> None:
-    assert seen(change) == expected
+    found = seen(change)
+    assert (found and replace(found, made_of="")) == expected
+    assert found is None or bool(found.made_of) is bool(expected and expected.served_name)
+
+
+def test_what_is_analysed_changes_with_the_spec_and_not_with_replicas_or_status() -> None:
+    def made_of(change: Callable[[dict[str, Json]], Any]) -> str:
+        found = seen(change)
+        assert found is not None
+        return found.made_of
+
+    before = made_of(lambda _: None)
+    assert made_of(lambda found: found["owner"]["spec"].update(replicas=3)) == before
+    assert made_of(lambda found: found["owner"].update(status={})) == before
+    assert made_of(lambda found: found["owner"]["spec"]["verifier"].update(maxNumSeqs=8)) != before
+    assert made_of(lambda found: found["owner"]["metadata"].update(uid="another")) != before
+
+
+def test_restarts_and_outputs_that_differ_are_seen() -> None:
+    def change(found: dict[str, Json]) -> None:
+        found["pod"]["status"]["containerStatuses"] = [{"restartCount": 2}, {"restartCount": "absurd"}, 3]
+        found["owner"]["status"]["conditions"].append({"type": "OutputsVerified", "status": "False"})
+
+    found = seen(change)
+    assert found is not None
+    assert (found.restarts, found.outputs_differ) == (2, True)
 
 
 def test_who_leads_to_an_object_is_known_from_the_last_look() -> None:

@@ -27,6 +27,7 @@ from speculative_operator.shell import errors
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.jobs import READ_EVERY, Jobs
 from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.past import Past
 from speculative_operator.shell.podseries import Answer
 from speculative_operator.shell.reconciler import SOON, Reconciler
 from speculative_operator.shell.report import Budget, Reporter, event_body
@@ -62,7 +63,8 @@ class Rig:
         reporter = Reporter(kube, self.cache, telemetry, lambda: self.leading)
         self.budget = Budget(lambda: len(self.cache), lambda: self.at)
         jobs, turns = Jobs(kube, time.monotonic), Turns(1, lambda: self.at)
-        sources = Sources(lambda _: self.round, Capabilities, jobs, turns, self.budget)
+        past = Past(SETTINGS, lambda *_: Answer(), self.cache.addresses)
+        sources = Sources(lambda _: self.round, Capabilities, jobs, turns, self.budget, past)
         self.reconciler = Reconciler(SETTINGS, self.cache, writer, reporter, telemetry, sources, self.tick)
 
     def tick(self, world: World, memory: Memory | None, observation: Observation | None, now: float) -> Outcome:

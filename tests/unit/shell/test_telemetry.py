@@ -14,7 +14,8 @@ from speculative_operator.reconcile.snapshot.status import read_status
 from speculative_operator.shell.telemetry import PREFIX, Telemetry
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
-STATUS, NOW = read_status(test_series.STATUS), test_series.NOW
+CANARY = {"name": "next", "of": "a", "phase": "Promoted", "weight": 100, "reason": "CanaryPromoted"}
+STATUS, NOW = read_status(test_series.STATUS | {"canary": CANARY}), test_series.NOW
 EVERY = [
     *steady(test_series.spec(speculation={"objective": {"tpotP99": "25ms"}}), STATUS),
     *measured(STATUS, Recent().after(test_series.BOTH, test_series.ESTIMATE), NOW, 60.0),

@@ -9,6 +9,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.engines.base import Notice
+from speculative_operator.reconcile.snapshot.canaries import Phase
 from speculative_operator.reconcile.snapshot.take import Snapshot
 
 KIND = "HTTPRoute"
@@ -31,14 +32,14 @@ def canary(world: Snapshot) -> str:
     """Name of the Service that gets the share of `spec.route.canary` now; empty where none does: requests that are led
     to a Service without a ready pod fail."""
     asked = world.spec.route.canary if world.spec.route is not None else None
-    return names.child(asked.name) if asked is not None and asked.weight and not _left_out(world) else ""
+    return names.child(asked.name) if asked is not None and asked.weight and not left_out(world) else ""
 
 
 def notices(world: Snapshot) -> Iterator[Notice]:
     """Notices that say why the canary gets no requests, and why the Gateway does not take the route as it is now."""
     asked = world.spec.route.canary if world.spec.route is not None else None
-    why = _left_out(world)
-    if asked is not None and asked.weight and why and world.capabilities.http_route:
+    why = left_out(world)
+    if asked is not None and (asked.weight or _is_awaited(world)) and why and world.capabilities.http_route:
         message = f"spec.route.canary {asked.name} gets no requests, and this object all of them: {why}"
         yield Notice(Reason.CANARY_LEFT_OUT, message)
     found = world.children.get((KIND, names.child(world.spec.name)))
@@ -48,7 +49,12 @@ def notices(world: Snapshot) -> Iterator[Notice]:
         yield Notice(Reason.ROUTE_NOT_ACCEPTED, message)
 
 
-def _left_out(world: Snapshot) -> str:
+def _is_awaited(world: Snapshot) -> bool:
+    """True while an analysis waits for its canary."""
+    return world.status.canary is not None and world.status.canary.phase is Phase.WAITING
+
+
+def left_out(world: Snapshot) -> str:
     """Why the object that the canary names cannot answer for this one; empty where it can."""
     seen, model = world.canary, world.spec.verifier.served_name
     if seen is None:

@@ -15,6 +15,7 @@ from speculative_operator.domain.decision import Estimate
 from speculative_operator.domain.formats import showable
 from speculative_operator.domain.observation import Histogram, Observation, PodWindow
 from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.reconcile.snapshot.canaries import Progress
 from speculative_operator.reconcile.snapshot.status import Speculation, Status
 from speculative_operator.tuner.tail import add, p99
 from speculative_operator.tuner.targets import FADE_SECONDS, active_targets
@@ -39,6 +40,8 @@ FAMILIES = {
     "object_acceptance_length": "Mean tokens per verification.",
     "object_tpot_seconds": "Mean time per output token.",
     "object_ttft_seconds": "Mean time to first token.",
+    "object_canary_weight_ratio": "Share of the requests that the canary of an analysis gets.",
+    "object_canary_phase": "1 for the phase of a canary's analysis.",
     "object_p99_seconds": "Bounds of the P99 of a latency.",
     "object_target_seconds": "P99 that the spec asks for.",
     "object_cost_per_thousand_tokens": "Accelerator cost of a thousand output tokens.",
@@ -121,6 +124,7 @@ def steady(spec: DeploymentSpec | None, status: Status) -> Iterator[Sample]:
     yield "object_info", (mode, engine, ("method", told.method)), 1.0
     if told.state:
         yield "object_state", (("state", told.state),), 1.0
+    yield from _of_canary(status.canary)
     for state, count in (("wanted", spec.replicas), ("existing", status.replicas), ("ready", ready)):
         yield "object_replicas", (("state", state),), float(count)
     yield "object_accelerators", (), float(ready * spec.accelerator.per_replica)
@@ -131,6 +135,12 @@ def steady(spec: DeploymentSpec | None, status: Status) -> Iterator[Sample]:
     for latency, seconds in zip(("tpot", "ttft"), active_targets(spec.speculation.objective), strict=True):
         if seconds is not None:
             yield "object_target_seconds", (("latency", latency),), seconds
+
+
+def _of_canary(canary: Progress | None) -> Iterator[Sample]:
+    if canary is not None:
+        yield "object_canary_weight_ratio", (), canary.weight / 100.0
+        yield "object_canary_phase", (("phase", canary.phase.value), ("reason", canary.reason.value)), 1.0
 
 
 def measured(status: Status, recent: Recent, now: float, limit: float) -> Iterator[Sample]:

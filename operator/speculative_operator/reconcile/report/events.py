@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason, reason_of
+from speculative_operator.reconcile.snapshot.canaries import Phase
 from speculative_operator.reconcile.snapshot.status import KnownCondition, Status
 from speculative_operator.reconcile.world import Event
 
@@ -47,6 +48,7 @@ def events(old: Status, new: Status, actions: Sequence[Action]) -> tuple[Event, 
         *_pick_events(old, new),
         *_warning_events(old, new),
         *_decision_events(old, new),
+        *_canary_events(old, new),
         *_leaving_events(old, new),
         *_action_events(actions),
     )
@@ -129,6 +131,15 @@ def _decision_events(old: Status, new: Status) -> Iterator[Event]:
         f"{label}: {last.before} -> {last.after}: {last.message}",
         decision=True,
     )
+
+
+def _canary_events(old: Status, new: Status) -> Iterator[Event]:
+    """One event for each step of a canary's analysis, and for its end. That it waits, a warning tells."""
+    before, after = old.canary, new.canary
+    if after is None or after.phase is Phase.WAITING:
+        return
+    if before is None or (before.of, before.phase, before.step) != (after.of, after.phase, after.step):
+        yield Event(WARNING if after.phase is Phase.TAKEN_BACK else NORMAL, after.reason, after.message)
 
 
 def _leaving_events(old: Status, new: Status) -> Iterator[Event]:

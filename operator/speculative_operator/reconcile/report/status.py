@@ -30,6 +30,7 @@ PAUSED = "Paused"
 """Stands in place of the mode while the object is paused."""
 _OF_PODS = (
     "pair", "leaving", "nextPair", "weights", "startup", "engine", "warnings", "speculation", "rollout", "decisions",
+    "canary",
 )  # fmt: skip
 """Parts of the status that stay as they were while pods run on as an earlier spec had them."""
 _UNLOOKED = (
@@ -75,6 +76,7 @@ def _blocks(view: View, old: Status, now: float) -> dict[str, Any]:
         "engine": engine.to_status(),
         "warnings": warnings[:WARNINGS_KEPT],
         "rollout": dict(view.own_rollouts),
+        "canary": view.canary.to_status() if view.canary is not None else {},
         "leaving": [one.to_status() for one in view.leaving],
     }
     return {

@@ -14,7 +14,8 @@ from speculative_operator.domain.formats import timestamp
 from speculative_operator.domain.reading import at, items, mapping, mappings, seconds_of, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason, reason_of
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile.snapshot import picked, records, rollouts
+from speculative_operator.reconcile.snapshot import canaries, picked, records, rollouts
+from speculative_operator.reconcile.snapshot.canaries import Progress
 from speculative_operator.reconcile.snapshot.notes import facts_of, memory_of
 from speculative_operator.reconcile.snapshot.picked import Pick
 from speculative_operator.reconcile.snapshot.records import Record
@@ -147,6 +148,8 @@ class Status:
     names_pick: bool = False
     """True where there is an entry, valid or not."""
     rollouts: OwnRollouts = field(default_factory=OwnRollouts)
+    canary: Progress | None = None
+    """None where no canary is analysed, or the entry is garbled."""
     starts: tuple[Start, ...] = ()
     """Starts that were measured, the latest first."""
     budget_seconds: int = 0
@@ -189,6 +192,7 @@ def read_status(status: Mapping[str, Any], notes: Mapping[str, Any] | None = Non
         picked=picked.read(mapping(status, "picked")),
         names_pick=bool(mapping(status, "picked")),
         rollouts=rollouts.read(mapping(status, "rollout")),
+        canary=canaries.read(mapping(status, "canary")),
         starts=_starts(mapping(status, "startup")),
         budget_seconds=whole(status, "startup", "budgetSeconds"),
         leaving=tuple(read_leaving(mappings(status, "leaving"))),

@@ -1,0 +1,197 @@
+"""What an object and its canary did since the present step of the canary's analysis began. Used by `reconciler`.
+
+Each reading asks Prometheus for what came since the last one. After a restart it asks for the whole step again, so that
+nothing of it need be kept elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from speculative_operator.comparing.measures import Sample, sample_of
+from speculative_operator.domain.observation import Gap, PodWindow, Series
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.engines.registry import engine_for
+from speculative_operator.engines.samples import SAME_SCRAPE_SECONDS
+from speculative_operator.reconcile.snapshot.canaries import COMPARED, Progress
+from speculative_operator.reconcile.world import Evidence, Record
+from speculative_operator.settings import Settings
+from speculative_operator.shell.bodies import Key
+from speculative_operator.shell.podseries import Addresses, Answer
+
+log = logging.getLogger(__name__)
+
+SLICE_SECONDS = 15.0
+"""Length of a sample, and least seconds between two readings."""
+QUERY_SECONDS = 600.0
+"""Most seconds that one query asks for."""
+LONGEST_SECONDS = 7200.0
+"""Most seconds before now that are read, and kept."""
+OVERLAP_SECONDS = 120.0
+"""Most seconds before the end of the last reading in which a pod's last scrape may lie."""
+PATIENCE_SECONDS = 300.0
+"""Seconds for which a Prometheus that does not answer keeps a step from being judged after a restart."""
+MOST_PODS = 16
+"""Most pods of each object that are compared."""
+MOST_UNITS = 40_000
+"""Most units of series (`podseries.units`) of one answer."""
+
+Fetch = Callable[[str, Addresses, float, int, float], Answer | Gap]
+"""Series of pods of a namespace in the seconds (last argument) before a unix time: `Prometheus.fetch`, or a fake."""
+
+
+@dataclass
+class _Side:
+    """One of the two objects."""
+
+    spec: DeploymentSpec
+    samples: list[Sample] = field(default_factory=list)
+    record: Record = field(default_factory=Record)
+    """Without the samples."""
+    ends: dict[str, float] = field(default_factory=dict)
+    """Pod -> end of its last window."""
+
+    def add(self, series: Mapping[str, Sequence[Series]], start: float, end: float, stale: float) -> None:
+        """Add what the pods did between two unix times, the second of which is the end of a slice."""
+        first, last = math.floor(start / SLICE_SECONDS) + 1, round(end / SLICE_SECONDS)
+        for moment in (n * SLICE_SECONDS for n in range(first, last + 1)):
+            windows = (self._window(pod, tracks, start, moment, stale) for pod, tracks in series.items())
+            found = [one for one in windows if one is not None]
+            asked = self.spec.accelerator
+            sample = sample_of(found, accelerators_per_pod=asked.per_replica, hourly_cost=asked.hourly_cost)
+            self.samples += [sample] if sample is not None else []
+            for one in found:
+                self.record = replace(
+                    self.record,
+                    drafts=self.record.drafts + (one.drafts or 0.0),
+                    draft_tokens=self.record.draft_tokens + (one.draft_tokens or 0.0),
+                    accepted=self.record.accepted + (one.accepted_tokens or 0.0),
+                )
+        self.samples = [one for one in self.samples if one.end > end - LONGEST_SECONDS]
+
+    def _window(
+        self, pod: str, tracks: Sequence[Series], start: float, moment: float, stale: float
+    ) -> PodWindow | None:
+        """What the pod did until `moment` since its last window; of a new pod, since `start`."""
+        since = self.ends.get(pod)
+        piece = [_between(one, start if since is None else since, moment) for one in tracks]
+        known = {pod: since} if since is not None else {}
+        found = engine_for(self.spec).read([one for one in piece if one.samples], (pod,), known, moment, stale)[pod]
+        if isinstance(found, PodWindow):
+            self.ends[pod] = found.end
+            return found
+        if found.reason is Reason.COUNTER_RESET:
+            self.ends[pod] = moment
+        elif since is not None and moment - since > OVERLAP_SECONDS:
+            del self.ends[pod]
+        return None
+
+
+@dataclass
+class _Step:
+    """The present step of one analysis."""
+
+    of: tuple[str, int, float]
+    begun: float
+    """Unix time of the first look."""
+    until: float
+    """End of what has been read."""
+    stable: _Side
+    canary: _Side
+    asked: float = -math.inf
+    """Until when was asked at the last reading."""
+    read: bool = False
+    """True once the step was read up to now, or Prometheus has not answered for long."""
+    gap: str = ""
+    """Why the last reading brought nothing; empty where it did."""
+    task: asyncio.Task[None] | None = None
+
+
+class Past:
+    """Reads for all analyses, in threads of its own. `addresses` names the ready pods of an object."""
+
+    def __init__(self, settings: Settings, fetch: Fetch, addresses: Callable[[Iterable[Key]], Addresses]) -> None:
+        self._stale = settings.stale_after_seconds
+        self._fetch = fetch
+        self._addresses = addresses
+        self._steps: dict[Key, _Step] = {}
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="canary")
+
+    def look(self, spec: DeploymentSpec, canary: DeploymentSpec | None, known: Progress | None, now: float) -> (
+        Evidence | None
+    ):  # fmt: skip
+        """What is known of the step that the status `known` tells; starts a reading where one is due. None before the
+        first has ended. `now` in unix seconds."""
+        key = (spec.namespace, spec.name)
+        if known is None or known.phase not in COMPARED or known.since is None or canary is None:
+            self.forget(key)
+            return None
+        step = self._steps.get(key)
+        of = (known.of, known.step, known.since)
+        if step is None or step.of != of:
+            self.forget(key)
+            begin = max(known.since, now - LONGEST_SECONDS)
+            step = self._steps[key] = _Step(of, now, begin, _Side(spec), _Side(canary))
+        step.stable.spec, step.canary.spec = spec, canary
+        whole = SLICE_SECONDS * math.floor(now / SLICE_SECONDS)
+        if step.task is None and whole > max(step.until, step.asked):
+            step.asked = whole
+            step.task = asyncio.create_task(self._read(step, whole), name=f"canary {key[0]}/{key[1]}")
+        if not step.read and now - step.begun < PATIENCE_SECONDS:
+            return None
+        stable, other = (replace(one.record, samples=tuple(one.samples)) for one in (step.stable, step.canary))
+        return Evidence(stable, other, step.canary.spec, step.gap)
+
+    def forget(self, key: Key) -> None:
+        """Forget the analysis of an object."""
+        step = self._steps.pop(key, None)
+        if step is not None and step.task is not None:
+            step.task.cancel()
+
+    async def _read(self, step: _Step, until: float) -> None:
+        """Read up to the unix time `until`, the end of a whole sample: so the samples are the same whoever reads."""
+        try:
+            while step.until < until and not await self._read_piece(step, until):
+                pass
+            step.read = step.read or not step.gap
+        except Exception:
+            step.gap = "the figures could not be read; the operator's log has the error"
+            log.exception("cannot read what a canary did")
+        finally:
+            step.task = None
+
+    async def _read_piece(self, step: _Step, until: float) -> str:
+        """Read the next piece; returns why it could not be read, empty where it was."""
+        end = min(SLICE_SECONDS * math.floor((step.until + QUERY_SECONDS) / SLICE_SECONDS), until)
+        sides = (step.stable, step.canary)
+        pods = [self._pods_of(one.spec) for one in sides]
+        asked = {pod: own for some in pods for pod, own in some.items()}
+        seconds = end - step.until + OVERLAP_SECONDS
+        found = await asyncio.get_running_loop().run_in_executor(
+            self._threads, self._fetch, step.stable.spec.namespace, asked, end, MOST_UNITS, seconds
+        )
+        step.gap = found.message if isinstance(found, Gap) else ""
+        if isinstance(found, Answer):
+            for side, own in zip(sides, pods, strict=True):
+                series = {pod: found.series[pod] for pod in own if pod in found.series}
+                side.add(series, step.until, end, self._stale)
+            step.until = end
+        return step.gap
+
+    def _pods_of(self, spec: DeploymentSpec) -> Addresses:
+        found = self._addresses([(spec.namespace, spec.name)])
+        return {pod: found[pod] for pod in sorted(found)[:MOST_PODS]}
+
+
+def _between(track: Series, start: float, end: float) -> Series:
+    times = [time for time, _ in track.samples]
+    first = bisect.bisect_left(times, start - SAME_SCRAPE_SECONDS)
+    last = bisect.bisect_right(times, end + SAME_SCRAPE_SECONDS)
+    return replace(track, samples=track.samples[first:last])
