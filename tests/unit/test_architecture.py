@@ -63,20 +63,20 @@ TOP = {"__init__", "world", "turn", "tick"}
 
 BUDGETS = {
     "operator/speculative_operator/*.py": 850,
-    "operator/speculative_operator/api/": 2_612,
+    "operator/speculative_operator/api/": 2_613,
     "operator/speculative_operator/cli/": 3_431,
-    "operator/speculative_operator/domain/": 2_350,
+    "operator/speculative_operator/domain/": 2_360,
     "operator/speculative_operator/engines/": 5_015,
     "operator/speculative_operator/pairing/": 3_225,
     "operator/speculative_operator/payload/": 1_900,
     "operator/speculative_operator/physics/": 870,
-    "operator/speculative_operator/reconcile/": 7_795,
+    "operator/speculative_operator/reconcile/": 7_800,
     "operator/speculative_operator/render/": 2_030,
     "operator/speculative_operator/shell/": 6_280,
-    "operator/speculative_operator/tuner/": 4_800,
+    "operator/speculative_operator/tuner/": 4_895,
     "operator/speculative_operator/weights/": 3_025,
     "lab/": 8_400,
-    "dev/": 22_320,
+    "dev/": 22_440,
     "tests/": 67_800,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""

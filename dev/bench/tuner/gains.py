@@ -30,6 +30,8 @@ LEAST_SECONDS = 5.0
 """Request-seconds at a load below which its speed is chance."""
 LEAST_SHARE = 0.3
 """Of the time, at loads that both runs have met."""
+ALIKE = 0.4
+"""Octaves by which mean loads that count as the same may differ."""
 FEWEST = 5
 """Reports of a world that are enough to judge it."""
 
@@ -59,6 +61,7 @@ def true_gain(run: Floats, none: Floats) -> float | None:
     """Log speed of `run` over `none`, each [tokens, request-seconds and mean load, by load], at those of `run`; None
     where they met other loads."""
     both = (run[1] > LEAST_SECONDS) & (none[1] > LEAST_SECONDS) & (run[0] > 0) & (none[0] > 0)
+    both &= np.abs(np.log2(np.maximum(run[2], 1.0) / np.maximum(none[2], 1.0))) < ALIKE
     if run[1] @ both < LEAST_SHARE * run[1].sum():
         return None
     (faster, time, loads), (slower, seconds, others) = run[:, both], none[:, both]

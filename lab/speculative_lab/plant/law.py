@@ -145,7 +145,7 @@ def run(
     for pod in pods:
         pod.watch = watch
     half: list[Comparison] = []
-    early: list[Floats] = []
+    began: list[Floats] = []
     moment = 0.0
     while moment + TICK <= world.seconds:
         moment += TICK
@@ -153,7 +153,7 @@ def run(
             serve(pod, moment)
         tuner.look(pods, world.delays, moment, _newcomers(pods, moment))
         if moment <= STARTING:
-            early = [pod.state.cells.copy() for pod in pods]
+            began = [pod.state.cells.copy() for pod in pods]
         if moment <= world.seconds / 2 < moment + TICK:
             half = _all_comparisons(pods)
     found = replace(
@@ -168,7 +168,7 @@ def run(
     lost, early = lost_request_seconds(ended), lost_request_seconds(half)
     late = float(residence[len(residence) // 2 :].sum())
     found = replace(found, cost=lost / max(float(residence.sum()), 1.0))
-    return Run(found, tuner.log, (lost - early) / max(late, 1.0), tuner.every, [pod.state for pod in pods], early)
+    return Run(found, tuner.log, (lost - early) / max(late, 1.0), tuner.every, [pod.state for pod in pods], began)
 
 
 def pod_of(name: str, replica: Replica, world: World, order: Order, form: str, moment: float = 0.0) -> Pod:

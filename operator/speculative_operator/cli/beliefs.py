@@ -53,7 +53,7 @@ def beside(view: Outlook, load: float, k: int) -> dict[int, Interval]:
         return {}
     held, row = view.ks.index(k), nearest(load, view.policy.knobs.max_batch)
     apart = view.against(np.full(len(view.points), held))
-    mean, wide = apart.mean[row], QUANTILE * apart.deviation[row]
+    mean, wide = apart.mean[row], QUANTILE * np.where(view.columns == k, 0.0, apart.deviation[row])
     return {one: _percent(float(mean[n]), float(wide[n]), float(wide[n])) for n, one in enumerate(view.ks)}
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speculative_operator.domain.decision import Policy
+from speculative_operator.domain.spec import Method
 from speculative_operator.domain.table import KnobSpace, KTable
 from speculative_operator.physics.step_time import host_parts
 from speculative_operator.tuner.acceptance import AcceptanceEvidence, AcceptanceModel, acceptance
@@ -45,7 +46,7 @@ from speculative_operator.tuner.costs import (
 )
 from speculative_operator.tuner.grid import choices, edges, grid
 from speculative_operator.tuner.plain_pods import host_deviation, span
-from speculative_operator.tuner.prior import TERMS, Array, acceptance_prior, basis_of, cost_prior
+from speculative_operator.tuner.prior import TERMS, Array, acceptance_prior, basis_of, cost_prior, method_of
 from speculative_operator.tuner.request_time import whole_time
 from speculative_operator.tuner.traffic import Traffic
 
@@ -60,7 +61,7 @@ QUANTILE = 1.2816
 """Half width of an 80 % interval in standard deviations."""
 MOST_TAKEN = 0.9
 """Largest share of a second that prompts are assumed to take."""
-MEASURED_BLOCKS = 8.0
+MEASURED_BLOCKS = 3.0
 """Blocks near a load that compare K = 0 with another K, from which the gain there is measured."""
 NEAR_BANDS = 2
 """Half octaves of load within which comparisons are near."""
@@ -147,9 +148,15 @@ class Outlook:
 
     @cached_property
     def prompts_without(self) -> Array:
-        """Seconds of a prompt in a pod without a speculator over those beside each K, [point, K]: 1 at most."""
-        with_it = self._on[0][..., -1] / self.lengths()
-        return np.asarray(np.minimum(self._off[0][..., -1:] / np.maximum(with_it, 1e-30), 1.0))
+        """Seconds of a prompt in a pod without a speculator over those beside each K, [point, K]: 1 at most.
+
+        Speculators that need hidden states pass over prompts at K = 0 too.
+        """
+        facts = self.policy.facts
+        ratio = self._off[0][..., -1:] / np.maximum(self._on[0][..., -1] / self.lengths(), 1e-30)
+        if self.ks[0] == 0 and (facts.method or method_of(facts, self.policy.knobs)) is not Method.DRAFT_MODEL:
+            ratio[:, 0] = ratio[:, min(1, len(self.ks) - 1)]
+        return np.asarray(np.minimum(ratio, 1.0))
 
     @property
     def baseline(self) -> bool:

@@ -167,7 +167,7 @@ def _sides(window: PodWindow, before_first: float) -> tuple[float | None, float 
         if min(side.steps, side.seconds, side.decode_steps, side.decode_seconds) <= 0:
             continue
         plain, mean = side.decode_seconds / side.decode_steps, side.seconds / side.steps
-        filled.append((max(1.0 - plain / mean, 0.0), side.steps))
+        filled.append((max(1.0 - plain / mean, 0.0), side.seconds))
         laden, seconds = side.steps - side.decode_steps, side.seconds - side.decode_seconds
         if min(laden, seconds) > 0:
             compared = (1.0 - before_first) * plain + before_first * mean

@@ -19,7 +19,7 @@ from speculative_operator.domain.observation import PodWindow
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import Actuator, KTable, Trial
 from speculative_operator.tuner.grid import nearest
-from speculative_operator.tuner.outlook import MEASURED_BLOCKS, Outlook, incumbent_of
+from speculative_operator.tuner.outlook import Outlook, incumbent_of
 from speculative_operator.tuner.prior import Array
 from speculative_operator.tuner.targets import Targets, limits
 
@@ -39,7 +39,7 @@ LEAST_WORTH = 0.0002
 WORST = -1.0
 """Expected log speed against the active K below which a K is not tried, whatever knowing is worth."""
 MOST_KS = 3
-BASELINE_BLOCKS = 2.0 * MEASURED_BLOCKS
+BASELINE_BLOCKS = 16.0
 """Blocks that compare K = 0 near a load, below which every trial there has K = 0 too, so that they never run dry."""
 LEAST_BASELINE = 0.001
 """Least share of a trial of K = 0: pods without a speculator are never so slow that it costs more than `MOST_COST`."""
