@@ -21,11 +21,11 @@ from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.outlook import MEASURED_BLOCKS, QUANTILE, Outlook, incumbent_of
 from speculative_operator.tuner.prior import Array
 
-UNSEEN, UNSEEN_PROMPTS = 0.025, 0.1
+UNSEEN, UNSEEN_PROMPTS = 0.03, 0.1
 """Log standard deviations of what blocks cannot show of pods without a speculator: other graphs and more memory, and
 for the part of the time that prompts take, what the speculator's own pass over them costs. In random worlds the 80 %
 interval then holds the truth in about 80 %."""
-UNMODELLED = 0.1
+UNMODELLED = 0.2
 """Log standard deviation of what the model leaves out, chosen so that its interval holds the truth in about 80 % of
 random worlds."""
 MOSTLY = 0.5
@@ -44,9 +44,10 @@ class Gain:
     high: float
     basis: Basis
 
-    def surely(self, deviations: float) -> float:
-        """The gain less so many of its standard deviations."""
-        return self.mid - deviations / QUANTILE * (self.mid - self.low)
+    def at(self, deviations: float) -> float:
+        """The gain at so many standard deviations from its middle, below it where negative."""
+        side = self.high - self.mid if deviations > 0 else self.mid - self.low
+        return self.mid + deviations / QUANTILE * side
 
     @property
     def percent(self) -> Interval:
@@ -77,8 +78,8 @@ def removal_gain(view: Outlook) -> Gain | None:
     """The gain of pods without a speculator over the best K at each load of the last hour, the memory included that the
     speculator would free; None where no load is remembered, or K = 0 is forbidden.
 
-    Only the speculator's pass parts such pods from K = 0, whatever else the model gets wrong; how far the best K is
-    ahead of K = 0, comparisons tell where there are any.
+    Only the speculator's pass parts such pods from K = 0, whatever else the model gets wrong. Where K are compared, the
+    comparisons tell how far the best K is ahead of K = 0.
     """
     time = np.array(view.traffic.history)
     if len(time) != len(view.points) or time.sum() <= 0 or view.ks[0] != 0:
@@ -86,13 +87,16 @@ def removal_gain(view: Outlook) -> Gain | None:
     share = time / time.sum()
     rows = np.flatnonzero(share > LEAST_SHARE)
     weight, none = share[rows] / share[rows].sum(), np.zeros(len(share), dtype=np.int64)
+    mid = view.traffic.pressed * _room(view, view.points[rows], weight)
+    if not view.compares:
+        best = np.argmax(view.speed, axis=1)[rows]
+        drafting = _estimated(view, rows, best, weight, UNMODELLED * float(weight @ (best > 0)))
+        return Gain(mid - drafting.high, mid - drafting.mid, mid - drafting.low, Basis.ESTIMATED)
     off, found = _estimated(view, rows, none[rows], weight, 0.0), view.against(none)
-    best = np.argmax(found.mean, axis=1)
-    doubt = 0.0 if view.compares else float(weight @ (best[rows] > 0)) * UNMODELLED
-    ahead, wide = weight @ found.mean[rows, best[rows]], math.hypot(weight @ found.deviation[rows, best[rows]], doubt)
-    mid = view.traffic.pressed * _room(view, view.points[rows], weight) - off.mid - float(ahead)
-    below, above = (math.hypot(side, QUANTILE * wide) for side in (off.high - off.mid, off.mid - off.low))
-    return _gain(mid, below, above, Basis.ESTIMATED)
+    best = np.argmax(found.mean, axis=1)[rows]
+    wide = QUANTILE * float(weight @ found.deviation[rows, best])
+    mid -= off.mid + float(weight @ found.mean[rows, best])
+    return _gain(mid, math.hypot(off.high - off.mid, wide), math.hypot(off.mid - off.low, wide), Basis.ESTIMATED)
 
 
 def _room(view: Outlook, points: Array, weight: Array) -> float:

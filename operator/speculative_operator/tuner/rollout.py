@@ -62,7 +62,7 @@ def remaining_seconds(memory: Memory, now: float) -> float:
 def track_dead_weight(memory: Memory, found: Gain | None, cost: float, now: float) -> Memory:
     """Memory with the time since when the speculator is dead weight: by the gain `found` of pods without one that is
     80 % sure; `cost`: price of the rollout (`rollout.cost`)."""
-    bad = found is not None and found.mid > GAIN and found.surely(DOUBT) > cost / 2.0
+    bad = found is not None and found.mid > GAIN and found.at(-DOUBT) > cost / 2.0
     since = (memory.doomed_since if memory.doomed_since is not None else now) if bad else None
     return memory if since == memory.doomed_since else replace(memory, doomed_since=since)
 
@@ -81,4 +81,4 @@ def to_return(memory: Memory, view: Outlook, now: float) -> bool:
     if not memory.removed or memory.removed_at is None or now - memory.removed_at < RETURN_SECONDS:
         return False
     found = removal_gain(view)
-    return found is not None and -found.high > RETURN_GAIN  # 90 % sure: a rollout there and one back
+    return found is not None and -found.at(DOUBT) > RETURN_GAIN
