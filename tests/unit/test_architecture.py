@@ -73,7 +73,7 @@ BUDGETS = {
     "operator/speculative_operator/reconcile/": 7_800,
     "operator/speculative_operator/render/": 2_030,
     "operator/speculative_operator/shell/": 6_280,
-    "operator/speculative_operator/tuner/": 4_895,
+    "operator/speculative_operator/tuner/": 4_900,
     "operator/speculative_operator/weights/": 3_025,
     "lab/": 8_400,
     "dev/": 22_440,

@@ -71,7 +71,7 @@ def gain_of(view: Outlook, table: KTable, mix: Sequence[tuple[float, float]]) ->
         return _estimated(view, rows, columns, shares)
     mid, deviation = (part[rows] for part in _measured(view, incumbent_of(view, table)))
     wide = QUANTILE * math.hypot(float(shares @ deviation), UNSEEN, UNSEEN_PROMPTS * view.traffic.shares.filled)
-    return _gain(shares @ mid, wide, wide, Basis.MEASURED)
+    return _gain(float(shares @ mid), wide, wide, Basis.MEASURED)
 
 
 def removal_gain(view: Outlook) -> Gain | None:
@@ -122,12 +122,12 @@ def _estimated(
     # beyond captured graphs too, where `Outlook.speed` only says that nobody should go
     mid = np.log(view.lengths())[columns] - view.log_seconds[rows, columns] - view.off_speed[rows]
     spans = np.array([view.span_from_off(row, column) for row, column in zip(rows, columns, strict=True)])
-    below, above = np.hypot(shares @ spans, QUANTILE * doubt)
-    return _gain(shares @ mid, below, above, Basis.ESTIMATED)
+    below, above = np.hypot(shares @ spans, QUANTILE * doubt).tolist()
+    return _gain(float(shares @ mid), below, above, Basis.ESTIMATED)
 
 
 def _gain(mid: float, below: float, above: float, basis: Basis) -> Gain:
-    return Gain(float(mid - below), float(mid), float(mid + above), basis)
+    return Gain(mid - below, mid, mid + above, basis)
 
 
 def _known(view: Outlook, load: float, k: int) -> bool:

@@ -112,11 +112,11 @@ def test_one_that_helps_at_some_load_is_never_removed(level: float, seed: int) -
 
 
 def test_memory_that_the_drafter_holds_is_a_reason_where_requests_wait_for_it() -> None:
-    """A drafter that is worth nothing, in pods whose KV memory it halves."""
+    """A drafter that is worth nothing, in pods of whose KV memory it leaves a third."""
 
     def removed(waiting: float) -> bool:
-        facts = replace(FACTS, kv_capacity_tokens=100_000, kv_capacity_tokens_without_speculator=250_000)
-        loop = run(Plant(conditional=(0.05,) * 5, noise=0.02), replace(REMOVABLE, facts=facts))
+        facts = replace(FACTS, kv_capacity_tokens=100_000, kv_capacity_tokens_without_speculator=300_000)
+        loop = run(Plant(conditional=(0.25,) * 5, noise=0.02), replace(REMOVABLE, facts=facts))
         for _ in range(2 * MINUTES_30):
             loop.now += TICK
             full = replace(loop.window(30), waiting=waiting, kv_usage=0.99)
