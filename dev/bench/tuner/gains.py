@@ -83,7 +83,7 @@ def without_speculator(world: World) -> Floats:
     """The totals of pods without a speculator."""
     replicas = [plain(replica) for replica in world.replicas]
     states = [fresh(replica, world.top_k, world.seconds) for replica in replicas]
-    early = []
+    early: list[Floats] = []
     for moment in (laws.STARTING, world.seconds):
         for replica, state in zip(replicas, states, strict=True):
             until(state, replica, constant(world, 0), moment)
