@@ -42,6 +42,5 @@ def test_worlds_are_judged(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     told = json.loads(out)
     assert set(told) <= {"measured", "estimated"}
-    assert (
-        sum(one["worlds"] for one in told.values()) == len([line for line in err.splitlines() if "true " in line]) > 0
-    )
+    judged = [line for line in err.splitlines() if "true " in line]
+    assert sum(one["worlds"] for one in told.values()) == len(judged) > 0

@@ -14,7 +14,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner import Memory, rollout
-from speculative_operator.tuner.gain import Gain
+from speculative_operator.tuner.gain import Gain, removal_gain
 from speculative_operator.tuner.outlook import outlook
 from speculative_operator.tuner.persistence import from_status, to_status
 from speculative_operator.tuner.rollout import (
@@ -112,21 +112,20 @@ def test_one_that_helps_at_some_load_is_never_removed(level: float, seed: int) -
 
 
 def test_memory_that_the_drafter_holds_is_a_reason_where_requests_wait_for_it() -> None:
-    """A drafter that is worth nothing, in pods of whose KV memory it leaves a third."""
+    """A drafter that is worth little, in pods of whose KV memory it takes more than half."""
+    facts = replace(FACTS, kv_capacity_tokens=100_000, kv_capacity_tokens_without_speculator=250_000)
 
-    def removed(waiting: float) -> bool:
-        facts = replace(FACTS, kv_capacity_tokens=100_000, kv_capacity_tokens_without_speculator=300_000)
-        loop = run(Plant(conditional=(0.25,) * 5, noise=0.02), replace(REMOVABLE, facts=facts))
-        for _ in range(2 * MINUTES_30):
+    def gain(waiting: float) -> float:
+        loop = run(Plant(conditional=(0.35,) * 5, noise=0.02), replace(REMOVABLE, facts=facts))
+        for _ in range(MINUTES_30 // 6):
             loop.now += TICK
             full = replace(loop.window(30), waiting=waiting, kv_usage=0.99)
             loop.see(Observation(loop.now, {"pod": full}))
-            if loop.memory.removed:
-                return True
-        return False
+        found = removal_gain(outlook(loop.policy, loop.memory.costs, loop.memory.acceptance, loop.memory.traffic))
+        assert found is not None
+        return found.mid
 
-    assert removed(10.0)
-    assert not removed(0.0)
+    assert gain(0.0) < rollout.GAIN < gain(10.0)
 
 
 class TestWithout:
