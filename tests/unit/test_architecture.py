@@ -77,7 +77,7 @@ BUDGETS = {
     "operator/speculative_operator/weights/": 3_025,
     "lab/": 8_400,
     "dev/": 22_440,
-    "tests/": 67_800,
+    "tests/": 67_815,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 
