@@ -53,7 +53,7 @@ FLEET = Dashboard(
                 _stat("Tokens per second", f"sum(max {BY} ({OBJECT}_tokens_per_second))"),
                 _stat(
                     "Median gain", f'quantile(0.5, max {BY} ({OBJECT}_gain_ratio{{bound="mid"}}))', "percentunit",
-                    text="Tokens per second over those without a speculator.",
+                    text="Tokens per second over pods without a speculator.",
                 ),
                 _stat("Waiting requests", f"sum(max {BY} ({OBJECT}_waiting_requests))"),
             ),
@@ -134,8 +134,9 @@ ONE_OBJECT = Dashboard(
                 ),
                 Panel("Table: K by scheduled requests", (_own("k", "{{requests}} requests", by="requests"),)),
                 Panel(
-                    "Gain and its 80 % interval", (_own("gain_ratio", "{{bound}}", by="bound"),), unit="percentunit",
-                    text="0 is the speed without a speculator.",
+                    "Gain and its 80 % interval", (_own("gain_ratio", "{{bound}}, {{basis}}", by="bound, basis"),),
+                    unit="percentunit",
+                    text="0 is the speed of pods without a speculator.",
                 ),
                 Panel(
                     "Tokens per verification, by pod",

@@ -77,7 +77,7 @@ BUDGETS = {
     "operator/speculative_operator/reconcile/": 8_200,
     "operator/speculative_operator/render/": 2_030,
     "operator/speculative_operator/shell/": 6_530,
-    "operator/speculative_operator/tuner/": 4_800,
+    "operator/speculative_operator/tuner/": 4_900,
     "operator/speculative_operator/weights/": 3_025,
     "lab/": 8_400,
     "dev/": 22_700,

@@ -70,8 +70,8 @@ def drawn(seed: int, number: int, seconds: float, skips_prompts: bool = False) -
     replicas = tuple(_guessable_beside(replica, dead, easier) for replica in world.replicas)
     world = replace(world, replicas=replicas, traits={**world.traits, "first": round(first, 3)})
     tax = float(rng.uniform(0.0, MOST_TAX))
-    plain = replace(world, replicas=tuple(_plain(replica) for replica in replicas))
-    return Pair(replace(world, replicas=tuple(_taxed(replica, tax) for replica in replicas)), plain, dead)
+    without = replace(world, replicas=tuple(_other_noise(plain(replica), 1) for replica in replicas))
+    return Pair(replace(world, replicas=tuple(_taxed(replica, tax) for replica in replicas)), without, dead)
 
 
 def _guessable_beside(replica: Replica, dead: tuple[float, float], easier: float) -> Replica:
@@ -84,11 +84,12 @@ def _guessable_beside(replica: Replica, dead: tuple[float, float], easier: float
     return replace(replica, machine=replica.machine._replace(par=par), requests=rows, restart=None)
 
 
-def _plain(replica: Replica) -> Replica:
+def plain(replica: Replica) -> Replica:
+    """The same pod without a speculator: nothing is drafted, and no prompt is passed over a second time."""
     par = replica.machine.par.copy()
     costs = (at.DRAFT_BASE, at.DRAFT_PASS, at.DRAFT_PASS_REQUEST, at.DRAFT_PROMPT, at.SOFT)
     par[list(costs)] = 0.0
-    return _other_noise(replace(replica, machine=replica.machine._replace(par=par)), 1)
+    return replace(replica, machine=replica.machine._replace(par=par))
 
 
 def _taxed(replica: Replica, tax: float) -> Replica:

@@ -18,7 +18,7 @@ from speculative_lab.plant.comparing import lost_request_seconds
 from speculative_lab.plant.replica import IDLE, WOKE, advance, find_work
 from speculative_lab.plant.serving import Outcome, fresh, outcome, restart, until
 from speculative_lab.plant.steptime import OFF
-from speculative_lab.plant.types import Ints, State
+from speculative_lab.plant.types import Floats, Ints, State
 from speculative_lab.plant.windows import Scrape, scrape, window
 from speculative_lab.plant.world import Replica, World
 from speculative_operator.domain.decision import Decision, Policy
@@ -33,6 +33,8 @@ from speculative_operator.tuner.allowed import fit_trials
 PLUG_IN, COUNTERS = "plug-in", "counters"
 TICK = 10.0
 EPOCH = 1_700_000_000.0
+STARTING = 180.0
+"""Seconds in which the tuner may still know nothing."""
 
 
 @dataclass(slots=True)
@@ -86,6 +88,8 @@ class Run:
     """All decisions with their moments, of which `decisions` are those that changed something."""
     states: list[State] = field(default_factory=list)
     """Of the replicas at the end."""
+    early: list[Floats] = field(default_factory=list)
+    """Cells of the replicas after STARTING."""
 
 
 class Tuner:
@@ -141,12 +145,15 @@ def run(
     for pod in pods:
         pod.watch = watch
     half: list[Comparison] = []
+    began: list[Floats] = []
     moment = 0.0
     while moment + TICK <= world.seconds:
         moment += TICK
         for pod in pods:
             serve(pod, moment)
         tuner.look(pods, world.delays, moment, _newcomers(pods, moment))
+        if moment <= STARTING:
+            began = [pod.state.cells.copy() for pod in pods]
         if moment <= world.seconds / 2 < moment + TICK:
             half = _all_comparisons(pods)
     found = replace(
@@ -161,7 +168,7 @@ def run(
     lost, early = lost_request_seconds(ended), lost_request_seconds(half)
     late = float(residence[len(residence) // 2 :].sum())
     found = replace(found, cost=lost / max(float(residence.sum()), 1.0))
-    return Run(found, tuner.log, (lost - early) / max(late, 1.0), tuner.every, [pod.state for pod in pods])
+    return Run(found, tuner.log, (lost - early) / max(late, 1.0), tuner.every, [pod.state for pod in pods], began)
 
 
 def pod_of(name: str, replica: Replica, world: World, order: Order, form: str, moment: float = 0.0) -> Pod:

@@ -83,7 +83,7 @@ COLUMNS = [
     _column("Method", ".status.speculation.method", "How tokens are drafted"),
     _column("K", ".status.speculation.k", "Tokens drafted per step at the current load"),
     _column("Accept", ".status.speculation.acceptanceRate", "Share of drafted tokens that the verifier accepts"),
-    _column("Gain", ".status.speculation.gain", "Tokens per second against no speculation"),
+    _column("Gain", ".status.speculation.gain", "Tokens per second over pods without a speculator; ~: estimated"),
     _column("State", ".status.speculation.state", "State of speculation"),
     _column("Age", ".metadata.creationTimestamp", "Time since creation", type="date"),
     _column("TPOT", ".status.speculation.tpot", "Mean time per output token", wide=True),

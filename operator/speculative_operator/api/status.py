@@ -275,17 +275,20 @@ class SpeculationStatus(Wire):
     tpot: Line | None = None
     """Mean time per output token, such as `8.1ms`."""
     tpot_off: Line | None = None
-    """Predicted time per output token without speculation at the same load, with the same prompts."""
+    """Time per output token without a speculator by that gain, at the same load with the same prompts."""
     tokens_per_second: Line | None = None
     """Output tokens per second of all replicas together."""
     gain: Line | None = None
-    """Estimated gain in tokens per second over serving without speculation, such as `+31.2%`."""
+    """Gain in tokens per second over pods without a speculator, at the batch sizes of the last window: `+31.2%` where
+    it was measured, `~+31.2%` where it is estimated."""
+    gain_basis: Line | None = None
+    """Measured: blocks of steps compared K with no speculator in these pods. Estimated: the tuner's model."""
     gain_range: Line | None = None
     """80 % interval of the gain, such as `+22% to +40%`."""
     gain_percent: GainPercent | None = None
     """The same gain with its interval, as whole numbers."""
     removal_gain: Line | None = None
-    """Estimated gain in tokens per second of pods without speculator over the active table, at recent loads."""
+    """Estimated gain in tokens per second of pods without a speculator over the best table, at recent loads."""
     removal_gain_range: Line | None = None
     """80 % interval of that gain."""
     removal_gain_percent: GainPercent | None = None

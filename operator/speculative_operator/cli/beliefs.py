@@ -34,16 +34,6 @@ class Belief:
     """Expected time per output token in milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lead:
-    """The lead of the active K over the best other one."""
-
-    k: int
-    """The best other K."""
-    percent: Interval
-    """Speed of a request at the active K over that at the other, in percent, with its 80 % interval."""
-
-
 def beliefs_at(view: Outlook, load: float) -> list[Belief]:
     """The belief in every K that a table may hold, ascending; `load` is the number of requests in one step of a pod."""
     row, off = nearest(load, view.policy.knobs.max_batch), view.at(load, None)
@@ -56,17 +46,16 @@ def beliefs_at(view: Outlook, load: float) -> list[Belief]:
     return found
 
 
-def lead_at(view: Outlook, load: float, k: int) -> Lead | None:
-    """The lead of `k` at a load, as the tuner compares K with one another: an error that both share does not change
-    their order. None for a K that the tuner does not choose from, or that has no other beside it."""
-    if k not in view.ks or len(view.ks) < 2:
-        return None
+def beside(view: Outlook, load: float, k: int) -> dict[int, Interval]:
+    """Speed of a request at each K over that at `k`, in percent with its 80 % interval, as the tuner compares K with
+    one another: an error that both share does not change their order. Empty for a `k` that the tuner does not choose
+    from."""
+    if k not in view.ks:
+        return {}
     held, row = view.ks.index(k), nearest(load, view.policy.knobs.max_batch)
     apart = view.against(np.full(len(view.points), held))
-    others = [column for column in range(len(view.ks)) if column != held]
-    best = max(others, key=lambda column: float(apart.mean[row, column]))
-    wide = QUANTILE * float(apart.deviation[row, best])
-    return Lead(view.ks[best], _percent(-float(apart.mean[row, best]), wide, wide))
+    mean, wide = apart.mean[row], QUANTILE * np.where(view.columns == k, 0.0, apart.deviation[row])
+    return {one: _percent(float(mean[n]), float(wide[n]), float(wide[n])) for n, one in enumerate(view.ks)}
 
 
 def _percent(log_ratio: float, below: float, above: float) -> Interval:

@@ -1,4 +1,4 @@
-"""Explain one SpeculativeDeployment: why K is what it is, what each K is believed to give, and what to do next."""
+"""Explain one SpeculativeDeployment: why K is what it is, how fast each K is believed to be, and what to do next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from speculative_operator.cli import cluster, terminal
 from speculative_operator.cli.cluster import Cluster, Object, mode, number, skips, speculation
 from speculative_operator.cli.commands import OK, CommandError, parse_moment, seconds_of
 from speculative_operator.cli.diagnosis import Finding, cause_of, faults_of, meaning_of, warnings_of
-from speculative_operator.domain.decision import Interval
 
 EPILOG = """examples:
   speculative explain qwen3-8b -n models
@@ -24,7 +23,7 @@ MODES = {
     "Auto": "The operator chooses K from what it measures.",
     "Recommend": "The operator proposes a table and changes nothing: the table that serves is that of the start.",
     "Static": "The spec says K; the operator changes nothing.",
-    "Disabled": "The model is served without speculation, as the spec says.",
+    "Disabled": "The model is served without a speculator, as the spec says.",
     "Paused": "The object is paused: the operator changes nothing until `speculative resume`.",
 }
 
@@ -33,6 +32,11 @@ STATES = {
     "Off": "K is 0 at this load; the speculator stays loaded.",
     "Removed": "The pods run without a speculator.",
     "Holding": "There is too little evidence to change anything: the table stays as it is.",
+}
+
+BASES = {
+    "Measured": "Measured: blocks of steps at K and without the speculator, side by side in these pods.",
+    "Estimated": "Estimated by the tuner's model: nobody measured pods without a speculator.",
 }
 
 
@@ -73,10 +77,11 @@ def summary(body: Object) -> dict[str, Any]:
         "load": seen.get("concurrency"),
         "gain": seen.get("gain"),
         "gainRange": seen.get("gainRange"),
+        "gainBasis": seen.get("gainBasis"),
         "cause": cause_of(body).to_json(),
         "problems": [one.to_json() for one in faults_of(body)],
         "warnings": [one.to_json() for one in warnings_of(body)],
-        **_belief(body),
+        "beliefs": _beliefs(body),
         "advice": [f"{label}: {text}" for label, text in _advice(body)],
     }
 
@@ -92,10 +97,9 @@ def explanation(body: Object, *, wide: bool = False) -> Iterator[str]:
         yield "  verifies  only the drafts that vLLM estimates to be worth their time; others count as not accepted"
     yield from _lines("why", cause)
     if seen.get("gain"):
-        of = (
-            "of the table that waits, over pods as they are" if seen.get("speculatorRemoved") else "over no speculation"
-        )
-        yield f"  gain      {seen['gain']} tokens per second {of}, at this load (80 % interval {seen.get('gainRange')})"
+        of, ends = "of the table that waits, " if seen.get("speculatorRemoved") else "", seen.get("gainRange")
+        yield f"  gain      {seen['gain']} tokens per second {of}over pods without a speculator (80 % interval {ends})"
+        yield f"            {BASES.get(str(seen.get('gainBasis')), '')}"
     yield from _belief_lines(body)
     if seen.get("tries"):
         yield f"  trials    {seen['tries']}: other K, by requests, in that share of the steps; they may change K"
@@ -138,55 +142,35 @@ def _lines(label: str, one: Finding) -> Iterator[str]:
         yield f"  {'next':<9} {one.next}"
 
 
-def _belief(body: Object) -> dict[str, Any]:
-    """The expected gain of each K at the present load, the lead of the active K, and the gain of off over the best
-    other K; empty where load or memory are not known."""
+def _beliefs(body: Object) -> list[dict[str, Any]]:
+    """The speed of each K beside that of the active K at the present load; empty where load or memory are not known."""
     seen = speculation(body)
     load, k = number(seen.get("concurrency")), number(seen.get("k"))
-    if load is None or load <= 0 or not (body.get("status") or {}).get("memory"):
-        return {"beliefs": []}
-    from speculative_operator.cli.beliefs import beliefs_at, lead_at, outlook_of
-    from speculative_operator.tuner.report import off_beside_best
+    if load is None or load <= 0 or k is None or seen.get("speculatorRemoved"):
+        return []
+    from speculative_operator.cli.beliefs import beside, outlook_of
 
     view = outlook_of(body)
-    if view is None:
-        return {"beliefs": []}
-    found: dict[str, Any] = {
-        "beliefs": [{"k": one.k, "gainPercent": _ends(one.gain)} for one in beliefs_at(view, load)]
-    }
-    lead = lead_at(view, load, int(k)) if k is not None and not seen.get("speculatorRemoved") else None
-    off = off_beside_best(view, load) if skips(body) else None
-    found |= {"lead": {"over": lead.k, "percent": _ends(lead.percent)}} if lead is not None else {}
-    told = {"over": off.over, "percent": round(off.percent, 1), "text": str(off)} if off is not None else None
-    return found | ({"off": told} if told else {})
-
-
-def _ends(percent: Interval) -> list[float]:
-    return [round(value, 1) for value in (percent.low, percent.mid, percent.high)]
+    found = beside(view, load, int(k)) if view is not None else {}
+    ends = {one: (percent.low, percent.mid, percent.high) for one, percent in found.items()}
+    return [{"k": one, "overActivePercent": [round(end, 1) for end in all]} for one, all in ends.items()]
 
 
 def _belief_lines(body: Object) -> Iterator[str]:
-    belief, seen = _belief(body), speculation(body)
-    if belief["beliefs"]:
-        yield "  believed  tokens per second over no speculator at this load, with the 80 % interval"
-    for one in belief["beliefs"]:
-        low, mid, high = one["gainPercent"]
-        here = "  off" if one["k"] == 0 and skips(body) else ""
-        here += "  <- active" if str(one["k"]) == str(seen.get("k")) and not seen.get("speculatorRemoved") else ""
-        yield f"            K {one['k']:<2} {mid:+6.1f} % ({low:+.0f} to {high:+.0f}){here}"
-    if "lead" in belief:
-        low, mid, high = belief["lead"]["percent"]
-        over = f"K {belief['lead']['over']}, the best other"
-        sure = "" if low > 0 else ": not certain, so further measurements may change K"
-        yield f"  lead      {mid:+.1f} % over {over} ({low:+.0f} to {high:+.0f}){sure}"
-    if "off" in belief:
-        yield f"  off       {belief['off']['text']}, in steps side by side"
+    beliefs, active = _beliefs(body), str(speculation(body).get("k"))
+    if beliefs:
+        yield f"  beside    speed of a request over that at K {active}, at this load, with the 80 % interval"
+    for one in beliefs:
+        low, mid, high = one["overActivePercent"]
+        off = "  off" if one["k"] == 0 and skips(body) else ""
+        told = "  active" if str(one["k"]) == active else f"{mid:+6.1f} % ({low:+.0f} to {high:+.0f})"
+        yield f"            K {one['k']:<2} {told}{off}"
 
 
 def _advice(body: Object) -> Iterator[tuple[str, str]]:
     """Yield lines on the present K: what it costs, the rules of thumb, and below 1.5x why and what would help."""
     seen = speculation(body)
-    load, k, gain = (number(str(seen.get(key) or "").rstrip("%")) for key in ("concurrency", "k", "gain"))
+    load, k, gain = (number(str(seen.get(key) or "").strip("~%")) for key in ("concurrency", "k", "gain"))
     rate, each = number(seen.get("tokensPerSecond")), number(seen.get("costPer1kTokens"))
     if not load or k is None or load < 0.0 or seen.get("speculatorRemoved"):
         return

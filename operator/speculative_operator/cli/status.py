@@ -177,7 +177,7 @@ def _k(body: Object, version: str) -> str:
 
 def _speed(seen: Object) -> str:
     parts = [f"{seen['tpot']} per token" if seen.get("tpot") else ""]
-    parts += [f"{seen['tpotOff']} without speculation" if seen.get("tpotOff") else ""]
+    parts += [f"{seen['tpotOff']} without a speculator" if seen.get("tpotOff") else ""]
     parts += [f"gain {seen['gain']} ({seen.get('gainRange', '')})" if seen.get("gain") else ""]
     parts += [f"{seen['acceptanceRate']} of draft tokens accepted" if seen.get("acceptanceRate") else ""]
     return ", ".join(part for part in parts if part)

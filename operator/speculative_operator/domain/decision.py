@@ -45,6 +45,15 @@ class Policy:
         return self.knobs.can_skip and self.off_policy is OffPolicy.SKIP
 
 
+class Basis(StrEnum):
+    """What a gain over pods without a speculator rests on."""
+
+    MEASURED = "Measured"
+    """Blocks of steps, at K and without the speculator, side by side in the same pods."""
+    ESTIMATED = "Estimated"
+    """The tuner's model of pods that nobody measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class Interval:
     """An estimate with its 80 % interval."""
@@ -60,6 +69,8 @@ class Estimate:
 
     gain_percent: Interval | None = None
     """Gain in tokens per second of the active table over pods without a speculator, at the measured load."""
+    gain_basis: Basis | None = None
+    """What `gain_percent` and `proposed_gain_percent` rest on."""
     proposed_gain_percent: Interval | None = None
     """The same gain of the proposed table."""
     acceptance_rate: float | None = None
@@ -70,7 +81,7 @@ class Estimate:
     """K of the active table at that concurrency."""
     tpot_seconds: float | None = None
     tpot_off_seconds: float | None = None
-    """Predicted seconds per output token without speculation at the same concurrency, with the same prompts."""
+    """Seconds per output token without a speculator by that gain, at the same concurrency, with the same prompts."""
     tokens_per_second: float | None = None
     """Tokens per second of all replicas together."""
     removal_gain_percent: Interval | None = None

@@ -126,10 +126,11 @@ def come_back(memory: Memory, view: Outlook, look: Look, before: KTable, now: fl
 def remove_speculator(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory, Decision]:
     """The decision to replace the pods by pods without a speculator, and memory after it."""
     figures = estimate(view, look, memory.table)
-    gain = view.without_speculator.interval
+    gain = figures.removal_gain_percent
+    told = f" {gain.mid:+.0f} % ({gain.low:+.0f} to {gain.high:+.0f} %)" if gain is not None else " faster"
     message = (
-        f"pods without the speculator are expected to serve {gain.mid:+.0f} % ({gain.low:+.0f} to {gain.high:+.0f} %) "
-        f"at the loads of the last hour, whatever K{acceptance_text(look)}"
+        f"pods without the speculator are expected to serve{told} at the loads of the last hour, "
+        f"whatever K{acceptance_text(look)}"
     )
     memory = replace(memory, removed=True, removed_at=now, doomed_since=None, changed_at=now)
     return memory, keep(State.REMOVED, memory, Reason.DEAD_WEIGHT, message, figures, changed=True)

@@ -223,6 +223,12 @@ class Difference:
 
     mean: Array
     deviation: Array
+    richer: Array
+    """Log tokens of a step over those at the active K, and below its variance."""
+    tokens: Array
+    longer: Array
+    """Log seconds of a step without prompts over those at the active K, and below its variance."""
+    seconds: Array
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,11 @@ from speculative_operator.tuner.answers import (
     stay_static,
     without,
 )
+from speculative_operator.tuner.gain import removal_gain
 from speculative_operator.tuner.guards import count_slow, guard, proven, to_fall_back, watch_sight
 from speculative_operator.tuner.judge import (
     CONFIDENCE,
     Proposal,
-    incumbent_of,
     initial_table,
     initial_trials,
     propose,
@@ -45,7 +45,7 @@ from speculative_operator.tuner.judge import (
 )
 from speculative_operator.tuner.learning import MIN_STEPS, fresh_share, learn
 from speculative_operator.tuner.memory import Memory
-from speculative_operator.tuner.outlook import Outlook, outlook
+from speculative_operator.tuner.outlook import Outlook, incumbent_of, outlook
 from speculative_operator.tuner.pace import MARGIN, MEASURED_MARGIN, dwell_seconds
 from speculative_operator.tuner.quorum import (
     QUORUM,
@@ -58,7 +58,7 @@ from speculative_operator.tuner.quorum import (
     sight,
     waits,
 )
-from speculative_operator.tuner.report import acceptance_text, estimate, headroom, name_k, off_text
+from speculative_operator.tuner.report import acceptance_text, estimate, headroom, name_k
 from speculative_operator.tuner.targets import judge, targets_text, watch
 from speculative_operator.tuner.telemetry import believable
 from speculative_operator.tuner.traffic import Look, bound_claims, pool
@@ -180,7 +180,7 @@ def _tune(memory: Memory, view: Outlook, look: Look, now: float) -> tuple[Memory
     less = guard(memory, view, look)
     if less is not None:
         return cut(memory, view, look, less, now)
-    memory = rollout.track_dead_weight(memory, view.without_speculator, rollout.cost(view.policy), now)
+    memory = rollout.track_dead_weight(memory, removal_gain(view), rollout.cost(view.policy), now)
     if rollout.to_remove(memory, view, now):
         return remove_speculator(memory, view, look, now)
     return _choice(memory, view, look, now)
@@ -316,5 +316,5 @@ def _no_change(memory: Memory, view: Outlook, look: Look, proposal: Proposal) ->
     else:
         reason = Reason.TUNED
         message = f"{active} is the best found"
-    message += off_text(view, look.scheduled, k) + acceptance_text(look) + targets_text(memory.targets)
+    message += acceptance_text(look) + targets_text(memory.targets)
     return keep(state_of(memory.table, look), memory, reason, message, figures)

@@ -21,9 +21,9 @@ from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.tuner.acceptance import PRIOR_WEIGHT, age
 from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.grid import nearest, overlay
-from speculative_operator.tuner.judge import incumbent_of, least_bad
+from speculative_operator.tuner.judge import least_bad
 from speculative_operator.tuner.memory import Memory
-from speculative_operator.tuner.outlook import QUANTILE, Outlook, outlook
+from speculative_operator.tuner.outlook import QUANTILE, Outlook, incumbent_of, outlook
 from speculative_operator.tuner.report import measured_speed
 from speculative_operator.tuner.traffic import Look
 

@@ -22,7 +22,7 @@ from speculative_operator.domain.table import Actuator, KTable, Trial
 from speculative_operator.tuner import rollout
 from speculative_operator.tuner.allowed import candidates, fit
 from speculative_operator.tuner.grid import best_path, choices, edges, nearest, overlay
-from speculative_operator.tuner.outlook import INFEASIBLE, Outlook, outlook
+from speculative_operator.tuner.outlook import INFEASIBLE, Outlook, incumbent_of, outlook
 from speculative_operator.tuner.prior import Array, cost_prior
 from speculative_operator.tuner.targets import Targets, limits
 
@@ -130,12 +130,6 @@ def _useless(view: Outlook, incumbent: NDArray[np.int64]) -> NDArray[np.bool_]:
     if view.ks[0] != 0 or not rollout.free(view.policy):
         return np.zeros(len(incumbent), dtype=bool)
     return np.asarray((view.lengths()[incumbent] < 1.0 + NOTHING_EARNED) & (incumbent > 0))
-
-
-def incumbent_of(view: Outlook, table: KTable) -> NDArray[np.int64]:
-    """Column of the active K at each grid point; a K outside the candidates counts as the nearest candidate."""
-    held = np.array(choices(table, view.policy.knobs.max_batch))
-    return np.asarray(np.argmin(np.abs(view.columns[None, :] - held[:, None]), axis=1))
 
 
 def weights_of(view: Outlook, loads: Sequence[float]) -> Array:

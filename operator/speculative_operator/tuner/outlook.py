@@ -19,8 +19,10 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from speculative_operator.domain.decision import Interval, Policy
-from speculative_operator.domain.table import KnobSpace
+from speculative_operator.domain.decision import Policy
+from speculative_operator.domain.spec import Method
+from speculative_operator.domain.table import KnobSpace, KTable
+from speculative_operator.physics.step_costs import method_of
 from speculative_operator.physics.step_time import host_parts
 from speculative_operator.tuner.acceptance import AcceptanceEvidence, AcceptanceModel, acceptance
 from speculative_operator.tuner.allowed import candidates
@@ -31,6 +33,7 @@ from speculative_operator.tuner.comparisons import (
     Cell,
     CellQuery,
     Difference,
+    band_of,
     update,
 )
 from speculative_operator.tuner.costs import (
@@ -42,7 +45,7 @@ from speculative_operator.tuner.costs import (
     posterior,
     step_terms,
 )
-from speculative_operator.tuner.grid import edges, grid, nearest
+from speculative_operator.tuner.grid import choices, edges, grid, nearest
 from speculative_operator.tuner.plain_pods import host_deviation, span
 from speculative_operator.tuner.prior import TERMS, Array, acceptance_prior, basis_of, cost_prior
 from speculative_operator.tuner.request_time import whole_time
@@ -55,29 +58,16 @@ BEYOND, BEYOND_ERRS = 0.2, 0.4
 before the tuner relies on it."""
 FURTHEST = 7.0
 """Largest log ratio of the speeds of two K: a factor of a thousand."""
-LEAST_SHARE = 0.01
-"""Loads with a smaller share of the time do not count in `Outlook.without_speculator`."""
 QUANTILE = 1.2816
 """Half width of an 80 % interval in standard deviations."""
 MOST_TAKEN = 0.9
 """Largest share of a second that prompts are assumed to take."""
+MEASURED_BLOCKS = 3.0
+"""Blocks near a load that compare K = 0 with another K, from which the gain there is measured."""
+NEAR_BANDS = 2
+"""Half octaves of load within which comparisons are near."""
 SAME_K = 0.5
 """A mean K within this distance of a whole K counts as that K."""
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Log speed of pods without speculator over the best table, mean over the load of the last hour."""
-
-    gain: float
-    deviation: float
-
-    @property
-    def interval(self) -> Interval:
-        """The gain in per cent with its 80 % interval."""
-        wide = QUANTILE * self.deviation
-        low, mid, high = (100.0 * math.expm1(max(min(self.gain + side, 5.0), -5.0)) for side in (-wide, 0.0, wide))
-        return Interval(low, mid, high)
 
 
 @dataclass(frozen=True)
@@ -158,19 +148,29 @@ class Outlook:
         return terms, _off_columns(self.policy.knobs)
 
     @cached_property
-    def without_speculator(self) -> Comparison:
-        """Pods without a speculator against the best K at each load of the last hour; the gain counts the KV memory
-        that the speculator would free."""
-        time = np.array(self.traffic.history)
-        if len(time) != len(self.points) or time.sum() <= 0:
-            return Comparison(-math.inf, 0.0)
-        share = time / time.sum()
-        best = np.argmax(self.speed, axis=1)
-        rows = np.flatnonzero(share > LEAST_SHARE)
-        weight = share[rows] / share[rows].sum()
-        gain = float(weight @ (self.off_speed[rows] - self.speed[rows, best[rows]]))
-        gain += self.traffic.pressed * self._room(self.points[rows], weight)
-        return Comparison(gain, float(weight @ self.deviation_from_off(rows, best[rows])))
+    def prompts_without(self) -> Array:
+        """Seconds of a prompt in a pod without a speculator over those beside each K, [point, K]: 1 at most.
+
+        Speculators that need hidden states pass over prompts at K = 0 too.
+        """
+        facts = self.policy.facts
+        ratio = self._off[0][..., -1:] / np.maximum(self._on[0][..., -1] / self.lengths(), 1e-30)
+        if self.ks[0] == 0 and (facts.method or method_of(facts, self.policy.knobs)) is not Method.DRAFT_MODEL:
+            ratio[:, 0] = ratio[:, min(1, len(self.ks) - 1)]
+        return np.asarray(np.minimum(ratio, 1.0))
+
+    @property
+    def baseline(self) -> bool:
+        """True where blocks at K = 0 serve as pods without a speculator do, and engines can compare them."""
+        return self.compares and self.policy.skips and self.ks[0] == 0
+
+    def near(self, load: float) -> list[Cell]:
+        """Comparisons at loads near `load`."""
+        return [cell for cell in self.cells if cell.blocks >= 1.0 and abs(cell.band - band_of(load)) <= NEAR_BANDS]
+
+    def blocks_without(self, load: float) -> float:
+        """Blocks near `load` in which K = 0 was compared with another K."""
+        return math.fsum(cell.blocks for cell in self.near(load) if 0 in (cell.k, cell.against))
 
     def at(self, batch: float, k: int | None) -> float:
         """Log speed of K = `k` (None: of a pod without a speculator) at any batch size, interpolated on the grid."""
@@ -202,21 +202,6 @@ class Outlook:
         """Results of `surprise` so far, by K."""
         return {}
 
-    def _room(self, points: Array, weight: Array) -> float:
-        """Log tokens per second that the speculator's memory would bring as KV memory, where requests wait for it.
-
-        With a pool larger by a factor r the batch grows by r; throughput b / T(b) grows with it.
-        """
-        facts = self.policy.facts
-        held, whole = facts.kv_capacity_tokens, facts.kv_capacity_tokens_without_speculator
-        if not held or not whole or whole <= held:
-            return 0.0
-        larger = np.minimum(points * (whole / held), float(self.policy.knobs.max_batch))
-        served = self.off_speed + np.log(self.points)
-        gained = np.interp(np.log(larger), np.log(self.points), served)
-        gained -= np.interp(np.log(points), np.log(self.points), served)
-        return float(weight @ np.maximum(gained, 0.0))
-
     def lengths(self) -> Array:
         """Acceptance length of each of `ks`."""
         return np.asarray(self.drafts.length[self.columns])
@@ -240,11 +225,12 @@ class Outlook:
         earned = self.drafts.gradient[self.columns][None] - self.drafts.gradient[self.columns[incumbent]][:, None]
         richer = np.log(self.lengths())[None, :] - np.log(self.lengths()[incumbent])[:, None]
         prompts = self._prompts(incumbent)
-        longer = model - model[rows, incumbent][:, None] + prompts - prompts[rows, incumbent][:, None]
+        stretched = prompts - prompts[rows, incumbent][:, None]
+        longer = model - model[rows, incumbent][:, None]
         seconds = np.sum((apart @ costs.covariance) * apart, axis=-1) + PREDICTION_NOISE**2
         tokens = np.sum(earned**2 * self.drafts.variance, axis=-1)
         if not self.compares:
-            return self._difference(richer, longer, tokens, seconds, incumbent)
+            return self._difference((richer, tokens), (longer, seconds), stretched, incumbent)
         ks = self.columns.astype(float)
         asked = CellQuery(self.points, ks, ks[incumbent], self.cells, self.policy.knobs.max_batch)
         errs, across, own = asked.misfit(SECONDS_STEP, SECONDS_OFF)
@@ -275,7 +261,7 @@ class Outlook:
             [cell.tokens_variance for cell in self.cells],
             np.array([cell.tokens for cell in self.cells]),
         )
-        return self._difference(richer + earned_more, longer + more, tokens, seconds, incumbent)
+        return self._difference((richer + earned_more, tokens), (longer + more, seconds), stretched, incumbent)
 
     def _alongside(self, incumbent: NDArray[np.int64]) -> tuple[Array, Array]:
         """Log seconds of a step at every K and their derivatives, for blocks side by side. Where few requests await
@@ -299,19 +285,29 @@ class Outlook:
         return np.asarray(-np.log1p(-np.clip(filling / step[:, None], 0.0, MOST_TAKEN)))
 
     def _difference(
-        self, richer: Array, longer: Array, tokens: Array, seconds: Array, incumbent: NDArray[np.int64]
+        self,
+        richer: tuple[Array, Array],
+        longer: tuple[Array, Array],
+        stretched: Array,
+        incumbent: NDArray[np.int64],
     ) -> Difference:
-        """The difference for steps with log `richer` more tokens and log `longer` time; `tokens`, `seconds`:
-        variances."""
-        if self.ks[0] == 0 and self.policy.skips:
-            # A step without the speculator is part of each step with it: no measurement makes drafts shorten a step.
-            longer[:, 0] = np.minimum(longer[:, 0], 0.0)
-            longer = np.maximum(longer, longer[:, :1])
+        """The difference of steps with log `richer` more tokens that take log `longer` without prompts, each with its
+        variance, and by log `stretched` more where prompts arrive at a rate per second."""
         bounds = -FURTHEST, FURTHEST
-        time = whole_time(self.traffic.shares, np.clip(richer, *bounds), np.clip(longer, *bounds))
+        more, plain = np.clip(richer[0], *bounds), np.clip(self._floored(longer[0]), *bounds)
+        time = whole_time(self.traffic.shares, more, np.clip(self._floored(longer[0] + stretched), *bounds))
         mean = np.where(self.speed > INFEASIBLE / 2, -time.longer, INFEASIBLE)
         mean[np.arange(len(self.points)), incumbent] = 0.0
-        return Difference(mean, np.sqrt(seconds * time.by_seconds**2 + tokens * time.by_tokens**2))
+        deviation = np.sqrt(longer[1] * time.by_seconds**2 + richer[1] * time.by_tokens**2)
+        return Difference(mean, deviation, more, richer[1], plain, longer[1])
+
+    def _floored(self, longer: Array) -> Array:
+        """Log `longer` time of steps, where no measurement makes drafts shorten a step: a step without the speculator
+        is part of each step with it."""
+        if self.ks[0] != 0 or not self.policy.skips:
+            return longer
+        least = np.minimum(longer[:, :1], 0.0)
+        return np.concatenate((least, np.maximum(longer[:, 1:], least)), axis=1)
 
     def deviation_from_off(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Array:
         """Log standard deviation of the speed at points `rows`, K `columns`, over no speculator."""
@@ -332,6 +328,12 @@ class Outlook:
             float(host / seconds.sum()),
             QUANTILE * host_deviation(model, self.policy.facts, knobs),
         )
+
+
+def incumbent_of(view: Outlook, table: KTable) -> NDArray[np.int64]:
+    """Column of the active K at each grid point; a K outside the candidates counts as the nearest candidate."""
+    held = np.array(choices(table, view.policy.knobs.max_batch))
+    return np.asarray(np.argmin(np.abs(view.columns[None, :] - held[:, None]), axis=1))
 
 
 @lru_cache(maxsize=256)

@@ -1,7 +1,6 @@
 """Writes the figures and sentences of a decision.
 
-Called by decide(). The gain is given against a pod without any speculator at the same concurrency: what the user would
-have without speculation, not what a table of zeros gives.
+Called by decide().
 """
 
 from __future__ import annotations
@@ -9,43 +8,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
-from speculative_operator.domain.decision import Estimate, Interval, Policy
+from speculative_operator.domain.decision import Estimate, Policy
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.table import KTable
-from speculative_operator.tuner.comparisons import Cell, band_of
-from speculative_operator.tuner.grid import choices, edges, grid, nearest
-from speculative_operator.tuner.judge import Proposal, incumbent_of
-from speculative_operator.tuner.outlook import INFEASIBLE, QUANTILE, SAME_K, Outlook
+from speculative_operator.tuner.gain import gain_of, removal_gain
+from speculative_operator.tuner.grid import choices, edges, grid
+from speculative_operator.tuner.judge import Proposal
+from speculative_operator.tuner.outlook import INFEASIBLE, SAME_K, Outlook, incumbent_of
 from speculative_operator.tuner.targets import Targets
 from speculative_operator.tuner.traffic import Look
 
-NEAR_BANDS = 2
-"""Half octaves of load within which a change quotes comparisons."""
 MUCH = 0.2
 """Share of requests' time before the first token from which a change mentions it."""
 FURTHEST_LOAD = 2.0
 """Largest load of a prediction, in multiples of the measured load: beyond it the P99 cannot be told."""
-
-
-@dataclass(frozen=True, slots=True)
-class Off:
-    """K = 0 beside the best other K that was compared with it."""
-
-    over: int
-    rate: float
-    """Tokens per second and request at K = `over`; `off_rate`: at K = 0."""
-    off_rate: float
-
-    @property
-    def percent(self) -> float:
-        """Speed at K = 0 over the speed at K = `over`, as a difference in per cent."""
-        return 100.0 * (self.off_rate / self.rate - 1.0)
-
-    def __str__(self) -> str:
-        figures = f"{self.off_rate:.3g} instead of {self.rate:.3g} tokens/s per request"
-        return f"{self.percent:+.0f} % over K {self.over}: {figures}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,30 +36,22 @@ class Headroom:
 
 def estimate(view: Outlook, look: Look, table: KTable, proposed: KTable | None = None) -> Estimate:
     """The figures of a decision at the measured load, for the active `table` and the `proposed` one."""
-    off = view.at(look.batch, None)
-    against = view.without_speculator
-    gain = _gain(view, look, table, off)
+    gain, removal = gain_of(view, table, look.mix), removal_gain(view)
+    proposal = gain_of(view, proposed, look.mix) if proposed is not None else None
     return Estimate(
-        gain_percent=gain,
-        proposed_gain_percent=_gain(view, look, proposed, off) if proposed is not None else None,
+        gain_percent=gain.percent if gain is not None else None,
+        gain_basis=gain.basis if gain is not None else None,
+        proposed_gain_percent=proposal.percent if proposal is not None else None,
         acceptance_rate=look.acceptance_rate,
         acceptance_length=look.acceptance_length,
         concurrency=look.scheduled,
         k=float(table.k_at(look.scheduled)),
         tpot_seconds=look.tpot,
-        tpot_off_seconds=_tpot_off(view, look, table, gain) or math.exp(-off),
+        tpot_off_seconds=look.tpot * math.exp(gain.mid) if look.tpot is not None and gain is not None else None,
         tokens_per_second=look.tokens_per_second,
-        removal_gain_percent=against.interval if against.gain > -math.inf else None,
+        removal_gain_percent=removal.percent if removal is not None else None,
         cost_per_thousand_tokens=_cost(view.policy, look),
     )
-
-
-def _tpot_off(view: Outlook, look: Look, table: KTable, gain: Interval | None) -> float | None:
-    """Seconds per output token without a speculator, with the prompts that were measured: the measured time is slower
-    by the gain, so that the two times and the gain agree. None where pods ran another K than the table's."""
-    if gain is None or look.tpot is None or measured_speed(view, look, table.k_at(look.scheduled)) is None:
-        return None
-    return look.tpot * (1.0 + gain.mid / 100.0)
 
 
 def _cost(policy: Policy, look: Look) -> float | None:
@@ -104,22 +72,6 @@ def measured_speed(view: Outlook, look: Look, k: int) -> float | None:
         return None
     earned = math.log(max(gained, 1e-3)) - math.log(float(view.drafts.length[k]))
     return view.at(look.batch, k) + earned - view.surprise(k)
-
-
-def _gain(view: Outlook, look: Look, table: KTable, off: float) -> Interval | None:
-    k = table.k_at(look.scheduled)
-    if k not in view.ks:
-        return None
-    seen = measured_speed(view, look, k)
-    mid = (seen if seen is not None else view.at(look.batch, k)) - off
-    row = nearest(look.batch, view.policy.knobs.max_batch)
-    width = QUANTILE * float(view.deviation_from_off(np.array([row]), np.array([view.ks.index(k)]))[0])
-    low, middle, high = (_percent(value) for value in (mid - width, mid, mid + width))
-    return Interval(low, middle, high)
-
-
-def _percent(log_ratio: float) -> float:
-    return 100.0 * math.expm1(min(max(log_ratio, -20.0), 20.0))
 
 
 def headroom(view: Outlook, look: Look, table: KTable, targets: Targets) -> Headroom | None:
@@ -178,7 +130,7 @@ def change_text(view: Outlook, old: KTable, new: KTable, focus: int, look: Look)
 def _side_by_side(view: Outlook, load: float, old: int, new: int) -> str:
     """What blocks of steps showed of these K near the load, as the end of a sentence; empty where none compared
     them."""
-    near = [cell for cell in _near(view, load) if {cell.k, cell.against} == {old, new}]
+    near = [cell for cell in view.near(load) if {cell.k, cell.against} == {old, new}]
     if not near:
         return ""
     cell = max(near, key=lambda one: one.blocks)
@@ -188,30 +140,6 @@ def _side_by_side(view: Outlook, load: float, old: int, new: int) -> str:
         for k in (new, old)
     ]
     return f"; side by side {', '.join(figures)}"
-
-
-def _near(view: Outlook, load: float) -> list[Cell]:
-    """Comparisons at loads near `load`."""
-    return [cell for cell in view.cells if cell.blocks >= 1.0 and abs(cell.band - band_of(load)) <= NEAR_BANDS]
-
-
-def off_beside_best(view: Outlook, load: float) -> Off | None:
-    """What blocks of steps near the load showed of K = 0 beside the best other K; None where no block compared them,
-    or where the speculator runs at K = 0."""
-    if not view.policy.skips:
-        return None
-    sides = [
-        Off(cell.against, cell.beside_rate, cell.rate) if cell.k == 0 else Off(cell.k, cell.rate, cell.beside_rate)
-        for cell in _near(view, load)
-        if 0 in (cell.k, cell.against) and min(cell.rate, cell.beside_rate) > 0
-    ]
-    return min(sides, key=lambda one: one.percent, default=None)
-
-
-def off_text(view: Outlook, load: float, k: int) -> str:
-    """The measured gain of off where `k` is 0, as the end of a sentence; empty at another K or without comparisons."""
-    off = off_beside_best(view, load) if k == 0 else None
-    return "" if off is None else f"; side by side off gives {off}"
 
 
 def name_k(policy: Policy, k: int) -> str:

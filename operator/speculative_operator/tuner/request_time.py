@@ -45,6 +45,8 @@ class TimeShares:
     """Share of `queued` in which requests wait for seats or KV memory: 1 for all of it."""
     lighter: float = 1.0
     """Share of a K's extra step time that shows in steps with prompts, which take longer by themselves."""
+    filled: float = 0.0
+    """Share of the time of steps by which prompts lengthen them."""
 
     @property
     def before_first(self) -> float:
@@ -57,13 +59,14 @@ class TimeShares:
         queued = _mean([(_queue_share(one), one.decode_request_steps) for one in windows])
         before = _mean([(_before(one), one.decode_request_steps) for one in windows])
         full = _mean([(_full(one, max_batch), one.decode_request_steps) for one in windows if one.waiting >= 1.0])
-        lighter = [(_lighter(one, self.before_first), one.decode_request_steps) for one in windows]
+        sides = [(_sides(one, self.before_first), one.decode_request_steps) for one in windows]
         prompting = None if before is None or queued is None else before - queued
         return TimeShares(
             _toward(self.queued, queued, new),
             _toward(self.prompting, prompting, new),
             _toward(self.full, full, new),
-            _toward(self.lighter, _mean([(share, weight) for share, weight in lighter if share is not None]), new),
+            _toward(self.lighter, _mean([(side[0], weight) for side, weight in sides if side[0] is not None]), new),
+            _toward(self.filled, _mean([(side[1], weight) for side, weight in sides if side[1] is not None]), new),
         )
 
 
@@ -155,17 +158,21 @@ def _full(window: PodWindow, max_batch: int) -> float:
     return min(max(seats, memory, 0.0), 1.0)
 
 
-def _lighter(window: PodWindow, before_first: float) -> float | None:
-    """Seconds of a step as blocks compare it (see `comparisons`) over those of one that computes prompts; None where
-    no blocks had both."""
-    found = []
+def _sides(window: PodWindow, before_first: float) -> tuple[float | None, float | None]:
+    """From the blocks at the active K (see `TimeShares`): seconds of a step as blocks compare it (see `comparisons`)
+    over those of one that computes prompts, and the share of all seconds by which prompts lengthen steps. None where no
+    blocks tell."""
+    lighter, filled = [], []
     for side in (one.beside for one in window.comparisons):
+        if min(side.steps, side.seconds, side.decode_steps, side.decode_seconds) <= 0:
+            continue
+        plain, mean = side.decode_seconds / side.decode_steps, side.seconds / side.steps
+        filled.append((max(1.0 - plain / mean, 0.0), side.seconds))
         laden, seconds = side.steps - side.decode_steps, side.seconds - side.decode_seconds
-        if min(laden, seconds, side.decode_steps) > 0:
-            plain, mean = side.decode_seconds / side.decode_steps, side.seconds / side.steps
+        if min(laden, seconds) > 0:
             compared = (1.0 - before_first) * plain + before_first * mean
-            found.append((min(compared * laden / seconds, 1.0), laden))
-    return _mean(found)
+            lighter.append((min(compared * laden / seconds, 1.0), laden))
+    return _mean(lighter), _mean(filled)
 
 
 def _mean(pairs: Sequence[tuple[float, float]]) -> float | None:

@@ -14,8 +14,9 @@ from dataclasses import replace
 from speculative_operator.domain.decision import Policy
 from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import Actuator
+from speculative_operator.tuner.gain import Gain, removal_gain
 from speculative_operator.tuner.memory import Memory
-from speculative_operator.tuner.outlook import Comparison, Outlook
+from speculative_operator.tuner.outlook import Outlook
 
 RESTART_SECONDS = 150.0
 """Serving that a replica loses when its pod is replaced: drain, scheduling, image, weights, compilation, capture. What
@@ -58,10 +59,10 @@ def remaining_seconds(memory: Memory, now: float) -> float:
     return LASTING_SECONDS - (now - memory.wanted_since) if memory.wanted_since is not None else LASTING_SECONDS
 
 
-def track_dead_weight(memory: Memory, found: Comparison, cost: float, now: float) -> Memory:
-    """Memory with the time since when the speculator is dead weight; `cost`: price of the rollout (`rollout.cost`)."""
-    sure = found.gain - DOUBT * found.deviation
-    bad = found.gain > GAIN and sure > cost / 2.0
+def track_dead_weight(memory: Memory, found: Gain | None, cost: float, now: float) -> Memory:
+    """Memory with the time since when the speculator is dead weight: by the gain `found` of pods without one that is
+    80 % sure; `cost`: price of the rollout (`rollout.cost`)."""
+    bad = found is not None and found.mid > GAIN and found.at(-DOUBT) > cost / 2.0
     since = (memory.doomed_since if memory.doomed_since is not None else now) if bad else None
     return memory if since == memory.doomed_since else replace(memory, doomed_since=since)
 
@@ -79,5 +80,5 @@ def to_return(memory: Memory, view: Outlook, now: float) -> bool:
     """True when pods without a speculator should get it back."""
     if not memory.removed or memory.removed_at is None or now - memory.removed_at < RETURN_SECONDS:
         return False
-    found = view.without_speculator
-    return -found.gain - DOUBT * found.deviation > RETURN_GAIN
+    found = removal_gain(view)
+    return found is not None and -found.at(DOUBT) > RETURN_GAIN

@@ -81,6 +81,8 @@ class Look:
     drafts: float
     loads: tuple[float, ...]
     """Common loads of each replica that served, in scheduled requests per step."""
+    mix: tuple[tuple[float, float], ...]
+    """(scheduled requests per step, share of the time of all requests), for each batch size that occurred."""
     pressed: float
     """Share of the serving replicas where requests waited for KV memory."""
     replicas: int
@@ -114,6 +116,7 @@ def pool(windows: Sequence[PodWindow]) -> Look:
         steps=math.fsum(window.steps for window in busy),
         drafts=drafts,
         loads=tuple(sorted(load for window in busy for load in _common(window))),
+        mix=_mix(busy),
         pressed=math.fsum(_has_pressure(window) for window in busy) / len(busy),
         replicas=len(windows),
     )
@@ -205,6 +208,17 @@ def loads_of(window: PodWindow) -> list[tuple[float, float]]:
 def _common(window: PodWindow) -> list[float]:
     """Loads at which the pod spent much of the time; the mean load where none took much."""
     return [load for load, share in loads_of(window) if share >= COMMON] or [window.load]
+
+
+def _mix(windows: Sequence[PodWindow]) -> tuple[tuple[float, float], ...]:
+    """Batch sizes of `windows` with their shares of the time of all requests."""
+    time = [
+        (load, window.step_seconds * part * load / max(window.load, 1e-9))
+        for window in windows
+        for load, part in loads_of(window)
+    ]
+    whole = math.fsum(weight for _, weight in time)
+    return tuple((load, weight / whole) for load, weight in time) if whole > 0 else ()
 
 
 def _has_pressure(window: PodWindow) -> bool:

@@ -19,8 +19,7 @@ from speculative_operator.domain.observation import PodWindow
 from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import Actuator, KTable, Trial
 from speculative_operator.tuner.grid import nearest
-from speculative_operator.tuner.judge import incumbent_of
-from speculative_operator.tuner.outlook import Outlook
+from speculative_operator.tuner.outlook import Outlook, incumbent_of
 from speculative_operator.tuner.prior import Array
 from speculative_operator.tuner.targets import Targets, limits
 
@@ -40,6 +39,10 @@ LEAST_WORTH = 0.0002
 WORST = -1.0
 """Expected log speed against the active K below which a K is not tried, whatever knowing is worth."""
 MOST_KS = 3
+BASELINE_BLOCKS = 16.0
+"""Blocks that compare K = 0 near a load, below which every trial there has K = 0 too, so that they never run dry."""
+LEAST_BASELINE = 0.001
+"""Least share of a trial of K = 0: pods without a speculator are never so slow that it costs more than `MOST_COST`."""
 MISSING_WORTH = 0.003
 """Expected improvement by a K without a trial, at a present load, from which the table is written again."""
 
@@ -68,30 +71,44 @@ def worth_trying(view: Outlook, table: KTable, targets: Targets | None = None) -
 
 
 def _rare(row: Trial, policy: Policy, table: KTable) -> Trial:
-    """`row` with a smaller share where the speculator is skipped at its loads."""
+    """`row` with K ascending, and with a smaller share where the speculator is skipped at its loads."""
     skipped = table.k_at(row.first) == 0 and policy.skips
-    return replace(row, share=min(row.share, RESTING_SHARE)) if skipped else row
+    return replace(row, ks=tuple(sorted(row.ks)), share=min(row.share, RESTING_SHARE) if skipped else row.share)
 
 
 def _row(view: Outlook, table: KTable, first: int, last: int, worth: Array, gain: Array) -> Trial | None:
-    """The trial for loads `first` to `last`, weighted by the time spent at each load; None where no K is worth
-    one and the active K drafts."""
+    """The trial for loads `first` to `last`, weighted by the time spent at each load, K in the order of their worth;
+    None where no K is worth one and the active K drafts."""
     rows = np.flatnonzero((view.points >= first) & (view.points <= last))
-    asking = _asking(view, first, last) if table.k_at(first) == 0 else None
+    drafts = table.k_at(first) > 0
+    asking = None if drafts else _asking(view, first, last)
     if not rows.size:
-        return asking
+        return Trial(first, last, (0,), LEAST_BASELINE) if drafts and view.baseline else asking
     time = np.array(view.traffic.load)[rows] if len(view.traffic.load) == len(view.points) else np.zeros(len(rows))
     share = (time + 1e-3) / (time + 1e-3).sum()
     gained, lost = share @ worth[rows], share @ np.maximum(-gain, 0.0)[rows]
     best = [int(column) for column in np.argsort(-gained)[:MOST_KS] if gained[column] >= LEAST_WORTH]
-    if not best:
-        return asking
-    cost = max(float(np.mean(lost[best])), 1e-9)
-    taken = min(SHARE_OF_WORTH * float(gained[best[0]]), MOST_COST / cost, MOST_SHARE)
-    ks = {view.ks[column] for column in best}
-    if asking is not None and not ks & set(asking.ks):
-        ks = {*asking.ks, *(view.ks[column] for column in best[: MOST_KS - 1])}
-    return Trial(first, last, tuple(sorted(ks)), round(max(taken, LEAST_SHARE), 3))
+    taken = LEAST_SHARE
+    if best:
+        cost = max(float(np.mean(lost[best])), 1e-9)
+        taken = max(min(SHARE_OF_WORTH * float(gained[best[0]]), MOST_COST / cost, MOST_SHARE), LEAST_SHARE)
+    row = Trial(first, last, tuple(view.ks[column] for column in best), round(taken, 3))
+    if drafts and view.baseline and 0 not in row.ks:
+        known = view.blocks_without(float(view.points[rows[np.argmax(share)]]))
+        return _with_baseline(row, float(lost[0]), known)
+    if asking is not None and not {*row.ks} & {*asking.ks}:
+        return replace(row, ks=(*asking.ks, *row.ks[: MOST_KS - 1])) if best else asking
+    return row if best else None
+
+
+def _with_baseline(row: Trial, lost: float, known: float) -> Trial:
+    """`row` with K = 0, which loses log speed `lost`; without it where it would slow the other trials down and `known`
+    blocks, which are enough, have compared it."""
+    affordable = (1 + len(row.ks)) * MOST_COST / max(lost, 1e-9)
+    if row.ks and affordable < row.share and known >= BASELINE_BLOCKS:
+        return row
+    wanted = row.share if row.ks else ASKING_SHARE
+    return replace(row, ks=(0, *row.ks[: MOST_KS - 1]), share=round(max(min(wanted, affordable), LEAST_BASELINE), 3))
 
 
 def _asking(view: Outlook, first: int, last: int) -> Trial | None:
@@ -110,10 +127,19 @@ def missing(
     view: Outlook, table: KTable, trials: Collection[Trial], loads: Collection[float], targets: Targets | None = None
 ) -> float:
     """Largest expected improvement, at the present loads, by a K that is neither active nor tried there."""
-    if any(table.k_at(max(load, 1.0)) == 0 and not _trial_ks(trials, load) for load in loads) and view.ks[-1] > 0:
-        return math.inf  # no pod drafts there, and no trial tells whether drafts would be accepted
+    if any(_untold(view, table, trials, load) for load in loads):
+        return math.inf
     worth = _worth(view, incumbent_of(view, table), targets)
     return max((_missing(view, worth, trials, load) for load in loads), default=0.0)
+
+
+def _untold(view: Outlook, table: KTable, trials: Collection[Trial], load: float) -> bool:
+    """True where no pod drafts and no trial tells whether drafts would be accepted, and where drafts are made and
+    nothing tells any more what they gain."""
+    tried = _trial_ks(trials, load)
+    if table.k_at(max(load, 1.0)) == 0:
+        return not tried and view.ks[-1] > 0
+    return view.baseline and 0 not in tried and view.blocks_without(load) < BASELINE_BLOCKS
 
 
 def _trial_ks(trials: Collection[Trial], load: float) -> set[int]:

@@ -9,8 +9,7 @@ import pytest
 from tests.unit.cli.test_cluster_commands import stored
 
 from speculative_operator.cli import explain, status
-from speculative_operator.cli.beliefs import beliefs_at, lead_at, outlook_of
-from speculative_operator.tuner.comparisons import band_of
+from speculative_operator.cli.beliefs import beliefs_at, beside, outlook_of
 from speculative_operator.tuner.outlook import Outlook
 
 LOAD = 6.0
@@ -28,46 +27,44 @@ def view(body: dict[str, Any]) -> Outlook:
     return found
 
 
-def test_the_lead_is_over_the_best_other_k(view: Outlook) -> None:
-    gains = {one.k: one.gain for one in beliefs_at(view, LOAD)}
-    lead = lead_at(view, LOAD, 1)
-    assert lead is not None
-    assert gains[lead.k].mid == max(gain.mid for k, gain in gains.items() if k != 1)
-    assert lead.percent.mid == pytest.approx(100 * ((100 + gains[1].mid) / (100 + gains[lead.k].mid) - 1), abs=2)
-    assert lead.percent.low < lead.percent.mid < lead.percent.high
+def test_each_k_stands_beside_the_active_one(view: Outlook) -> None:
+    gains, found = {one.k: one.gain for one in beliefs_at(view, LOAD)}, beside(view, LOAD, 1)
+    assert list(found) == list(view.ks)
+    assert (found[1].low, found[1].mid, found[1].high) == (0.0, 0.0, 0.0)
+    for k in set(found) - {1}:
+        assert found[k].mid == pytest.approx(100 * ((100 + gains[k].mid) / (100 + gains[1].mid) - 1), abs=2)
+        assert found[k].low < found[k].mid < found[k].high
 
 
-def test_a_k_that_is_behind_says_so(view: Outlook) -> None:
-    lead = lead_at(view, LOAD, 0)
-    assert lead is not None
-    assert (lead.k, lead.percent.high < 0) == (1, True)
+def test_a_k_that_is_no_candidate_has_none_beside_it(view: Outlook) -> None:
+    assert beside(view, LOAD, 99) == {}
 
 
-def test_a_k_that_is_no_candidate_has_no_lead(view: Outlook) -> None:
-    assert lead_at(view, LOAD, 99) is None
-
-
-def lead_line(body: dict[str, Any]) -> str:
-    return next((line for line in explain.explanation(body) if line.startswith("  lead ")), "")
-
-
-def test_a_lead_that_is_not_certain_is_told_as_such(body: dict[str, Any]) -> None:
-    assert re.match(r"  lead      \+3\.\d % over K 3, the best other \(-[78] to \+1\d\): not certain", lead_line(body))
-    told = explain.summary(body)["lead"]
-    assert (told["over"], told["percent"]) == (3, pytest.approx([-7.7, 3.2, 15.4], abs=1.0))
+def test_they_are_told_with_their_intervals(body: dict[str, Any]) -> None:
+    beliefs = {one["k"]: one["overActivePercent"] for one in explain.summary(body)["beliefs"]}
+    assert beliefs[1] == [0.0, 0.0, 0.0]
+    assert beliefs[3] == pytest.approx([-13.3, -3.1, 8.3], abs=1.5)
+    lines = [line for line in explain.explanation(body) if line.startswith("            K ")]
+    assert lines[1] == "            K 1    active"
+    (third,) = (line for line in lines if line.startswith("            K 3 "))
+    assert re.match(r"            K 3    -3\.\d % \(-1\d to \+[78]\)$", third)
 
 
 @pytest.mark.parametrize("change", [{"speculatorRemoved": True}, {"k": ""}, {"k": "99"}, {"concurrency": ""}])
-def test_without_a_k_at_a_load_there_is_no_lead(body: dict[str, Any], change: dict[str, Any]) -> None:
+def test_without_a_k_at_a_load_nothing_stands_beside_it(body: dict[str, Any], change: dict[str, Any]) -> None:
     body["status"]["speculation"] |= change
-    assert lead_line(body) == ""
-    assert "lead" not in explain.summary(body)
+    assert explain.summary(body)["beliefs"] == []
+    assert not [line for line in explain.explanation(body) if line.startswith("  beside")]
 
 
-def cell(k: int, against: int, rate: float, beside: float, load: float = LOAD) -> str:
-    """What was compared, as the operator's notes keep it."""
-    figures = (band_of(load), k, against, 9, 72, 144, 0, 0.01, 0.01, 0, 0.01, load, rate, beside)
-    return " ".join(map(str, figures))
+@pytest.mark.parametrize(("basis", "told"), [("Measured", "side by side"), ("Estimated", "nobody measured")])
+def test_the_gain_says_what_it_rests_on(body: dict[str, Any], basis: str, told: str) -> None:
+    body["status"]["speculation"] |= {"gain": "+9.0%", "gainRange": "+8% to +10%", "gainBasis": basis}
+    lines = list(explain.explanation(body))
+    (at,) = (n for n, line in enumerate(lines) if line.startswith("  gain "))
+    assert lines[at].endswith("+9.0% tokens per second over pods without a speculator (80 % interval +8% to +10%)")
+    assert told in lines[at + 1]
+    assert explain.summary(body)["gainBasis"] == basis
 
 
 def shown(body: dict[str, Any]) -> list[str]:
@@ -91,7 +88,7 @@ class TestOff:
         lines = list(explain.explanation(body))
         assert ": K is 0 (off), at 6.0 requests" in lines[0]
         (believed,) = (line for line in lines if line.startswith("            K 0 "))
-        assert believed.endswith("  off  <- active")
+        assert believed.endswith("  active  off")
         (row,) = (line for line in shown(body) if "5-64 requests" in line)
         assert row.split() == ["5-64", "requests", "K", "0", "off", "<-", "load", "now"]
 
@@ -99,7 +96,7 @@ class TestOff:
     def test_elsewhere_it_is_not(self, body: dict[str, Any], change: dict[str, bool]) -> None:
         body["status"]["speculation"] |= change
         told = "\n".join((*explain.explanation(body), *shown(body)))
-        assert " off  <-" not in told
+        assert "active  off" not in told
         assert "(off)" not in told
 
     @pytest.mark.parametrize(("skips", "told"), [(True, "Steps skip it."), (False, "still runs its first pass.")])
@@ -107,11 +104,3 @@ class TestOff:
         body["status"]["speculation"]["skips"] = skips
         (line,) = (one for one in explain.explanation(body) if one.startswith("  state "))
         assert line.endswith(told)
-
-    def test_what_it_saved_is_told_over_the_best_other_k(self, body: dict[str, Any]) -> None:
-        assert "off" not in explain.summary(body)
-        far = cell(3, 0, 99.0, 10.0, load=60.0)
-        body["status"]["memory"]["cells"] = [cell(0, 1, 33.0, 30.0), cell(3, 0, 20.0, 32.0), far]
-        assert explain.summary(body)["off"]["over"] == 1
-        (line,) = (one for one in explain.explanation(body) if one.startswith("  off "))
-        assert line == "  off       +10 % over K 1: 33 instead of 30 tokens/s per request, in steps side by side"

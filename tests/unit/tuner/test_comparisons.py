@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from speculative_operator.tuner.comparisons import (
 )
 from speculative_operator.tuner.grid import grid
 from speculative_operator.tuner.outlook import Outlook, outlook
-from speculative_operator.tuner.report import Off, off_beside_best
 
 LENGTHS = np.array([1.0, 1.7, 2.1, 2.4, 2.6, 2.7])
 LOAD = 8
@@ -152,40 +150,11 @@ def test_k_that_the_policy_lacks_say_nothing() -> None:
     assert fewer.cells == ()
 
 
-class TestOff:
-    """What is told of K = 0 beside others."""
-
-    CELLS = learned(compared(0, 1, 0.3, 0.6), compared(3, 0, 0.1, -0.2))
-    """K = 1 was faster than K = 0, and K = 3 slower."""
-
-    @staticmethod
-    def told(cells: tuple[Cell, ...], off: OffPolicy = OffPolicy.SKIP, load: int = LOAD) -> Off | None:
-        ours = policy(off_policy=off, knobs=replace(KNOBS, can_skip=True))
-        return off_beside_best(outlook(ours, cells=cells, compares=True), load)
-
-    def test_it_is_over_the_best_other_k(self) -> None:
-        slow = learned(compared(1, 0, 0.2, 0.0), compared(3, 0, 0.1, 0.0))
-        found = self.told(slow)
-        assert found is not None
-        assert found.over == 3
-        assert found.percent == pytest.approx(100 * math.expm1(0.1))
-        assert str(found).startswith("+11 % over K 3: ")
-        both = self.told(self.CELLS)
-        assert both is not None
-        assert both.over == 1
-        assert both.percent == pytest.approx(100 * math.expm1(0.3))
-
-    @pytest.mark.parametrize(
-        "change", [{"off": OffPolicy.KEEP_RUNNING}, {"load": 100}, {"cells": learned(compared(3, 1, 0, 0))}]
-    )
-    def test_nothing_is_told_of_what_was_not_off_not_near_or_not_compared(self, change: dict[str, Any]) -> None:
-        assert self.told(**{"cells": self.CELLS, **change}) is None
-
-    @pytest.mark.parametrize("active", [0, 3])
-    def test_no_measurement_makes_drafts_shorten_a_step(self, active: int) -> None:
-        """A step at K = 1 is said to take half of one at K = 0, which it contains."""
-        ours = policy(off_policy=OffPolicy.SKIP, knobs=replace(KNOBS, can_skip=True))
-        cells = learned(compared(1, 0, -0.7, math.log(LENGTHS[1]), 100.0))
-        absurd = outlook(ours, cells=cells, compares=True)
-        gain = seen(absurd, 1, active)[0] - seen(absurd, 0, active)[0]
-        assert 0.0 < gain <= math.log(absurd.lengths()[1]) + 0.02
+@pytest.mark.parametrize("active", [0, 3])
+def test_no_measurement_makes_drafts_shorten_a_step(active: int) -> None:
+    """A step at K = 1 is said to take half of one at K = 0, which it contains."""
+    ours = policy(off_policy=OffPolicy.SKIP, knobs=replace(KNOBS, can_skip=True))
+    cells = learned(compared(1, 0, -0.7, math.log(LENGTHS[1]), 100.0))
+    absurd = outlook(ours, cells=cells, compares=True)
+    gain = seen(absurd, 1, active)[0] - seen(absurd, 0, active)[0]
+    assert 0.0 < gain <= math.log(absurd.lengths()[1]) + 0.02

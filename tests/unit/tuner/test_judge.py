@@ -17,8 +17,8 @@ from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.tuner import initial_table
 from speculative_operator.tuner.allowed import fit
 from speculative_operator.tuner.grid import choices, grid, nearest
-from speculative_operator.tuner.judge import incumbent_of, least_bad, propose
-from speculative_operator.tuner.outlook import INFEASIBLE, Outlook, outlook
+from speculative_operator.tuner.judge import least_bad, propose
+from speculative_operator.tuner.outlook import INFEASIBLE, Outlook, incumbent_of, outlook
 from speculative_operator.tuner.traffic import Traffic
 
 POINTS = grid(256)

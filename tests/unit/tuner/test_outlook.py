@@ -13,6 +13,7 @@ from speculative_operator.domain.models import PairFacts
 from speculative_operator.domain.spec import Goal, Objective, OffPolicy
 from speculative_operator.tuner.acceptance import AcceptanceEvidence, draft_sample, learn_acceptance
 from speculative_operator.tuner.comparisons import Cell, band_of
+from speculative_operator.tuner.gain import removal_gain
 from speculative_operator.tuner.grid import nearest
 from speculative_operator.tuner.outlook import BEYOND, INFEASIBLE, Outlook, outlook
 from speculative_operator.tuner.prior import acceptance_prior
@@ -128,9 +129,15 @@ class TestDoubt:
         assert np.mean(sure[:, 3]) < 0.75 * np.mean(unsure[:, 3])
 
 
+def removed(view: Outlook) -> float:
+    found = removal_gain(view)
+    assert found is not None
+    return found.mid
+
+
 class TestWithoutSpeculator:
     def test_nothing_seen_is_no_comparison(self) -> None:
-        assert outlook(policy()).without_speculator.gain == -math.inf
+        assert removal_gain(outlook(policy())) is None
 
     @pytest.mark.parametrize("conditional", [USELESS, (0.7,) * 5])
     def test_the_comparison_is_that_of_the_plant(self, conditional: tuple[float, ...]) -> None:
@@ -138,19 +145,17 @@ class TestWithoutSpeculator:
         loop = run(plant)
         loop.play(*[30] * 60)
         view = outlook(loop.policy, loop.memory.costs, loop.memory.acceptance, loop.memory.traffic)
-        found = view.without_speculator
+        found = removal_gain(view)
+        assert found is not None
         true = math.log(plant.off_speed(30) / plant.best_speed(30))
-        assert found.gain == pytest.approx(true, abs=0.06)
-        assert found.interval.low < found.interval.mid < found.interval.high
-        assert found.interval.mid == pytest.approx(100 * math.expm1(found.gain))
+        assert found.mid == pytest.approx(true, abs=0.06)
+        assert found.low < found.mid < found.high
 
     def test_memory_that_comes_back_counts_where_requests_wait_for_it(self) -> None:
         facts = replace(FACTS, kv_capacity_tokens=100_000, kv_capacity_tokens_without_speculator=200_000)
         load = tuple(10.0 if 20 <= p <= 40 else 0.0 for p in outlook(policy()).points)
         gains = [
-            outlook(
-                policy(facts=known), traffic=Traffic(load=load, history=load, pressed=pressed)
-            ).without_speculator.gain
+            removed(outlook(policy(facts=known), traffic=Traffic(load=load, history=load, pressed=pressed)))
             for known, pressed in ((facts, 0.0), (facts, 0.5), (facts, 1.0), (FACTS, 1.0))
         ]
         assert gains[0] < gains[1] < gains[2]
@@ -162,7 +167,7 @@ class TestWithoutSpeculator:
         load = tuple(1.0 for _ in outlook(policy()).points)
         traffic = Traffic(load=load, history=load, pressed=1.0)
         smaller = replace(FACTS, kv_capacity_tokens=200_000, kv_capacity_tokens_without_speculator=100_000)
-        one, other = (outlook(policy(facts=f), traffic=traffic).without_speculator.gain for f in (FACTS, smaller))
+        one, other = (removed(outlook(policy(facts=f), traffic=traffic)) for f in (FACTS, smaller))
         assert one == other
 
 

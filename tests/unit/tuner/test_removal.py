@@ -8,13 +8,14 @@ from functools import cache
 import pytest
 from tests.unit.tuner.plant import FACTS, TICK, USELESS, Plant, Run, policy, run
 
-from speculative_operator.domain.decision import Policy, State
+from speculative_operator.domain.decision import Basis, Policy, State
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import KTable
 from speculative_operator.tuner import Memory, rollout
-from speculative_operator.tuner.outlook import Comparison, outlook
+from speculative_operator.tuner.gain import Gain, removal_gain
+from speculative_operator.tuner.outlook import outlook
 from speculative_operator.tuner.persistence import from_status, to_status
 from speculative_operator.tuner.rollout import (
     FIRST_SECONDS,
@@ -26,7 +27,14 @@ from speculative_operator.tuner.rollout import (
 
 REMOVABLE = policy(off_policy=OffPolicy.REMOVE)
 MINUTES_30 = int(1800 / TICK)
-WORSE = Comparison(0.3, 0.02)
+
+
+def over(mid: float, wide: float) -> Gain:
+    """Pods without a speculator over those with it."""
+    return Gain(mid - wide, mid, mid + wide, Basis.ESTIMATED)
+
+
+WORSE = over(0.3, 0.02)
 COST = rollout.cost(REMOVABLE)
 
 
@@ -52,16 +60,16 @@ class TestDoom:
         began = track_dead_weight(self.memory, WORSE, COST, 10.0)
         assert began.doomed_since == 10.0
         assert track_dead_weight(began, WORSE, COST, 500.0).doomed_since == 10.0
-        assert track_dead_weight(began, Comparison(-0.1, 0.02), COST, 500.0).doomed_since is None
+        assert track_dead_weight(began, over(-0.1, 0.02), COST, 500.0).doomed_since is None
 
-    @pytest.mark.parametrize("found", [Comparison(0.02, 0.0), Comparison(0.3, 1.0), Comparison(-float("inf"), 0.0)])
-    def test_a_small_or_doubtful_gain_is_none(self, found: Comparison) -> None:
+    @pytest.mark.parametrize("found", [over(0.02, 0.0), over(0.3, 1.0), None])
+    def test_a_small_or_doubtful_gain_is_none(self, found: Gain | None) -> None:
         assert track_dead_weight(self.memory, found, COST, 10.0).doomed_since is None
 
     def test_a_dear_rollout_asks_for_more(self) -> None:
         slow = rollout.cost(replace(REMOVABLE, start_seconds=1200.0))
-        assert track_dead_weight(self.memory, Comparison(0.1, 0.01), COST, 10.0).doomed_since == 10.0
-        assert track_dead_weight(self.memory, Comparison(0.1, 0.01), slow, 10.0).doomed_since is None
+        assert track_dead_weight(self.memory, over(0.1, 0.01), COST, 10.0).doomed_since == 10.0
+        assert track_dead_weight(self.memory, over(0.1, 0.01), slow, 10.0).doomed_since is None
 
     def test_a_quick_start_makes_no_rollout_cheap(self) -> None:
         assert (
@@ -104,21 +112,20 @@ def test_one_that_helps_at_some_load_is_never_removed(level: float, seed: int) -
 
 
 def test_memory_that_the_drafter_holds_is_a_reason_where_requests_wait_for_it() -> None:
-    """A drafter that is worth little, in pods whose KV memory it halves."""
+    """A drafter that is worth little, in pods of whose KV memory it takes more than half."""
+    facts = replace(FACTS, kv_capacity_tokens=100_000, kv_capacity_tokens_without_speculator=250_000)
 
-    def removed(waiting: float) -> bool:
-        facts = replace(FACTS, kv_capacity_tokens=100_000, kv_capacity_tokens_without_speculator=250_000)
+    def gain(waiting: float) -> float:
         loop = run(Plant(conditional=(0.35,) * 5, noise=0.02), replace(REMOVABLE, facts=facts))
-        for _ in range(2 * MINUTES_30):
+        for _ in range(MINUTES_30 // 6):
             loop.now += TICK
             full = replace(loop.window(30), waiting=waiting, kv_usage=0.99)
             loop.see(Observation(loop.now, {"pod": full}))
-            if loop.memory.removed:
-                return True
-        return False
+        found = removal_gain(outlook(loop.policy, loop.memory.costs, loop.memory.acceptance, loop.memory.traffic))
+        assert found is not None
+        return found.mid
 
-    assert removed(10.0)
-    assert not removed(0.0)
+    assert gain(0.0) < rollout.GAIN < gain(10.0)
 
 
 class TestWithout:

@@ -72,11 +72,12 @@ class TestWhatIsSeen:
         old = TimeShares(0.3, 0.2, 0.5, 0.4)
         assert after(replace(window(), decode_request_steps=0.0, steps=0.0), old=old) == old
 
-    def test_steps_with_prompts_tell_how_little_of_a_longer_step_they_show(self) -> None:
+    def test_steps_with_prompts_tell_how_much_longer_prompts_make_steps(self) -> None:
         """100 steps of 10 ms without prompts, 100 of 40 ms with them."""
         sides = BlockTotals(200.0, 5.0, 800.0, 20.0, 1600.0, 100.0, 1.0)
         blocks = Comparison(1, 0, 1, 8, 25.0, sides, sides, 1.0, 1.0)
-        assert after(replace(window(), comparisons=(blocks,))).lighter == pytest.approx(0.25)
+        found = after(replace(window(), comparisons=(blocks,)))
+        assert (found.lighter, found.filled) == pytest.approx((0.25, 0.6))
 
 
 class TestWholeTime:

@@ -16,8 +16,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Goal, Mode, Objective, OffPolicy
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.tuner import Memory
-from speculative_operator.tuner.judge import incumbent_of
-from speculative_operator.tuner.outlook import Outlook, outlook
+from speculative_operator.tuner.outlook import Outlook, incumbent_of, outlook
 from speculative_operator.tuner.persistence import from_status, to_status
 from speculative_operator.tuner.tail import Bounds
 from speculative_operator.tuner.targets import OutOfReach, Step, Targets, judge, limits, watch

@@ -9,12 +9,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from tests.unit.tuner.plant import KNOBS, Plant, policy, run
+from tests.unit.tuner.test_comparisons import LOAD, compared, learned
 
 from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.tuner.outlook import outlook
 from speculative_operator.tuner.trials import (
+    BASELINE_BLOCKS,
     LEAST_SHARE,
+    MOST_COST,
     MOST_KS,
     MOST_SHARE,
     RESTING_SHARE,
@@ -122,3 +125,42 @@ def test_loads_between_two_grid_points_are_asked_about_too() -> None:
     table = KTable.from_rows([[1, 124, 1], [125, 156, 0], [157, 256, 1]])
     view = outlook(policy(), compares=True)
     assert missing(view, table, worth_trying(view, table), [126.0]) < math.inf
+
+
+class TestBaseline:
+    """K = 0 is tried where pods skip the speculator at it, so that the gain is measured."""
+
+    SKIPS = policy(off_policy=OffPolicy.SKIP, knobs=replace(KNOBS, can_skip=True, passes_at_zero=0.0))
+    TABLE = KTable.constant(4, KNOBS.max_batch)
+
+    def test_it_is_tried_at_every_load_and_costs_little(self) -> None:
+        view = outlook(self.SKIPS, compares=True)
+        lost = -view.against(np.full(len(view.points), view.ks.index(4))).mean[:, 0]
+        for row in worth_trying(view, self.TABLE):
+            assert 0 in row.ks
+            at = (view.points >= row.first) & (view.points <= row.last)
+            assert row.share / len(row.ks) * float(lost[at].mean()) <= MOST_COST * 1.2
+
+    def test_it_waits_while_it_is_known_and_another_k_is_worth_more(self) -> None:
+        much = compared(0, 4, -0.1, -1.2, blocks=BASELINE_BLOCKS + 1.0)
+        rows = [
+            next(
+                row
+                for row in worth_trying(outlook(self.SKIPS, cells=cells, compares=True), self.TABLE)
+                if row.last == 31
+            )
+            for cells in ((), learned(much))
+        ]
+        assert [0 in row.ks for row in rows] == [True, False]
+        assert rows[1].share > rows[0].share
+
+    @pytest.mark.parametrize(("blocks", "lacks"), [(BASELINE_BLOCKS - 2.0, True), (BASELINE_BLOCKS + 2.0, False)])
+    def test_the_table_is_written_again_where_comparisons_run_dry(self, blocks: float, lacks: bool) -> None:
+        view = outlook(self.SKIPS, cells=learned(compared(0, 4, -0.1, -0.8, blocks=blocks)), compares=True)
+        assert (missing(view, self.TABLE, (), [float(LOAD)]) == math.inf) is lacks
+        assert missing(view, self.TABLE, worth_trying(view, self.TABLE), [float(LOAD)]) < math.inf
+
+    @pytest.mark.parametrize("off", [OffPolicy.KEEP_RUNNING, OffPolicy.NEVER, OffPolicy.REMOVE])
+    def test_elsewhere_it_has_no_such_right(self, off: OffPolicy) -> None:
+        view = outlook(replace(self.SKIPS, off_policy=off), compares=True)
+        assert missing(view, self.TABLE, (), [float(LOAD)]) < math.inf

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from speculative_operator.domain.actions import Truth
-from speculative_operator.domain.decision import Estimate
+from speculative_operator.domain.decision import Basis, Estimate
 from speculative_operator.domain.formats import showable
 from speculative_operator.domain.observation import Histogram, Observation, PodWindow
 from speculative_operator.domain.spec import DeploymentSpec
@@ -191,7 +191,9 @@ def _of_estimate(estimate: Estimate, told: Speculation) -> Iterator[Sample]:
     gain = estimate.gain_percent
     for bound in ("low", "mid", "high") if gain is not None else ():
         value = showable(getattr(gain, bound))
-        yield from _sample("object_gain_ratio", None if value is None else value / 100.0, ("bound", bound))
+        basis = "measured" if estimate.gain_basis is Basis.MEASURED else "estimated"
+        labels = ("bound", bound), ("basis", basis)
+        yield from _sample("object_gain_ratio", None if value is None else value / 100.0, *labels)
 
 
 def _k_at(told: Speculation, requests: float) -> float:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from speculative_operator.domain import formats
-from speculative_operator.domain.decision import Estimate, Interval, State
+from speculative_operator.domain.decision import Basis, Estimate, Interval, State
 from speculative_operator.domain.formats import moment, timestamp
 from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.reasons import EXPLANATIONS, Reason
@@ -86,18 +86,22 @@ def numbers(estimate: Estimate) -> dict[str, str]:
         "tpot": formats.milliseconds(estimate.tpot_seconds),
         "tpotOff": formats.milliseconds(estimate.tpot_off_seconds),
         "tokensPerSecond": formats.number(estimate.tokens_per_second, 0),
-        **_interval("gain", estimate.gain_percent),
-        **_interval("proposedGain", estimate.proposed_gain_percent),
-        **_interval("removalGain", estimate.removal_gain_percent),
+        "gainBasis": estimate.gain_basis.value if estimate.gain_basis is not None else "",
+        **_interval("gain", estimate.gain_percent, _mark(estimate)),
+        **_interval("proposedGain", estimate.proposed_gain_percent, "~"),
+        **_interval("removalGain", estimate.removal_gain_percent, "~"),
     }
 
 
-def _interval(name: str, percent: Interval | None) -> dict[str, str]:
+def _mark(estimate: Estimate) -> str:
+    """What stands before a gain that nobody measured."""
+    return "" if estimate.gain_basis is Basis.MEASURED else "~"
+
+
+def _interval(name: str, percent: Interval | None, mark: str = "") -> dict[str, str]:
     """A gain, and the interval that it lies in, as texts."""
-    return {
-        name: formats.signed_percent(percent.mid if percent is not None else None),
-        f"{name}Range": formats.between(percent),
-    }
+    middle = formats.signed_percent(percent.mid if percent is not None else None)
+    return {name: middle and mark + middle, f"{name}Range": formats.between(percent)}
 
 
 def _table_figures(view: View) -> dict[str, Any]:

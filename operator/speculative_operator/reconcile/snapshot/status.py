@@ -24,7 +24,7 @@ from speculative_operator.reconcile.snapshot.tables import LARGEST_VERSION, Leav
 
 FIGURES = (
     "k", "acceptanceRate", "acceptanceLength", "concurrency", "tpot", "tpotOff", "tokensPerSecond", "gain",
-    "gainRange", "gainPercent", "removalGain", "removalGainRange", "removalGainPercent", "proposedTable",
+    "gainRange", "gainPercent", "gainBasis", "removalGain", "removalGainRange", "removalGainPercent", "proposedTable",
     "proposedGain", "proposedGainRange", "costPer1kTokens", "reason", "message", "observedAt", "state",
 )  # fmt: skip
 """Fields of `status.speculation` that move with the load: rate-limited by `writing.should_write`."""

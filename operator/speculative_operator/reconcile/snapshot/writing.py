@@ -89,6 +89,7 @@ def _differs(old: Any, new: Any) -> bool:
         # Percent of gain: points are what matters, their share of a small gain is noise.
         return any(abs(_number(old.get(key)) - _number(new.get(key))) > 100 * FIGURES_SHARE for key in {*old, *new})
     if isinstance(old, str) and isinstance(new, str):
+        old, new = old.lstrip("~"), new.lstrip("~")
         before, after = _leading(old), _leading(new)
         if before is None or after is None:
             return True

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.reconcile.worlds import SPEC, observed, settled
 
 from speculative_operator.api.convert import to_domain
-from speculative_operator.domain.decision import Estimate, Interval
+from speculative_operator.domain.decision import Basis, Estimate, Interval
 from speculative_operator.domain.observation import Gap, Histogram, Observation, PodWindow
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
@@ -22,6 +22,7 @@ LIMIT = 60.0
 TPOT: Histogram = ((0.01, 900.0), (0.025, 100.0), (inf, 0.0))
 ESTIMATE = Estimate(
     gain_percent=Interval(10.0, 30.0, 45.0),
+    gain_basis=Basis.MEASURED,
     acceptance_length=2.5,
     concurrency=12.0,
     tpot_seconds=0.008,
@@ -138,9 +139,9 @@ def test_what_pods_did() -> None:
             "object_acceptance_length": 2.5,
             "object_tpot_seconds": 0.008,
             "object_cost_per_thousand_tokens": 0.002,
-            "object_gain_ratio low": 0.1,
-            "object_gain_ratio mid": 0.3,
-            "object_gain_ratio high": 0.45,
+            "object_gain_ratio low measured": 0.1,
+            "object_gain_ratio mid measured": 0.3,
+            "object_gain_ratio high measured": 0.45,
         }
     )
 
@@ -197,7 +198,7 @@ def test_figures_that_are_none_are_no_samples() -> None:
     found = seen(BOTH, odd)
     assert "object_tpot_seconds" not in found
     assert "object_load_k" not in found
-    assert [key for key in found if "gain" in key] == ["object_gain_ratio mid"]
+    assert [key for key in found if "gain" in key] == ["object_gain_ratio mid measured"]
 
 
 @pytest.mark.parametrize("price", [5.0, None])
@@ -211,5 +212,5 @@ def test_a_tick_hands_on_its_figures_and_without_a_price_there_is_no_cost(price:
         measured(read_status(outcome.status), Recent().after(observation, outcome.estimate), observation.time, LIMIT)
     )
     assert found["object_load_requests"] == pytest.approx(8.0, rel=0.01)
-    assert {"object_gain_ratio low", "object_tpot_seconds", "object_load_k"} <= found.keys()
+    assert {"object_gain_ratio low measured", "object_tpot_seconds", "object_load_k"} <= found.keys()
     assert ("object_cost_per_thousand_tokens" in found) is (price is not None)

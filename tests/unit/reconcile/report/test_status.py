@@ -10,7 +10,7 @@ from tests.unit.reconcile.worlds import KEPT, NOW, SPEC, Cluster, observed, reas
 
 from speculative_operator.domain import formats
 from speculative_operator.domain.actions import Condition, Truth
-from speculative_operator.domain.decision import Interval
+from speculative_operator.domain.decision import Basis, Estimate, Interval
 from speculative_operator.domain.formats import timestamp
 from speculative_operator.domain.observation import Gap, Observation
 from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason
@@ -18,6 +18,7 @@ from speculative_operator.domain.spec import Mode, Speculation
 from speculative_operator.domain.table import KTable
 from speculative_operator.reconcile.report.conditions import stamp
 from speculative_operator.reconcile.report.events import events
+from speculative_operator.reconcile.report.figures import numbers
 from speculative_operator.reconcile.snapshot.status import Status, read_status
 from speculative_operator.reconcile.snapshot.writing import cannot_wait, should_write
 
@@ -70,6 +71,8 @@ def test_what_matters_is_written_at_once(new: dict[str, Any]) -> None:
         figures(acceptanceRate="70.0%"),
         figures(gain="+31.0%"),
         figures(gain="-1.0%"),
+        figures(gain="~+31.0%"),
+        figures(gainBasis="Estimated"),
         figures(gainPercent={"low": 24, "mid": 38, "high": 45}),
         figures(tpotOff="12ms"),
         figures(reason="WithinMargin"),
@@ -89,6 +92,7 @@ def test_figures_that_moved_wait_half_a_minute(new: dict[str, Any]) -> None:
         figures(tpot="10.1ms"),
         figures(acceptanceRate="62.0%"),
         figures(gain="+41.0%"),
+        figures(gain="~+41.0%"),
         figures(gainPercent={"low": 27, "mid": 35, "high": 49}),
         figures(message="another sentence", observedAt="2027-01-15T09:00:00Z"),
         changed(memory={"b": "2"}),
@@ -392,3 +396,10 @@ def test_a_target_out_of_reach_is_told_once_and_stays_said(tuner: Tuner) -> None
     assert (said["status"], said["reason"]) == ("True", "TargetOutOfReach")
     assert said["message"] == EXPLANATIONS[Reason.TARGET_OUT_OF_REACH]
     assert cluster.status["speculation"]["message"] == BEST
+
+
+@pytest.mark.parametrize(("basis", "told"), [(Basis.MEASURED, "+20.0%"), (Basis.ESTIMATED, "~+20.0%")])
+def test_a_gain_that_nobody_measured_bears_a_mark(basis: Basis, told: str) -> None:
+    found = numbers(Estimate(gain_percent=Interval(10.0, 20.0, 30.0), gain_basis=basis))
+    assert (found["gain"], found["gainRange"], found["gainBasis"]) == (told, "+10% to +30%", basis.value)
+    assert numbers(Estimate())["gain"] == numbers(Estimate())["gainBasis"] == ""
