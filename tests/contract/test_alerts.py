@@ -105,9 +105,9 @@ CASES = {
         never=({condition("TuningConverged", "FasterTable"): "0x60"},),
     ),
     "SpeculativeDeploymentSlower": Case(
-        {of_object("gain_ratio", 'bound="high"'): "0.2x5 -0.1x30 0.2x30"}, 25, 10, 50,
+        {of_object("gain_ratio", 'bound="mid"'): "0.2x5 -0.1x30 0.2x30"}, 25, 10, 50,
         never=(
-            {of_object("gain_ratio", 'bound="high"'): "-0.01x60", of_object("gain_ratio", 'bound="low"'): "-0.5x60"},
+            {of_object("gain_ratio", 'bound="mid"'): "-0.03x60", of_object("gain_ratio", 'bound="low"'): "-0.5x60"},
         ),
     ),
     "SpeculativeDeploymentTargetMissed": Case(

@@ -26,9 +26,8 @@ from speculative_operator.domain.spec import Mode, OffPolicy
 CONSTANT_K = 5
 MANY = 24.0
 """Requests at once from which a load is high."""
-SLOWER, ALERT = 0.05, -2.0
-"""Log speed from which a constant K is clearly slower or faster; per cent of the gain's upper end below which the alert
-fires."""
+SLOWER, ALERT = 0.05, -5.0
+"""Log speed from which a constant K is clearly slower or faster; per cent of the gain below which the alert fires."""
 LASTING = 0.9
 """Share of the decisions after which an alert that must last for 15 minutes fires."""
 
@@ -43,8 +42,8 @@ def alert(world: World) -> tuple[float, bool] | None:
     """The true gain of the constant K and whether the alert fires; None where nothing can be judged."""
     run, truth = served(world, replace(world.policy, mode=Mode.STATIC, start_k=CONSTANT_K))
     gains = [one.estimate.gain_percent for moment, one in run.every if moment > laws.STARTING]
-    ends = [one.high for one in gains if one is not None]
-    return None if truth is None or not ends else (truth, float(np.mean(np.array(ends) < ALERT)) >= LASTING)
+    mids = [one.mid for one in gains if one is not None]
+    return None if truth is None or not mids else (truth, float(np.mean(np.array(mids) < ALERT)) >= LASTING)
 
 
 def removal(world: World) -> float | None:
