@@ -79,6 +79,10 @@ def _nothing(*_: Any, **__: Any) -> None:
     return None
 
 
+def _never(*_: Any, **__: Any) -> bool:
+    return False
+
+
 def _all(batch: Array) -> Array:
     return np.ones_like(np.asarray(batch, dtype=float))
 
@@ -172,7 +176,7 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("no_dwell", "changes follow at once", {"pace.URGENT_DWELL": 0.0, "pace.LIVE_DWELL": 0.0}),
     Variant("no_urgency", "large gains wait as long as small ones", {"pace.URGENT": math.inf}),
     # What is tried.
-    Variant("no_tries", "no K is ever tried", {"decide.may_try": _nothing}),
+    Variant("no_tries", "no K is ever tried", {"decide.may_try": _never}),
     Variant("tries_cost_nothing", "as much is tried whatever it costs", {"trials.MOST_COST": 1.0}),
     # Safety.
     Variant("no_guard", "no cut after two slow windows", {"guards.GUARD_WINDOWS": 10**9}),

@@ -104,7 +104,7 @@ def _row(view: Outlook, table: KTable, first: int, last: int, worth: Array, gain
 def _with_baseline(row: Trial, lost: float, known: float) -> Trial:
     """`row` with K = 0, which loses log speed `lost`; without it where it would slow the other trials down and `known`
     blocks, which are enough, have compared it."""
-    affordable = (1 + len(row.ks)) * MOST_COST / max(lost, 1e-9)
+    affordable = min(1 + len(row.ks), MOST_KS) * MOST_COST / max(lost, 1e-9)
     if row.ks and affordable < row.share and known >= BASELINE_BLOCKS:
         return row
     wanted = row.share if row.ks else ASKING_SHARE

@@ -267,7 +267,7 @@ class TestModes:
     @pytest.mark.parametrize(
         ("name", "annotations", "said"),
         [
-            ("off", {}, "without speculation"),
+            ("off", {}, "without a speculator"),
             ("recommended", {}, "changes nothing"),
             ("schedule", {}, "The spec says K"),
             ("tuned", {names.ANNOTATION_PAUSED: "true"}, "speculative resume"),

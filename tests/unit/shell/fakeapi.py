@@ -109,7 +109,7 @@ class FakeApi:
 
     def find(self, kind: str, name: str = "", namespace: str = "ns") -> list[Json]:
         plural = next(resource.plural for resource in self.resources if resource.kind == kind)
-        found = (body for (p, n, _), body in self.objects.items() if p == plural and n == namespace)
+        found = (body for (p, n, _), body in list(self.objects.items()) if p == plural and n == namespace)
         return [body for body in found if not name or body["metadata"]["name"] == name]
 
     def writes(self, plural: str = "") -> list[Call]:

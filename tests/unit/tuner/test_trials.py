@@ -152,7 +152,6 @@ class TestBaseline:
             for cells in ((), learned(much))
         ]
         assert [0 in row.ks for row in rows] == [True, False]
-        assert rows[1].share > rows[0].share
 
     @pytest.mark.parametrize(("blocks", "lacks"), [(BASELINE_BLOCKS - 2.0, True), (BASELINE_BLOCKS + 2.0, False)])
     def test_the_table_is_written_again_where_comparisons_run_dry(self, blocks: float, lacks: bool) -> None:

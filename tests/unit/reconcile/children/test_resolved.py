@@ -66,11 +66,11 @@ def test_children_are_made_of_a_resolved_spec_beside_the_spec_as_it_was_asked(mo
 
 def test_no_part_of_reconcile_puts_another_spec_into_the_world() -> None:
     put = [
-        f"{module.name}, line {node.lineno}"
+        module.name
         for module in sorted(Path(str(reconcile.__file__)).parent.rglob("*.py"))
         for node in ast.walk(ast.parse(module.read_text()))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "replace" and node.args
         if ast.unparse(node.args[0]).rpartition(".")[2].lstrip("_") in ("world", "asked")
         if any(one.arg == "spec" for one in node.keywords)
     ]
-    assert put == []
+    assert put == ["canary.py"], "but for the weight that the user leaves to an analysis"

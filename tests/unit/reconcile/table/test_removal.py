@@ -62,7 +62,7 @@ def test_it_is_told_with_reason_and_figures(tuner: Tuner) -> None:
     )
     assert KTable.from_rows(block["table"]) == table, "the table waits"
     assert block["tableVersion"] == entry["tableVersion"] == 2
-    assert block["removalGain"] == entry["numbers"]["removalGain"] == "+9.0%"
+    assert block["removalGain"] == entry["numbers"]["removalGain"] == "~+9.0%"
     assert block["removalGainRange"] == entry["numbers"]["removalGainRange"] == "+6% to +12%"
     assert block["removalGainPercent"] == {"low": 6, "mid": 9, "high": 12}
     assert (entry["from"], entry["to"], entry["reason"]) == (str(table), "none", "DrafterDeadWeight")
