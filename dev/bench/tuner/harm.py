@@ -32,7 +32,7 @@ LASTING = 0.9
 """Share of the decisions after which an alert that must last for 15 minutes fires."""
 
 
-def served(world: World, policy: Policy) -> tuple[laws.Run, float | None]:
+def serve(world: World, policy: Policy) -> tuple[laws.Run, float | None]:
     """A run under `policy`, and its true gain over pods without a speculator."""
     run = laws.run(world, policy, laws.PLUG_IN)
     return run, true_gain(totals(world, run.states, run.early), without_speculator(world))
@@ -40,7 +40,7 @@ def served(world: World, policy: Policy) -> tuple[laws.Run, float | None]:
 
 def alert(world: World) -> tuple[float, bool] | None:
     """The true gain of the constant K and whether the alert fires; None where nothing can be judged."""
-    run, truth = served(world, replace(world.policy, mode=Mode.STATIC, start_k=CONSTANT_K))
+    run, truth = serve(world, replace(world.policy, mode=Mode.STATIC, start_k=CONSTANT_K))
     gains = [one.estimate.gain_percent for moment, one in run.every if moment > laws.STARTING]
     mids = [one.mid for one in gains if one is not None]
     return None if truth is None or not mids else (truth, float(np.mean(np.array(mids) < ALERT)) >= LASTING)
@@ -51,7 +51,7 @@ def removal(world: World) -> float | None:
     policy = replace(world.policy, off_policy=OffPolicy.REMOVE)
     if not any(one.removed for _, one in laws.run(world, policy, laws.PLUG_IN).every):
         return None
-    return served(world, replace(policy, off_policy=OffPolicy.KEEP_RUNNING))[1]
+    return serve(world, replace(policy, off_policy=OffPolicy.KEEP_RUNNING))[1]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

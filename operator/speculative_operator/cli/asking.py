@@ -22,7 +22,6 @@ SECONDS = 300.0
 """That one answer may take."""
 TOP = 5
 """Most likely tokens whose logprobs are asked for at each position."""
-DRAFTED = "vllm:spec_decode_num_draft_tokens_total"
 _LARGEST = 4 * 2**20
 
 
@@ -65,7 +64,7 @@ class Engine:
         self.pod, self.prompts, self._at = ready[0], prompts, at
         self.until: float | None = None
         """Unix time after which answers are of no use; None: never."""
-        self._asked, self._model = arguments, arguments.model
+        self._asked = arguments
         self._model = arguments.model or str(self._json("v1/models", "data", 0, "id"))
 
     def answers(self) -> Run:
@@ -96,9 +95,10 @@ class Engine:
     def count_drafts(self) -> float | None:
         """Tokens drafted since the engine's start; None where it counts none."""
         from speculative_operator.engines.exposition import Exposition, ExpositionError
+        from speculative_operator.engines.vllm.reading import DRAFT_TOKENS
 
         try:
-            found = Exposition((DRAFTED,)).parse(self._at.ask(self.pod, "metrics"))
+            found = Exposition((DRAFT_TOKENS,)).parse(self._at.ask(self.pod, "metrics"))
         except ExpositionError as problem:
             raise CommandError(f"the pod's metrics: {problem}") from None
         return sum(found.values()) if found else None

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from speculative_operator.api.convert import to_domain
 from speculative_operator.api.wire import SpecError
 from speculative_operator.domain import names
+from speculative_operator.domain.actions import Truth
 from speculative_operator.domain.platform import CanarySeen
 from speculative_operator.domain.reading import is_controlled_by, items, mapping, mappings, text, whole
+from speculative_operator.domain.reasons import ConditionType
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.reconcile.world import Catalogue, load_packaged
 from speculative_operator.render import Capabilities
@@ -28,7 +30,7 @@ from speculative_operator.shell.turns import Turns
 
 _SERVED_NAME = "--served-model-name"
 """The option by which vLLM and SGLang are told the name of their model; the other engines are told none."""
-_STATUSES, _OUTPUTS = "containerStatuses", "OutputsVerified"
+_STATUSES = "containerStatuses"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def _look(cache: Cache, key: Key, model: str) -> CanarySeen | None:
         made_of=_made_of(snapshot.owner),
         restarts=sum(whole(one, "restartCount") for pod in snapshot.pods for one in mappings(pod, "status", _STATUSES)),
         outputs_differ=any(
-            text(one, "type") == _OUTPUTS and text(one, "status") == "False"
+            text(one, "type") == ConditionType.OUTPUTS_VERIFIED and text(one, "status") == Truth.FALSE
             for one in mappings(snapshot.owner, "status", "conditions")
         ),
     )

@@ -23,11 +23,10 @@ from speculative_operator.tuner.prior import Array
 
 UNSEEN, UNSEEN_PROMPTS = 0.03, 0.1
 """Log standard deviations of what blocks cannot show of pods without a speculator: other graphs and more memory, and
-for the part of the time that prompts take, what the speculator's own pass over them costs. In random worlds the 80 %
-interval then holds the truth in about 80 %."""
+for the part of the time that prompts take, what the speculator's own pass over them costs. Record 15 says in how many
+random worlds the 80 % interval then holds the truth."""
 UNMODELLED = 0.2
-"""Log standard deviation of what the model leaves out, chosen so that its interval holds the truth in about 80 % of
-random worlds."""
+"""Log standard deviation of what the model leaves out, chosen by random worlds (record 15)."""
 MOSTLY = 0.5
 """Share of the time at batch sizes that comparisons have shown, from which a gain is measured."""
 LEAST_SHARE = 0.01
@@ -66,8 +65,8 @@ def gain_of(view: Outlook, table: KTable, mix: Sequence[tuple[float, float]]) ->
         return None
     rows, columns = (np.array(some) for some in zip(*((row, view.ks.index(k)) for row, k in time), strict=True))
     shares = np.array(list(time.values()))
-    known = shares @ [_known(view, float(view.points[row]), k) for row, k in time]
-    if known < MOSTLY:
+    measured = shares @ [_is_measured(view, float(view.points[row]), k) for row, k in time]
+    if measured < MOSTLY:
         return _estimated(view, rows, columns, shares)
     mid, deviation = (part[rows] for part in _measured(view, incumbent_of(view, table)))
     wide = QUANTILE * math.hypot(float(shares @ deviation), UNSEEN, UNSEEN_PROMPTS * view.traffic.shares.filled)
@@ -130,7 +129,7 @@ def _gain(mid: float, below: float, above: float, basis: Basis) -> Gain:
     return Gain(mid - below, mid, mid + above, basis)
 
 
-def _known(view: Outlook, load: float, k: int) -> bool:
+def _is_measured(view: Outlook, load: float, k: int) -> bool:
     """True where pods themselves leave the speculator out, or enough blocks near `load` have compared K = 0."""
     if k == 0:
         return view.policy.skips

@@ -152,6 +152,11 @@ class TestBaseline:
             for cells in ((), learned(much))
         ]
         assert [0 in row.ks for row in rows] == [True, False]
+        view, full = outlook(self.SKIPS, cells=learned(much), compares=True), rows[1]
+        lost = -view.against(np.full(len(view.points), view.ks.index(4))).mean[:, 0]
+        at = (view.points >= full.first) & (view.points <= full.last)
+        affordable = min(len(full.ks) + 1, MOST_KS) * MOST_COST / float(lost[at].mean())
+        assert affordable < full.share, "with K = 0 the others would have to be tried less often"
 
     @pytest.mark.parametrize(("blocks", "lacks"), [(BASELINE_BLOCKS - 2.0, True), (BASELINE_BLOCKS + 2.0, False)])
     def test_the_table_is_written_again_where_comparisons_run_dry(self, blocks: float, lacks: bool) -> None:
