@@ -13,11 +13,14 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from speculative_operator.cli import commands
 from speculative_operator.cli.commands import CommandError, UnseenError
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import Mode
 
 Object = Mapping[str, Any]
+OLD_SECONDS = 120.0
+"""Age of figures from which it is told: the operator brings new ones every half minute while there are requests."""
 SECONDS = 10.0
 """Seconds that one request may take."""
 
@@ -149,6 +152,22 @@ class Cluster:
 
         return str(self._answer(send))
 
+    def operator_silent(self, now: float) -> float | None:
+        """Seconds since an operator of the cluster last renewed its Lease, where that is longer than a Lease may rest;
+        None while one does, and where this user may read no Lease."""
+        path = "coordination.k8s.io", "v1"
+        try:
+            ask, selector = self._api.list_cluster_custom_object, f"metadata.name={names.OPERATOR}"
+            found = self._call(ask, *path, "leases", field_selector=selector).get("items") or []
+        except CommandError:
+            try:
+                one = self._api.get_namespaced_custom_object
+                found = [self._call(one, *path, names.INSTALLED_IN, "leases", names.OPERATOR)]
+            except CommandError:
+                return None
+        over = [late for one in found if (late := _since_renewal(one.get("spec") or {}, now)) is not None]
+        return min(over) if over and len(over) == len(found) else None
+
     def may(self, user: str, namespace: str, verb: str, resource: str, group: str) -> bool:
         """True where `user` may use the verb on the resource in a namespace (empty: in all namespaces)."""
         plural, _, part = resource.partition("/")
@@ -186,6 +205,16 @@ class Cluster:
         except HTTPError as problem:
             remedy = "look at KUBECONFIG and --context"
             raise CommandError(f"the API server cannot be reached: {problem}", remedy) from None
+
+
+def _since_renewal(lease: Object, now: float) -> float | None:
+    """Seconds since a Lease was renewed, where that is more than twice what it lasts and a minute, by which clocks may
+    differ; else None."""
+    try:
+        since = now - commands.seconds_of(str(lease.get("renewTime")))
+        return since if since > 60.0 + 2.0 * float(lease.get("leaseDurationSeconds") or 0.0) else None
+    except ValueError:
+        return None  # a Lease that was given back has no time, and another operator takes it at once
 
 
 _REMEDY = {
@@ -239,6 +268,15 @@ def number(text: object) -> float | None:
 def speculation(body: Object) -> Object:
     """The part `status.speculation` of an object; empty where it has none."""
     return (body.get("status") or {}).get("speculation") or {}
+
+
+def age_of(seen: Object, now: float) -> str:
+    """How old the figures of a `status.speculation` are, once they are older than the operator needs for new ones."""
+    try:
+        old = now - commands.seconds_of(str(seen.get("observedAt")))
+    except ValueError:
+        return ""
+    return f", {commands.format_age(old)} ago" if old > OLD_SECONDS else ""
 
 
 def skips(body: Object) -> bool:

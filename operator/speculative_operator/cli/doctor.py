@@ -92,6 +92,8 @@ CHECKS: dict[str, tuple[str, Callable[[Look], Iterator[Found]]]] = {
     "objects": ("the operator reports no fault", objects),
 }
 """Check -> the sentence that holds where it finds nothing, and the check."""
+BY_STATUS = frozenset({"prometheus", "freshness", "labels", "figures", "tables", "objects"})
+"""Checks that find what an operator wrote into a status: without one they find nothing, well or not."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -129,6 +131,8 @@ def make_check(check: str, look: Look) -> list[Found]:
         found.extend(find(look))
     except UnseenError as problem:
         found.append(Found(f"not looked at: {problem.problem}", "", UNKNOWN))
+    if not found and check in BY_STATUS and not look.leads:
+        return [Found("not known: no operator leads, and what it wrote last may be old", "", UNKNOWN)]
     return found or [Found(well, "", GOOD)]
 
 

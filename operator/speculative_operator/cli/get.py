@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 
 from speculative_operator.cli import cluster, terminal
 from speculative_operator.cli.cluster import Cluster, Object
 from speculative_operator.cli.commands import OK
+from speculative_operator.cli.diagnosis import reason_shown, silence_of
 
 EPILOG = """examples:
   speculative get -n models
@@ -28,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the objects; returns the exit status. Raises CommandError."""
-    found = Cluster(arguments).objects(everywhere=arguments.all_namespaces)
+    at = Cluster(arguments)
+    found, silent = at.objects(everywhere=arguments.all_namespaces), at.operator_silent(time.time())
     if arguments.output in (terminal.JSON, terminal.YAML):
         for body in found:
             print(terminal.format_document(body, arguments.output))
@@ -36,6 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
         wide = arguments.output == terminal.WIDE
         headers = (*_HEADERS, *_WIDE) if wide else _HEADERS
         terminal.write_table(sys.stdout, headers, [row(body, wide=wide) for body in found], frozenset((5,)))
+        for one in silence_of(found[0], silent):
+            print(f"warning: {one.message}; next: {one.next}", file=sys.stderr)
     else:
         print("no SpeculativeDeployment; -A looks into all namespaces")
     return OK
@@ -48,7 +53,7 @@ def row(body: Object, *, wide: bool = False) -> tuple[str, ...]:
     cells = (
         meta["namespace"], meta["name"], cluster.ready(body), cluster.mode(body),
         *(seen.get(key, "") for key in ("method", "k", "acceptanceRate", "gain", "costPer1kTokens", "state")),
-        cluster.condition(body, "Ready").get("reason", ""),
+        reason_shown(body),
     )  # fmt: skip
     if wide:
         pair = status.get("pair") or {}

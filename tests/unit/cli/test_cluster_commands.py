@@ -54,6 +54,7 @@ class FakeCluster:
         self.pages: dict[str, str] = {}
         self.lacking: set[tuple[str, str]] = set()
         self.asked: list[tuple[str, ...]] = []
+        self.silent: float | None = None
 
     def __call__(self, _: argparse.Namespace) -> FakeCluster:
         return self
@@ -71,6 +72,9 @@ class FakeCluster:
     def objects(self, *, everywhere: bool = False) -> list[dict[str, Any]]:
         self.refuse(names.PLURAL if everywhere else "own")
         return [self.body] if self.body else []
+
+    def operator_silent(self, now: float) -> float | None:
+        return self.silent
 
     def annotate(self, name: str, annotation: str, value: str | None) -> None:
         self.written.append((name, annotation, value))
