@@ -31,6 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", metavar="C", default="", help="context of the kubeconfig (the current one)")
 
 
+def add_selector(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that chooses objects by their labels."""
+    parser.add_argument("-l", "--selector", metavar="LABELS", default="", help="those with these labels, as team=chat")
+
+
 class Cluster:
     """One cluster. Every method raises CommandError with the API server's message: UnseenError where this user may not
     ask."""
@@ -50,16 +55,18 @@ class Cluster:
         named = next((one for one in contexts if one["name"] == arguments.context), active)
         self.namespace: str = arguments.namespace or named["context"].get("namespace") or "default"
 
-    def objects(self, *, everywhere: bool = False) -> list[Object]:
-        """The SpeculativeDeployments of the namespace, or of all namespaces."""
+    def objects(self, *, everywhere: bool = False, labels: str = "") -> list[Object]:
+        """The SpeculativeDeployments of the namespace, or of all namespaces, that a label selector takes."""
         if everywhere:
-            return self.list_objects(names.API_VERSION, names.PLURAL)
-        found = self._call(self._api.list_namespaced_custom_object, *self._ours)
-        return list(found.get("items") or ())
+            found = self.list_objects(names.API_VERSION, names.PLURAL, label_selector=labels)
+        else:
+            listed = self._call(self._api.list_namespaced_custom_object, *self._ours, label_selector=labels)
+            found = list(listed.get("items") or ())
+        return [_without_managers(one) for one in found]
 
     def object(self, name: str) -> Object:
         """One SpeculativeDeployment of the namespace."""
-        return self._call(self._api.get_namespaced_custom_object, *self._ours, name)
+        return _without_managers(self._call(self._api.get_namespaced_custom_object, *self._ours, name))
 
     def object_with_notes(self, name: str) -> Object:
         """One SpeculativeDeployment with the operator's notes in its status; without notes where this user may not read
@@ -222,6 +229,12 @@ _REMEDY = {
     403: "ask for the role view or edit of the namespace",
     404: "look at the name and at -n; `speculative doctor` tells whether the operator is installed",
 }
+
+
+def _without_managers(body: Object) -> Object:
+    """The object without the record of who wrote which field, as kubectl shows it."""
+    metadata = {key: value for key, value in (body.get("metadata") or {}).items() if key != "managedFields"}
+    return {**body, "metadata": metadata}
 
 
 def message_of(problem: Any) -> str:

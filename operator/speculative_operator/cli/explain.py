@@ -92,7 +92,7 @@ def summary(body: Object, silent: float | None = None) -> dict[str, Any]:
 
 
 def explanation(body: Object, now: float = 0.0, silent: float | None = None, *, wide: bool = False) -> Iterator[str]:
-    """Yield the lines of the explanation for one object at unix time `now`, by which old figures are told; `silent` as in
+    """Yield the lines of the explanation for one object at unix time `now`, which tells their age; `silent` as in
     `summary`."""
     seen, meta, chosen, cause = speculation(body), body["metadata"], mode(body), cause_of(body)
     yield f"{meta['name']} in {meta['namespace']}: K is {_k_text(body, seen, chosen)}{cluster.age_of(seen, now)}"

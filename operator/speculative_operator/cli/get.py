@@ -25,13 +25,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments; `main` calls it."""
     cluster.add_arguments(parser)
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
+    cluster.add_selector(parser)
     terminal.add_format(parser, "load, time per token, actuator and models too")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the objects; returns the exit status. Raises CommandError."""
     at = Cluster(arguments)
-    found, silent = at.objects(everywhere=arguments.all_namespaces), at.operator_silent(time.time())
+    found = at.objects(everywhere=arguments.all_namespaces, labels=arguments.selector)
+    silent = at.operator_silent(time.time())
     if arguments.output in (terminal.JSON, terminal.YAML):
         for body in found:
             print(terminal.format_document(body, arguments.output))
@@ -42,7 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
         for one in silence_of(found[0], silent):
             print(f"warning: {one.message}; next: {one.next}", file=sys.stderr)
     else:
-        print("no SpeculativeDeployment; -A looks into all namespaces")
+        print("no SpeculativeDeployment" + " with these labels" * bool(arguments.selector), end="")
+        print("" if arguments.all_namespaces else "; -A looks into all namespaces")
     return OK
 
 
