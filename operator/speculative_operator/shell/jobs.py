@@ -127,7 +127,7 @@ def job_seen(job: Body, pods: Iterable[Body], now: float) -> JobSeen:
         wanted=(meta.get("annotations") or {}).get(names.ANNOTATION_WANTED, ""),
         phase=phase,
         result=result,
-        trouble="" if result is not None else _trouble(job, newest, phase, now)[:LONGEST],
+        trouble="" if result is not None else trouble_of(job, newest, phase, now)[:LONGEST],
     )
 
 
@@ -159,8 +159,9 @@ def _terminations(pod: Body) -> Iterable[Mapping[str, Any]]:
                 yield end
 
 
-def _trouble(job: Body, newest: Sequence[Body], phase: Phase, now: float) -> str:
-    """Why the Job has no result, or will have none; empty where nothing is wrong."""
+def trouble_of(job: Body, newest: Sequence[Body], phase: Phase, now: float) -> str:
+    """Why the Job has no result, or will have none; empty where nothing is wrong. `newest`: its pods, the newest
+    first. Also asked by `speculative bench`."""
     if newest and phase is Phase.RUNNING and _phase(newest[0]) in ("Pending", "Running"):
         return _waiting(newest[0])
     if newest and (told := _failure(newest[0])):
