@@ -98,11 +98,11 @@ def options(name: str, python: Path) -> ClusterOptions:
         images={**demo_scene.images(), **hub.images(), IMAGE: Image(program, variables)},
         accelerators={},
         scrape_interval_seconds=SCRAPE_SECONDS,
-        node_settings={"visible": _prefixes(python)},
+        node_settings={"visible": prefixes(python)},
     )
 
 
-def _prefixes(python: Path) -> list[str]:
+def prefixes(python: Path) -> list[str]:
     """Folders that the interpreter needs to be seen from inside a pod."""
     told = subprocess.run(
         [python, "-I", "-c", "import sys; print(sys.prefix); print(sys.base_prefix)"],

@@ -67,7 +67,8 @@ def send(at: Cluster, load: Load, step: Step, number: int, node: str) -> tuple[S
         if not trouble:
             since = time.monotonic()
         elif phase is not Phase.RUNNING or time.monotonic() - since > PATIENCE_SECONDS:
-            told = plain("; ".join((trouble, *(at.warnings(name)[-1:] if not pods else ()))))
+            lines = at.log(pods[0]).split("\n") if phase is Phase.FAILED and pods else at.warnings(name)
+            told = plain("; ".join((trouble, *[one.strip() for one in lines if one.strip()][-1:])))
             remedy = next((one for word, one in _REMEDIES.items() if word in told), "look at the log of its pod")
             raise CommandError(f"Job {name}: {told}", remedy)
 
