@@ -28,7 +28,7 @@ def image() -> Image | None:
     if not folder.exists():
         partial = folder.with_name(f"{folder.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
-        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-deps", "--no-compile"]
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-deps"]
         subprocess.run([*pip, "--target", str(partial), "-r", str(LOCK)], check=True)
         script = partial / "bin" / "guidellm"
         script.write_text(f'#!/bin/sh\nPYTHONPATH={folder} exec {engine} -m guidellm "$@"\n')

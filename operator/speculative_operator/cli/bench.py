@@ -53,7 +53,7 @@ START_SECONDS = 40
 LOOK_SECONDS = 3.0
 """Between two looks at whether an object serves requests."""
 _HEADERS = ("rate/s", "measure", "without", "with", "with / without", "repeats")
-_LIMITS = (("seconds", 10, 300), ("repeats", 1, 10), ("prompt_tokens", 8, 100_000), ("output_tokens", 2, 10_000))
+_LIMITS = (("seconds", 10, 180), ("repeats", 1, 10), ("prompt_tokens", 8, 100_000), ("output_tokens", 2, 10_000))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cluster.add_arguments(parser)
     add("--against", metavar="OTHER", default="", help="object whose pods answer without drafts; K of NAME stays then")
     add("--rates", metavar="R,R,..", default="1,2,4,8", help="requests per second, evenly spaced (1,2,4,8)")
-    add("--seconds", metavar="S", type=int, default=60, help="for which each rate is sent (60, up to 300)")
+    add("--seconds", metavar="S", type=int, default=60, help="for which each rate is sent (60, up to 180)")
     add("--repeats", metavar="N", type=int, default=2, help="of each rate on each side (2)")
     add("--prompt-tokens", metavar="N", type=int, default=512, help="of prompts made of English words, about (512)")
     add("--output-tokens", metavar="N", type=int, default=256, help="of each answer; with --data at most (256)")
@@ -130,7 +130,8 @@ def _measured(at: Cluster, given: argparse.Namespace, plan: Sequence[Step]) -> I
     sides = {True: given.name, False: given.against or given.name}
     bodies = {drafts: at.object(name) for drafts, name in sides.items()}
     check_comparable(*bodies.values()) if given.against else check_live(bodies[True])
-    loads = {drafts: _load(given, body, bodies[True]["metadata"]["uid"]) for drafts, body in bodies.items()}
+    whole = _load(given, bodies[True])
+    loads = {True: whole, False: replace(whole, url=_load(given, bodies[False]).url)}
     _announce(given, plan, loads)
     _check_quiet(at, given, sides.values())
     engine = None if given.against else Engine(at, given.name, given, [" ".join(own[:1]) or "Once upon a time"])
@@ -152,8 +153,8 @@ def _measured(at: Cluster, given: argparse.Namespace, plan: Sequence[Step]) -> I
                     yield done
 
 
-def _load(given: argparse.Namespace, body: Object, owner: str) -> Load:
-    """The requests for one of the objects. Raises CommandError."""
+def _load(given: argparse.Namespace, body: Object) -> Load:
+    """The requests for an object that is served. Raises CommandError."""
     from speculative_operator.cli.subject import spec_of
     from speculative_operator.render.load_job import IMAGE, Load
 
@@ -163,10 +164,9 @@ def _load(given: argparse.Namespace, body: Object, owner: str) -> Load:
     secret, _, key = given.api_key_secret.partition(":")
     if given.api_key_secret and not (secret and key):
         raise UsageError(f"--api-key-secret is {given.api_key_secret!r}", "write NAME:KEY")
-    # What is sent to OTHER is one bench with what is sent to NAME, and goes with NAME.
-    spec = replace(spec_of({**body, "kind": names.KIND}), name=given.name)
     return Load(
-        spec=spec, owner=owner, url=str(status["url"]), data=f"{given.name[:40]}-bench-{time.time_ns() >> 20:x}",
+        spec=spec_of({**body, "kind": names.KIND}), owner=str(body["metadata"]["uid"]), url=str(status["url"]),
+        data=f"{name[:40]}-bench-{time.time_ns() >> 20:x}",
         seconds=given.seconds, prompt_tokens=given.prompt_tokens, output_tokens=given.output_tokens,
         own_prompts=bool(given.data), image=given.image or IMAGE, model=given.model,
         path="/v1/completions" if given.completions else "/v1/chat/completions",

@@ -63,28 +63,35 @@ _COLUMNS = {
 def measured(step: Step, table: str) -> Step:
     """The step with the figures of GuideLLM's table of one benchmark: three lines of headers and one of values. Raises
     ValueError where it is no such table."""
-    rows = list(csv.reader(io.StringIO(table)))[:4]
+    try:
+        rows = list(csv.reader(io.StringIO(table, newline="")))[:4]
+    except csv.Error as problem:
+        raise ValueError(str(problem)) from None
     if len(rows) < 4 or len({len(row) for row in rows}) != 1:
         raise ValueError("there is no row of values")
-    told = {tuple(column[:3]): json.loads(column[3]) for column in zip(*rows, strict=True) if _is_figure(column[3])}
-    try:
-        done, failed, cut = (int(told["Request Counts", name, ""]) for name in ("Successful", "Errored", "Incomplete"))
-    except (KeyError, TypeError):
-        raise ValueError("it does not count requests") from None
+    told = {tuple(column[:3]): _number(column[3]) for column in zip(*rows, strict=True)}
+    counts = [told.get(("Request Counts", name, "")) for name in ("Successful", "Errored", "Incomplete")]
+    if None in counts:
+        raise ValueError("it does not count requests")
+    done, failed, cut = (int(one or 0) for one in counts)
     values = {}
     for measure, column in _COLUMNS.items():
         value = told.get(column)
-        value = value[_P99] if isinstance(value, list) and len(value) > _P99 else value
-        if isinstance(value, int | float) and math.isfinite(value) and value > 0:
-            values[measure] = float(value) if measure is Measure.THROUGHPUT else value / 1000
-    running = told.get(("Server Throughput", "Successful Concurrency", "Mean"), 0.0)
-    prompt = told.get(("Token Metrics", "Successful Input Tokens", "Mean"), 0.0)
+        if value is not None and value > 0:
+            values[measure] = value if measure is Measure.THROUGHPUT else value / 1000
+    running = told.get(("Server Throughput", "Successful Concurrency", "Mean")) or 0.0
+    prompt = told.get(("Token Metrics", "Successful Input Tokens", "Mean")) or 0.0
     return replace(step, values=values, done=done, failed=failed, cut=cut, running=running, prompt_tokens=prompt)
 
 
-def _is_figure(text: str) -> bool:
-    """A number, or a list of numbers."""
-    return bool(text) and not text.strip("[]-+.,eE0123456789 ")
+def _number(text: str) -> float | None:
+    """A finite number, or the 99th percentile of a list of percentiles; None for anything else."""
+    try:
+        told = json.loads(text)
+        value = float(told[_P99] if isinstance(told, list) else told)
+    except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
+        return None
+    return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True, slots=True)

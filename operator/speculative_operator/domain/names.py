@@ -49,7 +49,7 @@ ANNOTATION_ACCEPT = f"{GROUP}/accept"
 """On the SpeculativeDeployment: has the rollout made that `status.rollout.proposal` names by this value."""
 ANNOTATION_SUSPEND = f"{GROUP}/drafts-suspended-until"
 """On the SpeculativeDeployment: RFC 3339 time until which K is 0 in pods that re-read their table, so that `speculative
-verify` can compare."""
+verify` and `speculative bench` can compare."""
 ANNOTATION_VERIFIED = f"{GROUP}/outputs-verified"
 """On the SpeculativeDeployment: what `speculative verify` found (`outputs.record`)."""
 ANNOTATION_BENCH = f"{GROUP}/bench-step"

@@ -22,7 +22,7 @@ MARK = "speculative-bench-result"
 """Line of the log after which the table of results stands."""
 CHARACTERS = 4
 """Of a token of English text, about."""
-START_SECONDS = 120
+START_SECONDS = 240
 """Seconds that the load generator may take to start and to end, beside those in which it sends."""
 PULL_SECONDS = 900
 """Seconds that a Job may take on top to have its image pulled."""
