@@ -16,10 +16,11 @@ from typing import Any
 from demo import hub
 from demo import scene as demo_scene
 from devcluster.options import ClusterOptions, Image
-from realengine import paths
+from realengine import guidellm, paths
 from realengine.image import RATES
 from realengine.serving import CPU_FLAGS, environment
 from speculative_operator.domain import names
+from speculative_operator.render.load_job import IMAGE as GENERATOR
 
 NAMESPACE = demo_scene.NAMESPACE
 IMAGE = f"vllm/vllm-openai:v{paths.VLLM}"
@@ -93,12 +94,16 @@ def options(name: str, python: Path) -> ClusterOptions:
     program = (str(python), "-P", str(Path(__file__).with_name("image.py")))
     variables = {key: value for key, value in environment(Path("/tmp")).items() if key not in _BY_OPERATOR}  # noqa: S108
     variables[FORK] = "1"
+    # The load generator of `speculative bench`, which the step `commands` runs.
+    generator = guidellm.image()
+    others = {GENERATOR: generator} if generator is not None else {}
+    folders = [str(Path(one.entrypoint[0]).parents[1]) for one in others.values()]
     return ClusterOptions(
         name=name,
-        images={**demo_scene.images(), **hub.images(), IMAGE: Image(program, variables)},
+        images={**demo_scene.images(), **hub.images(), IMAGE: Image(program, variables), **others},
         accelerators={},
         scrape_interval_seconds=SCRAPE_SECONDS,
-        node_settings={"visible": prefixes(python)},
+        node_settings={"visible": [*prefixes(python), *folders]},
     )
 
 

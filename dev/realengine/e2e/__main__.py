@@ -29,7 +29,7 @@ HUB = paths.ROOT / "build" / "hub-e2e-vllm"
 """What the hub serves; not below /tmp, of which every pod has its own."""
 OFF_WIDTH = 8
 PAYLOAD = "payload"
-PARTS = ("retunes", "pairs", "tuning", PAYLOAD)
+PARTS = ("retunes", "pairs", "tuning", "commands", PAYLOAD)
 KEYS = (
     *("retunes", "requests", "identical_outputs", "engine_restarts", "decision_to_engine_seconds"),
     *("payload_step_ratio", "off_step_ratio", "best_static_gap_percent"),

@@ -160,8 +160,7 @@ def _terminations(pod: Body) -> Iterable[Mapping[str, Any]]:
 
 
 def trouble_of(job: Body, newest: Sequence[Body], phase: Phase, now: float) -> str:
-    """Why the Job has no result, or will have none; empty where nothing is wrong. `newest`: its pods, the newest
-    first."""
+    """Why the Job has no result, or will have none; empty where nothing is wrong. `newest`: its pods."""
     if newest and phase is Phase.RUNNING and _phase(newest[0]) in ("Pending", "Running"):
         return _waiting(newest[0])
     if newest and (told := _failure(newest[0])):

@@ -45,7 +45,7 @@ class Loaded(EnginePod):
         return "".join(f'vllm:{name}{{engine="0"}} {value}\n' for name, value in lines.items())
 
     def create(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        kept = json.loads(json.dumps(body))
+        kept: dict[str, Any] = json.loads(json.dumps(body))
         if kept["kind"] == "Job":
             kept["metadata"] |= {"name": f"job-{len(self.made)}", "namespace": "models", "uid": "j"}
             pod = kept["spec"]["template"]["spec"]
