@@ -291,7 +291,7 @@ def _said(ladder: Sequence[Rung]) -> list[str]:
 
 
 _CANNOT = (
-    "This is one look: the range of the repeats is no confidence interval, and evenly spaced requests queue less than",
-    "yours. Words put together at random are accepted otherwise than your text; --data sends prompts of yours.",
+    "One look: the range of the repeats is no confidence interval, and evenly spaced requests queue less than yours.",
+    "Words put together at random are accepted otherwise than your text: --data sends prompts of yours.",
     "speculative compare judges by real requests.",
 )

@@ -149,10 +149,10 @@ def verdict(ladder: Sequence[Rung]) -> Iterator[str]:
     for rate, one in known:
         clear = one.repeats > 1
         kind = "shorter" if clear and one.high < 1 else "longer" if clear and one.low > 1 else "not told apart"
-        groups[kind].append(f"{rate:g}/s ({one.value:.2f}, repeats {one.low:.2f} to {one.high:.2f})")
-    yield "with drafts the time per token is " + "; ".join(
-        f"{kind} at {', '.join(own)}" for kind, own in groups.items() if own
-    )
+        spread = f", repeats {one.low:.2f} to {one.high:.2f}" if clear else ""
+        groups[kind].append(f"{rate:g}/s ({one.value:.2f}{spread})")
+    said = [f"{kind} at {', '.join(own)}" for kind, own in groups.items() if own]
+    yield f"with drafts the time per token is {'; '.join(said)}"
     for rung in ladder:
         if any(one.cut > 2 * one.running + 10 for one in (*rung.plain, *rung.drafted)):
             yield f"at {rung.rate:g}/s requests piled up: the times are those of the few that were answered"
