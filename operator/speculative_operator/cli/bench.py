@@ -24,6 +24,7 @@ from speculative_operator.cli.cluster import Cluster, Object
 from speculative_operator.cli.commands import OK, CommandError, UsageError
 from speculative_operator.comparing.ladder import Measure, Rung, Step, mean, rungs, verdict
 from speculative_operator.domain import names
+from speculative_operator.domain.spec import Mode
 from speculative_operator.engines.exposition import Exposition, ExpositionError
 from speculative_operator.engines.vllm.reading import (
     ACCEPTED,
@@ -147,7 +148,7 @@ def _measured(at: Cluster, given: argparse.Namespace, plan: Sequence[Step]) -> I
                     _check_quiet(at, given, sides.values())
                     before = _drafted(at, sides[drafts])
                     done, pod = send(at, loads[drafts], step, number, node)
-                    done = _with_drafts(done, before, _drafted(at, sides[drafts]), sides[drafts])
+                    done = _with_drafts(done, before, _drafted(at, sides[drafts]), bodies[drafts])
                     keep(at, pod, done)
                     print(_progress(done, given.repeats), file=sys.stderr)
                     yield done
@@ -236,11 +237,14 @@ def _drafted(at: Cluster, name: str) -> list[float] | None:
     return _counted(at, name, (DRAFTS, DRAFT_TOKENS, ACCEPTED))
 
 
-def _with_drafts(step: Step, before: list[float] | None, after: list[float] | None, name: str) -> Step:
+def _with_drafts(step: Step, before: list[float] | None, after: list[float] | None, body: Object) -> Step:
     """The step with K and acceptance length by counters of the pods. Raises CommandError where pods drafted and should
-    not have."""
+    not have, or may have."""
+    name = body["metadata"]["name"]
     if before is None or after is None or any(b < a for a, b in zip(before, after, strict=True)):
-        return step
+        if step.drafts or cluster.mode(body) == Mode.DISABLED:
+            return step
+        raise CommandError(f"whether pods of {name} drafted in a step without drafts cannot be seen", "run it again")
     drafts, tokens, accepted = (b - a for a, b in zip(before, after, strict=True))
     if tokens and not step.drafts:
         raise CommandError(f"pods of {name} drafted {tokens:.0f} tokens in a step without drafts", "run it again")

@@ -157,6 +157,19 @@ def test_an_object_that_cannot_be_seen_counts_as_serving(
     assert "cannot be seen; --yes" in err
 
 
+def test_a_step_whose_drafts_cannot_be_counted_makes_no_result(loaded: Loaded, run: Run) -> None:
+    """A pod was replaced meanwhile, and its counters begin anew."""
+
+    def reset() -> None:
+        if suspensions(loaded)[-1:] == [True]:
+            loaded.drafted = 0
+
+    loaded.running = reset
+    status, _, err = run(*WORDS)
+    assert status == 1
+    assert "cannot be seen" in err
+
+
 @pytest.mark.parametrize("ending", [KeyboardInterrupt, UnseenError("the API server is gone")])
 def test_an_end_before_the_end_leaves_no_job_running_and_drafts_on(
     loaded: Loaded, run: Run, ending: BaseException
