@@ -16,7 +16,7 @@ from typing import Any
 from demo import hub
 from demo import scene as demo_scene
 from devcluster.options import ClusterOptions, Image
-from realengine import guidellm, paths
+from realengine import paths
 from realengine.image import RATES
 from realengine.serving import CPU_FLAGS, environment
 from speculative_operator.domain import names
@@ -89,13 +89,12 @@ class Wish:
         return {"method": self.method} | ({"model": f"hf://tiny/{model}"} if model else {})
 
 
-def options(name: str, python: Path) -> ClusterOptions:
-    """A cluster whose node runs the real engine under the name of its public image."""
+def options(name: str, python: Path, generator: Image | None = None) -> ClusterOptions:
+    """A cluster whose node runs the real engine under the name of its public image, and the load generator of
+    `speculative bench` where it is given."""
     program = (str(python), "-P", str(Path(__file__).with_name("image.py")))
     variables = {key: value for key, value in environment(Path("/tmp")).items() if key not in _BY_OPERATOR}  # noqa: S108
     variables[FORK] = "1"
-    # The load generator of `speculative bench`, which the step `commands` runs.
-    generator = guidellm.image()
     others = {GENERATOR: generator} if generator is not None else {}
     folders = [str(Path(one.entrypoint[0]).parents[1]) for one in others.values()]
     return ClusterOptions(

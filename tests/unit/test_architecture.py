@@ -66,7 +66,7 @@ TOP = {"__init__", "world", "turn", "tick"}
 BUDGETS = {
     "operator/speculative_operator/*.py": 850,
     "operator/speculative_operator/api/": 2_712,
-    "operator/speculative_operator/cli/": 4_780,
+    "operator/speculative_operator/cli/": 4_784,
     "operator/speculative_operator/comparing/": 943,
     "operator/speculative_operator/domain/": 2_442,
     "operator/speculative_operator/engines/": 5_085,
@@ -81,7 +81,7 @@ BUDGETS = {
     "operator/speculative_operator/weights/": 3_025,
     "lab/": 8_425,
     "dev/": 22_940,
-    "tests/": 70_600,
+    "tests/": 70_620,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 
