@@ -108,7 +108,7 @@ def _unsure(verifier: ModelFacts, speculator: Holding | None, spec: DeploymentSp
     config = decoder(verifier.config)
     asked = spec.verifier.quantization.lower()
     size_known = isinstance(config.get("quantization_config"), dict) or not asked or asked in AT_LOAD
-    arguments = [one for one in spec.engine.args if any(part in one for part in _OWN_MEMORY)]
+    arguments = [one for one in spec.engine.args if any(part in one.replace("_", "-") for part in _OWN_MEMORY)]
     found = [
         ("" if speculator is not None else "the size of the speculator is unknown"),
         ("" if size_known else f"the size of the weights under quantization {asked} is unknown"),

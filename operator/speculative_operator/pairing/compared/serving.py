@@ -157,7 +157,7 @@ def _overridden(spec: DeploymentSpec) -> bool:
     """True when the user's own arguments or environment may change what the configuration allows."""
     if any(variable.get("name") == _ALLOWING for variable in spec.engine.env):
         return True
-    return any(part in argument for argument in spec.engine.args for part in _OVERRIDES)
+    return any(part in one.replace("_", "-") for one in spec.engine.args for part in _OVERRIDES)
 
 
 def _formats(pair: Pair) -> Iterator[Finding]:
