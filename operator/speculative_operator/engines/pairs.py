@@ -25,7 +25,7 @@ from speculative_operator.pairing.catalogue_rows import Entry
 from speculative_operator.pairing.fit_room import MEMORY_SHARE
 from speculative_operator.pairing.pair import EngineRules, Fact
 from speculative_operator.pairing.ranking import Worth, worth_of
-from speculative_operator.physics.catalog import find_accelerator, find_model
+from speculative_operator.physics.catalog import accelerator_of, find_model
 from speculative_operator.physics.draft_costs import kv_tokens
 
 _WEIGHT_BYTES = (
@@ -47,7 +47,7 @@ def pair_facts(spec: DeploymentSpec) -> PairFacts:
     facts = PairFacts(
         verifier=verifier,
         speculator=_shape(spec.speculator.source, drafting_kv_cache_dtype(spec)) if spec.speculator else None,
-        accelerator=find_accelerator(spec.accelerator.product) if spec.accelerator.product else None,
+        accelerator=accelerator_of(spec),
         accelerators=spec.verifier.tensor_parallel_size,
         method=spec.speculator.method if spec.speculator is not None else None,
     )
