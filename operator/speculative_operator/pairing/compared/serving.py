@@ -58,15 +58,18 @@ def of_verifier(verifier: ModelFacts, spec: DeploymentSpec, rules: EngineRules) 
 
 
 def reported(verifier: ModelFacts, spec: DeploymentSpec, rules: EngineRules) -> Iterator[Finding]:
-    """Findings on combinations whose output was reported wrong with drafts."""
+    """Findings on combinations whose output, or reuse of cached prompts, was reported wrong with drafts."""
     kinds = layer_kinds(reading.decoder(verifier.config)) or ()
-    found = {"hybrid": any(kind in RECURRENT for kind in kinds), "adapters": spec.verifier.lora is not None}
+    found = {
+        "hybrid": any(kind in RECURRENT for kind in kinds),
+        "adapters": spec.verifier.lora is not None,
+        "any": True,
+    }
     for one in rules.wrong:
         if found[one.verifier]:
             release = f"{rules.engine} {rules.version}"
-            yield warning(
-                Code.OUTPUTS_DOUBTFUL, "spec.engine.version", (None, None), f"{release}: {one.effect}", one.remedy
-            )
+            code, say = (Code.REUSE_DOUBTFUL, info) if one.of_reuse else (Code.OUTPUTS_DOUBTFUL, warning)
+            yield say(code, "spec.engine.version", (None, None), f"{release}: {one.effect}", one.remedy)
 
 
 def positions_of(facts: ModelFacts) -> int | None:
