@@ -31,7 +31,7 @@ def _refused(engine: str) -> str:
     """The section of an engine: what to do -> the flags that are refused with it, as one table."""
     flags, found = ENGINES[engine], dict[str, list[str]]()
     removed = {flag: row["says"] for flag, row in flags.rows.items() if row["kind"] == "removed"}
-    pod = {flag: f"refused: it {row['says']}" for flag, row in flags.rows.items() if row["kind"] == "pod"}
+    pod = {flag: f"refused: it {row['says']}" for flag, row in flags.rows.items() if row["kind"] in ("pod", "tls")}
     for flag, says in (*flags.owned.items(), *removed.items(), *pod.items()):
         found.setdefault(says, []).append(f"`{flag}`")
     lines = (f"| {', '.join(same)} | {says} |\n" for says, same in found.items())

@@ -21,7 +21,7 @@ from speculative_operator.engines.registry import engine_for
 from speculative_operator.engines.vllm.flags import FLAGS
 
 S3 = ModelSource(Scheme.S3, "bucket/m")
-REFUSED = ("removed", "pod")
+REFUSED = ("removed", "pod", "tls")
 """Kinds of rows that are always refused."""
 
 # Further ones, for each engine: tests/contract/refused_engines.py.
@@ -79,6 +79,14 @@ def of_engine(engine: str, *args: str) -> DeploymentSpec:
     made = EngineType(engine)
     subject = spec(Method.NGRAM, source=None, args=args, version=DEFAULT_VERSIONS[made])
     return replace(subject, engine=replace(subject.engine, type=made))
+
+
+def test_a_certificate_is_taken_where_the_template_has_probes_follow_it() -> None:
+    subject = spec(args=("--ssl-certfile", "/tls/tls.crt", "--ssl-keyfile", "/tls/tls.key"))
+    assert len(engine_for(subject).refusals(subject)) == 2
+    probe = {"httpGet": {"path": "/health", "port": "http", "scheme": "HTTPS"}}
+    template = {"spec": {"containers": [{"name": "engine", "readinessProbe": probe}]}}
+    assert engine_for(subject).refusals(replace(subject, template=template)) == ()
 
 
 def test_a_release_that_still_has_a_flag_is_served_with_it() -> None:

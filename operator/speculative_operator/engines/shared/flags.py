@@ -3,6 +3,7 @@
 Used by every adapter's checks. One owner per flag: a flag with a field of its own is refused even while that field is
 empty, because the operator reasons with the field's value (batch limits, memory, metrics) and would not see the flag's.
 `data/arguments.csv` classes the other flags: `pod` (it voids what probes, metrics or the pod's resources rely on),
+`tls` (likewise, unless the user's template has probes follow it),
 `blinding` (it takes away or doubles metrics), `removed` (the release does not know it and ends at its start), `alias`
 (`says` is the long form) and `passed`. vLLM's rows are its parser's, of release `since`; tests/vllm compares them.
 """
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from speculative_operator.domain.reading import at, mappings
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Mode
 from speculative_operator.engines.base import Refusal
@@ -25,6 +27,7 @@ ALWAYS = "the operator always sets it"
 SPECULATION = "set spec.speculator and spec.speculation instead"
 _DIGITS = "0123456789"
 _FLAG = re.compile(r"--?[A-Za-z]")
+_PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 _VALUES = {"0": (0, 0), "1": (1, 1), "?": (0, 1), "+": (1, math.inf)}
 """Fewest and most values of a flag, by argparse's word for it."""
 
@@ -53,7 +56,8 @@ class Flags:
     @cached_property
     def aliases(self) -> Mapping[str, str]:
         """Other spellings of a flag -> its long form."""
-        return {flag: row["says"] for flag, row in self.rows.items() if row["kind"] == "alias"} | self.more_aliases
+        listed = {flag: row["says"] for flag, row in self.rows.items() if row["kind"] == "alias"}
+        return {**listed, **self.more_aliases}
 
     @cached_property
     def _known(self) -> frozenset[str]:
@@ -122,7 +126,7 @@ class Flags:
             return f"repeats {flag} ({argument!r}): {self.owned[flag]}; remove it from engine.args"
         if kind == "removed" and version >= (parse_version(row["since"]) or (0, 0, 0)):
             return f"has {argument!r}, which {self.engine} {show_version(version)} does not know: {says}"
-        if kind == "pod":
+        if kind == "pod" or (kind == "tls" and not _asks_by_tls(spec)):
             return f"has {argument!r}, which {says}"
         mode = spec.speculation.mode
         if kind == "blinding" and mode in (Mode.AUTO, Mode.RECOMMEND):
@@ -140,6 +144,12 @@ class Flags:
             taken = "one value" if most else "no value"
             return f"has {values[int(most)]!r} after {name}, which takes {taken}: remove it"
         return f"has {name} without a value: write it as the next item" if len(values) < least else ""
+
+
+def _asks_by_tls(spec: DeploymentSpec) -> bool:
+    """True where the user's template has a probe ask the engine by HTTPS."""
+    containers = mappings(spec.template, "spec", "containers")
+    return any(at(one, probe, "httpGet", "scheme") == "HTTPS" for one in containers for probe in _PROBES)
 
 
 def _in_one_item(argument: str) -> str:
