@@ -10,7 +10,7 @@ from tests.unit.engines.building import spec
 from tests.unit.pairing.test_memory import HEAD, VERIFIER
 
 from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec
-from speculative_operator.engines.pairs import pair_facts
+from speculative_operator.engines.pairs import pair_facts, unknown_accelerator
 from speculative_operator.pairing.memory import fit
 from speculative_operator.physics.catalog import accelerator_of, find_accelerator
 
@@ -46,6 +46,7 @@ def test_a_slice_has_the_memory_of_its_name_and_the_rates_that_come_with_it(
     assert found.bf16_flops == pytest.approx(whole.bf16_flops * parts)
     assert found.memory_bandwidth / whole.memory_bandwidth == pytest.approx(found.memory_bytes / whole.memory_bytes)
     assert pair_facts(subject).accelerator == found
+    assert unknown_accelerator(subject) == ()
     assert find_accelerator(found.name) is None, "no published figure of the whole one stands for it"
 
 
@@ -69,6 +70,7 @@ def test_a_share_of_no_known_size_is_not_taken_for_the_whole(subject: Deployment
     assert accelerator_of(subject) is None
     facts = pair_facts(subject)
     assert (facts.accelerator, facts.kv_capacity_tokens) == (None, None)
+    assert len(unknown_accelerator(subject)) == bool(subject.accelerator.product), "and a warning says so"
 
 
 @pytest.mark.parametrize(
