@@ -43,7 +43,7 @@ def texts(module: Path) -> Iterator[str]:
     parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
-            yield "".join(part.value if isinstance(part, ast.Constant) else "\x00" for part in node.values)
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "\x00" for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation | parts:
             yield node.value
 
