@@ -43,6 +43,7 @@ def files() -> dict[str, str]:
         "docs/reasons.md": pages.reasons(_page("reasons.md")),
         "docs/settings.md": pages.settings(),
         "docs/engines.md": pages.engines(_page("engines.md")),
+        "docs/from-an-article.md": pages.arguments(_page("from-an-article.md")),
         "docs/tuning.md": measured.tuning(_page("tuning.md")),
     }
 

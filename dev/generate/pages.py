@@ -5,12 +5,37 @@ from __future__ import annotations
 from pydantic.fields import FieldInfo
 
 from generate import docs, matrix
+from speculative_operator.engines import tgi
+from speculative_operator.engines.sglang import adapter as sglang
+from speculative_operator.engines.tensorrt_llm import adapter as tensorrt_llm
+from speculative_operator.engines.vllm import flags as vllm
 from speculative_operator.settings import PREFIX, Settings
 
 
 def engines(page: str) -> str:
     """The text of docs/engines.md with the matrix in place. Raises ValueError."""
     return placed(page, matrix.BEGIN, matrix.page(), matrix.END)
+
+
+ARGUMENTS = ("<!-- arguments: begin -->\n", "<!-- arguments: end -->\n")
+ENGINES = {"vLLM": vllm.FLAGS, "SGLang": sglang.FLAGS, "TensorRT-LLM": tensorrt_llm.FLAGS, "TGI": tgi.FLAGS}
+
+
+def arguments(page: str) -> str:
+    """The text of docs/from-an-article.md with the refused arguments in place. Raises ValueError."""
+    begin, end = ARGUMENTS
+    return placed(page, begin, begin + "".join(map(_refused, ENGINES)) + end, end)
+
+
+def _refused(engine: str) -> str:
+    """The section of an engine: what to do -> the flags that are refused with it, as one table."""
+    flags, found = ENGINES[engine], dict[str, list[str]]()
+    removed = {flag: row["says"] for flag, row in flags.rows.items() if row["kind"] == "removed"}
+    pod = {flag: f"refused: it {row['says']}" for flag, row in flags.rows.items() if row["kind"] in ("pod", "tls")}
+    for flag, says in (*flags.owned.items(), *removed.items(), *pod.items()):
+        found.setdefault(says, []).append(f"`{flag}`")
+    lines = (f"| {', '.join(same)} | {says} |\n" for says, same in found.items())
+    return f"\n## {engine}\n\n| Argument | Instead |\n| --- | --- |\n{''.join(lines)}\n"
 
 
 def reasons(page: str) -> str:

@@ -193,8 +193,8 @@ class Settings(PrometheusSettings):
         "whose own default is 30.",
     )
     http_host: str = Field(
-        default="0.0.0.0",  # noqa: S104  the kubelet and Prometheus reach a pod from outside
-        description="address at which /healthz, /readyz and /metrics listen.",
+        default="",
+        description="address at which /healthz, /readyz and /metrics listen. Empty: all of IPv4 and IPv6.",
     )
     http_port: int = Field(
         default=8080, ge=0, le=65535, description="port of /healthz, /readyz and /metrics; 0: any free port."

@@ -1,7 +1,8 @@
 """Run by vLLM's own interpreter: what vLLM makes of command lines. Called by test_parser.py, reads and writes JSON.
 
 Standard input: a list of objects `name`, `args`, `seqs`, `budget`, `blackwell`, `v1`. Standard output, last line: the
-same number of objects with `name` and `problem`, or with the parsed `model`, `served`, `lookup` and `sizes`. The sizes
+same number of objects with `name` and `problem`, or with the parsed `model`, `served`, `lookup` and `sizes`; at last
+one object with `flags`: each spelling of a flag of the parser, and how many values it takes in argparse's words. Sizes
 of graphs come from vLLM's own `VllmConfig._set_cudagraph_sizes`, on a stand-in that holds what it reads.
 """
 # mypy: disable-error-code="import-not-found,unused-ignore,import-untyped"
@@ -98,9 +99,15 @@ def captured(parsed: Any, config: dict[str, Any], asked: dict[str, Any]) -> list
     return list(compilation.cudagraph_capture_sizes)
 
 
+def options(parser: Any) -> list[tuple[str, Any]]:
+    """Every spelling of a flag that the parser takes, with its action."""
+    return [(one, action) for action in parser._actions for one in action.option_strings]
+
+
 def main() -> None:
     parser = make_arg_parser(FlexibleArgumentParser(prog="vllm serve"))
-    print(json.dumps([answer(parser, asked) for asked in json.load(sys.stdin)]))
+    flags = {one: str(action.nargs or (1 if action.nargs is None else 0)) for one, action in options(parser)}
+    print(json.dumps([*(answer(parser, asked) for asked in json.load(sys.stdin)), {"name": "", "flags": flags}]))
 
 
 if __name__ == "__main__":

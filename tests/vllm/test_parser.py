@@ -24,6 +24,7 @@ from speculative_operator.domain.resolved import resolve
 from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, EngineType, Method
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.registry import engine_for
+from speculative_operator.engines.vllm.flags import FLAGS
 from speculative_operator.engines.vllm.graphs import budget
 from speculative_operator.engines.vllm.plan import Runner, plan
 
@@ -84,6 +85,14 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return {answer["name"]: answer for answer in json.loads(done.stdout.splitlines()[-1])}
+
+
+def test_every_flag_of_the_parser_is_classed(answers: dict[str, dict[str, Any]]) -> None:
+    """A new flag, or one that is gone, needs a row of engines/data/arguments.csv and a thought on its class."""
+    current = {flag: row for flag, row in FLAGS.rows.items() if row["kind"] != "removed"}
+    assert {flag: row["values"] for flag, row in current.items()} == answers[""]["flags"]
+    assert {flag for flag, row in current.items() if row["kind"] == "owned"} == set(FLAGS.owned)
+    assert set(FLAGS.rows) - set(current) <= {flag for flag in FLAGS.rows if flag not in answers[""]["flags"]}
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.name)

@@ -14,6 +14,7 @@ from speculative_operator.cli import guidance
 from speculative_operator.cli.beliefs import Belief
 from speculative_operator.cli.guidance import CLEAR_PERCENT
 from speculative_operator.cli.subject import Subject
+from speculative_operator.domain.shares import share_of
 from speculative_operator.domain.spec import DeploymentSpec, Mode, Workload
 from speculative_operator.domain.table import Actuator
 from speculative_operator.engines.pairs import capacity
@@ -26,7 +27,7 @@ LEAST_PERCENT = 5.0
 """Gain in percent below which speculation is not worth its memory and its risk."""
 _SHAPE_REMEDY = "give --read, which reads the model's config.json and the sizes of its files"
 _BYTES_REMEDY = "set spec.verifier.quantization or tensorParallelSize, or count the real bytes: --read"
-_DEVICE_REMEDY = "names are those of node labels or data sheets; slices (MIG) are not known"
+_DEVICE_REMEDY = "names are those of node labels or data sheets; for a slice (MIG) that of the whole one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,10 @@ def _title(spec: DeploymentSpec) -> str:
     drafts = speculator.method.value if speculator else "no speculator"
     if speculator is not None and speculator.source is not None:
         drafts = f"{speculator.source.location} ({drafts})"
-    machine = f"{spec.accelerator.per_replica} x {spec.accelerator.product or 'an unnamed accelerator'}"
+    share = share_of(spec)
+    product = share.product if share else spec.accelerator.product
+    machine = f"{spec.accelerator.per_replica} x {product or 'an unnamed accelerator'}"
+    machine += f" ({share.name})" if share is not None else ""
     return f"{spec.verifier.source.location} with {drafts}, {spec.engine.type} {spec.engine.version}, {machine}"
 
 
@@ -239,6 +243,8 @@ def _unknown(found: Subject) -> list[str]:
     if facts.accelerator is None:
         product = spec.accelerator.product
         missing.append(f"the accelerator {product}" if product else "the accelerator")
+        if (share := share_of(spec)) is not None:
+            missing[-1] += f" (pods get {share.name})"
         remedies.append(f"set spec.accelerator.product, such as H100-SXM: {_DEVICE_REMEDY}")
     if not missing:
         return []

@@ -116,6 +116,9 @@ _PREFIXES = (
     ("gpu.intel.com/", Vendor.INTEL_GPU),
     ("aws.amazon.com/neuron", Vendor.NEURON),
     ("google.com/tpu", Vendor.TPU),
+    ("gpu.nvidia.com/", Vendor.NVIDIA),
+    ("deviceclass.resource.kubernetes.io/gpu.nvidia.com", Vendor.NVIDIA),
+    ("deviceclass.resource.kubernetes.io/mig.nvidia.com", Vendor.NVIDIA),
 )
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from speculative_operator.domain.memo import Memo, digest
 from speculative_operator.domain.models import ModelShape, PairFacts
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.shares import share_of
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, ModelSource, Scheme, Speculator
 from speculative_operator.domain.vllm import drafting_kv_cache_dtype
 from speculative_operator.engines.base import Engine, Notice
@@ -25,7 +26,7 @@ from speculative_operator.pairing.catalogue_rows import Entry
 from speculative_operator.pairing.fit_room import MEMORY_SHARE
 from speculative_operator.pairing.pair import EngineRules, Fact
 from speculative_operator.pairing.ranking import Worth, worth_of
-from speculative_operator.physics.catalog import find_accelerator, find_model
+from speculative_operator.physics.catalog import accelerator_of, find_accelerator, find_model
 from speculative_operator.physics.draft_costs import kv_tokens
 
 _WEIGHT_BYTES = (
@@ -47,7 +48,7 @@ def pair_facts(spec: DeploymentSpec) -> PairFacts:
     facts = PairFacts(
         verifier=verifier,
         speculator=_shape(spec.speculator.source, drafting_kv_cache_dtype(spec)) if spec.speculator else None,
-        accelerator=find_accelerator(spec.accelerator.product) if spec.accelerator.product else None,
+        accelerator=accelerator_of(spec),
         accelerators=spec.verifier.tensor_parallel_size,
         method=spec.speculator.method if spec.speculator is not None else None,
     )
@@ -56,13 +57,17 @@ def pair_facts(spec: DeploymentSpec) -> PairFacts:
 
 
 def unknown_accelerator(spec: DeploymentSpec) -> tuple[Notice, ...]:
-    """A notice where the spec names an accelerator of which the catalogue has no figures: else a slip in its name would
-    pass for one that nobody has measured."""
-    product = spec.accelerator.product
-    if not product or find_accelerator(product) is not None:
+    """A notice where the spec names an accelerator of which the catalogue has no figures, or a share whose size no name
+    tells: else a slip in its name would pass for one that nobody has measured."""
+    product, share = spec.accelerator.product, share_of(spec)
+    if not product or accelerator_of(spec) is not None:
         return ()
-    told = f"accelerator.product {product!r} is not known: no gain is expected of it and no memory checked"
-    return (Notice(Reason.ACCELERATOR_UNKNOWN, f"{told}; write a name of node labels or data sheets, as H100-SXM"),)
+    told = f"accelerator.product {product!r} is not known"
+    remedy = "write a name of node labels or data sheets, as H100-SXM"
+    if share is not None and find_accelerator(share.product) is not None:
+        told, remedy = f"pods get {share.name} of {share.product}, whose size is not known", "what they measure counts"
+    told += ": no gain is expected of it and no memory checked"
+    return (Notice(Reason.ACCELERATOR_UNKNOWN, f"{told}; {remedy}"),)
 
 
 def capacity(spec: DeploymentSpec, facts: PairFacts, *, with_speculator: bool) -> int | None:

@@ -24,16 +24,13 @@ from speculative_operator.engines.base import Engine, EngineContainer, Notice, R
 from speculative_operator.engines.matrix.rows import Version
 from speculative_operator.engines.shared.arguments import (
     ALL_INTERFACES,
-    ALWAYS,
-    SPECULATION,
-    Flags,
     flag_arguments,
     locate,
-    of_verifier,
     verifier_arguments,
 )
 from speculative_operator.engines.shared.checks import refusals_of, refuse_field
 from speculative_operator.engines.shared.container import environment, serving_container, startup_seconds
+from speculative_operator.engines.shared.flags import ALWAYS, SPECULATION, Flags, of_verifier
 from speculative_operator.engines.shared.plan import Offer, Plan, knobs, plan
 
 OLDEST: Version = (3, 0, 0)
@@ -58,6 +55,7 @@ VERIFIER_FLAGS = {
     "--kv-cache-dtype": "kvCacheDtype", "--cuda-memory-fraction": "gpuMemoryUtilizationPercent",
 }  # fmt: skip
 FLAGS = Flags(
+    EngineType.TGI,
     owned={
         **of_verifier({
             **VERIFIER_FLAGS, "--model-id": "model", "--revision": "revision", "--sharded": "tensorParallelSize",
@@ -66,7 +64,7 @@ FLAGS = Flags(
         **dict.fromkeys(("--hostname", "--port", "--graceful-termination-timeout"), ALWAYS),
         "--speculate": SPECULATION,
     },
-    aliases={"-p": "--port"},
+    more_aliases={"-p": "--port"},
 )  # fmt: skip
 
 

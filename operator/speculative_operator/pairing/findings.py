@@ -56,6 +56,10 @@ class Code(StrEnum):
         "OutputsDoubtful",
         "The engine's output with drafts was reported wrong for such a pair: `speculative verify` tells of yours.",
     )
+    REUSE_DOUBTFUL = (
+        "ReuseDoubtful",
+        "With drafts the engine was reported to reuse fewer cached prompts: compare the time to the first token.",
+    )
     # tokens
     VOCABULARY_DIFFERS = (
         "VocabularyDiffers",

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from speculative_operator.domain.models import Accelerator, ModelFacts
 from speculative_operator.domain.platform import Vendor
+from speculative_operator.domain.shares import share_of
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.pairing.fit_room import Holding, Room, room, speculator_holding, verifier_holding
 from speculative_operator.pairing.fit_weights import AT_LOAD
@@ -108,7 +109,7 @@ def _unsure(verifier: ModelFacts, speculator: Holding | None, spec: DeploymentSp
     config = decoder(verifier.config)
     asked = spec.verifier.quantization.lower()
     size_known = isinstance(config.get("quantization_config"), dict) or not asked or asked in AT_LOAD
-    arguments = [one for one in spec.engine.args if any(part in one for part in _OWN_MEMORY)]
+    arguments = [one for one in spec.engine.args if any(part in one.replace("_", "-") for part in _OWN_MEMORY)]
     found = [
         ("" if speculator is not None else "the size of the speculator is unknown"),
         ("" if size_known else f"the size of the weights under quantization {asked} is unknown"),
@@ -131,6 +132,9 @@ def _unknown_accelerator(own: Holding, speculator: Holding, spec: DeploymentSpec
     asked = spec.accelerator.product
     held = own.weight_bytes + speculator.weight_bytes
     why = f"accelerator.product {asked} is not in the table" if asked else "accelerator.product is not set"
+    if (share := share_of(spec)) is not None and (not share.gigabytes or find_accelerator(share.product)):
+        need = f"the weights need {_gib(held)} GiB on each"
+        return f"pods get {share.name}, whose memory no name tells, so memory is not checked: {need}."
     return (
         f"{why}, so memory is not checked: the weights need {_gib(held)} GiB on each accelerator; "
         f"set it to one of {', '.join(_product_names(spec))}."
@@ -204,6 +208,9 @@ def remedies(device: Room, length: int, spec: DeploymentSpec, accelerator: Accel
         yield Suggestion("verifier.gpuMemoryUtilizationPercent", str(_MOST_PERCENT), f"{percent} % leaves too little")
     if device.speculator.weight_bytes and _holds(device.without_speculator, length):
         yield Suggestion("speculator", "none, or a smaller one", "the verifier alone fits")
+    if share_of(spec) is not None:
+        yield Suggestion("accelerator.resource", "a larger slice or a whole accelerator", "pods get a slice")
+        return
     if ranks := _ranks(device, length):
         count = f"{ranks * spec.verifier.pipeline_parallel_size} x {accelerator.name}"
         yield Suggestion("verifier.tensorParallelSize", str(ranks), f"on {count} it fits")

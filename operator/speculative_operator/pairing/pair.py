@@ -60,13 +60,15 @@ class Fact(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """A combination with drafts whose output was reported wrong."""
+    """A combination with drafts whose output was reported wrong, or that was reported to reuse fewer cached prompts."""
 
     verifier: str
-    """`hybrid`: layers with a recurrent state, such as linear attention; `adapters`: LoRA adapters are served."""
+    """`hybrid`: layers with a recurrent state, such as linear attention; `adapters`: LoRA adapters; `any`."""
     effect: str
     """A sentence with its source."""
     remedy: str
+    of_reuse: bool = False
+    """The answers are right, and cached prompts are computed again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,22 +8,53 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 
 from speculative_operator.domain.models import Accelerator, ModelShape
+from speculative_operator.domain.shares import share_of
+from speculative_operator.domain.spec import DeploymentSpec
 
 _TERA = 1e12
 _GIGA = 1e9
+_PARTS = {"A30": 4}
+"""Parts of the processors that MIG divides an accelerator into, where they are not seven."""
+_ROUNDED_UP = 1.05
+"""Names of slices round their memory up."""
 
 
 def find_accelerator(name: str) -> Accelerator | None:
     """The accelerator called `name`: a short name ("H100-SXM") or a node label ("NVIDIA-H100-80GB-HBM3").
 
-    Case and punctuation do not matter. Slices (MIG) and time-shared accelerators have labels of their own and are
-    unknown here (None), because their rates are not those of the whole device.
+    Case and punctuation do not matter. Labels of slices (MIG) and time-shared accelerators are unknown here (None):
+    `accelerator_of` reads them.
     """
     return _accelerators().get(_key(name))
+
+
+def accelerator_of(spec: DeploymentSpec) -> Accelerator | None:
+    """What a pod of `spec` gets of each accelerator: the whole one, or the slice that its name tells the size of. None
+    where the product is unknown, or the share.
+
+    A MIG slice has a part of the processors (`3g`: three of seven, of an A30's four) and of the memory (`40gb`), whose
+    bandwidth comes with it (NVIDIA Multi-Instance GPU User Guide, "Supported MIG Profiles").
+    """
+    share = share_of(spec)
+    whole = find_accelerator(share.product if share is not None else spec.accelerator.product)
+    if share is None or whole is None:
+        return whole
+    memory, processors = share.gigabytes * _GIGA / whole.memory_bytes, share.parts / _PARTS.get(whole.name, 7)
+    if not 0.0 < memory <= _ROUNDED_UP or not 0.0 < processors <= 1.0:
+        return None
+    return replace(
+        whole,
+        name=f"{whole.name} {share.name}",
+        bf16_flops=whole.bf16_flops * processors,
+        fp8_flops=whole.fp8_flops * processors,
+        memory_bytes=min(memory, 1.0) * whole.memory_bytes,
+        memory_bandwidth=min(memory, 1.0) * whole.memory_bandwidth,
+    )
 
 
 def find_model(location: str) -> ModelShape | None:

@@ -45,6 +45,8 @@ class Capabilities:
     """NetworkPolicy peers that may reach the port of step telemetry; empty: everybody."""
     engine_registry: str = ""
     """Registry that mirrors the public images of engines, by the operator's settings; empty: none."""
+    ipv6: bool = False
+    """The first address of pods is one of IPv6, as the operator's own is."""
     job_env: tuple[tuple[str, str], ...] = ()
     """Variables (name, value) that every Job is given, by the operator's settings."""
 

@@ -14,6 +14,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.reading import mapping, mappings
+from speculative_operator.domain.shares import share_of
 from speculative_operator.domain.spec import Scheme
 from speculative_operator.engines.images import accelerators_of_pod
 from speculative_operator.render.inputs import RenderInput
@@ -69,8 +70,7 @@ def _disk(inp: RenderInput) -> int:
 
 def _is_share(inp: RenderInput) -> bool:
     """True for slices and shares of an accelerator: a node of twelve processors may have seven of them."""
-    wanted = inp.spec.accelerator
-    return wanted.vendor is Vendor.OTHER or "/mig-" in wanted.resource or wanted.resource.endswith(".shared")
+    return inp.spec.accelerator.vendor is Vendor.OTHER or share_of(inp.spec) is not None
 
 
 def _downloads(inp: RenderInput) -> bool:

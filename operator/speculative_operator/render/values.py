@@ -11,6 +11,7 @@ from speculative_operator.domain.platform import Route
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.domain.table import BLOCK_STEPS, KTable, Trial
 from speculative_operator.engines.images import mirror_of
+from speculative_operator.engines.shared.arguments import ALL_INTERFACES
 from speculative_operator.render import metadata, podspec, requests
 from speculative_operator.render.bringing import bringing, join_volumes
 from speculative_operator.render.inputs import RenderInput
@@ -77,6 +78,15 @@ def _scrapers(inp: RenderInput) -> list[dict[str, Any]]:
     return [dict(one) for one in inp.capabilities.step_metrics_from]
 
 
+def _arguments(inp: RenderInput) -> list[str]:
+    """The engine's arguments. Where pods have addresses of IPv6 first, engines listen at "::", which Linux has answer
+    IPv4 too; elsewhere a kernel may have no IPv6, and "::" would keep the engine from starting."""
+    found = list(inp.container.args)
+    if inp.capabilities.ipv6 and ALL_INTERFACES in found:
+        found[found.index(ALL_INTERFACES)] = "::"
+    return found
+
+
 def deployment(inp: RenderInput) -> dict[str, Any]:
     """Values of the Deployment."""
     spec, container = inp.spec, inp.container
@@ -105,7 +115,7 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
         "container": names.CONTAINER,
         "image": container.image if spec.engine.image else mirror_of(container.image, inp.capabilities.engine_registry),
         "command": list(container.command),
-        "args": list(container.args),
+        "args": _arguments(inp),
         "env": podspec.environment(container.env),
         "requests": requests.requests(inp),
         "limits": podspec.limits(inp),

@@ -54,6 +54,12 @@ async def connection() -> kopf.ConnectionInfo:
     )
 
 
+def has_ipv6() -> bool:
+    """True where the first address of the pod this runs in, `POD_IP`, is one of IPv6: clusters give all pods the same
+    family first."""
+    return ":" in os.environ.get("POD_IP", "")
+
+
 def own_namespace() -> str:
     """Namespace of the pod this runs in; `POD_NAMESPACE`, then the ServiceAccount's file, then `default`."""
     named = os.environ.get("POD_NAMESPACE", "")

@@ -16,6 +16,7 @@ from speculative_operator.shell.bodies import Key, key_of, version_of
 from speculative_operator.shell.cache import Cache
 from speculative_operator.shell.errors import ApiError, ExpiredListError
 from speculative_operator.shell.kube import Kube
+from speculative_operator.shell.login import has_ipv6
 from speculative_operator.shell.monitors import SERVERS, address_of, labels_of, namespace_of, servers_of
 from speculative_operator.shell.prometheus import Address
 from speculative_operator.shell.resources import (
@@ -126,6 +127,7 @@ class Resync:
             assigns_uids=self.assigns_uids,
             check_pairs=self._settings.check_pairs,
             job_image=self._settings.job_image,
+            ipv6=has_ipv6(),
             job_env=self._settings.for_jobs,
             template_privileges=self._settings.privilege_list,
             node_folders=self._settings.node_folder_list,

@@ -4,10 +4,11 @@ for the kubelet, /metrics for Prometheus. Everything in `shell` counts here; `op
 
 from __future__ import annotations
 
+import socket
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -198,6 +199,16 @@ def _escape(value: str) -> str:
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
+def _listener(host: str, port: int) -> socket.socket:
+    """Listens on `host`; on every address of IPv4 and IPv6 where none is given, as far as the machine has them. Raises
+    OSError."""
+    if not host and socket.has_dualstack_ipv6():
+        # A kernel with IPv6 turned off lets such a socket be made, and not be bound.
+        with suppress(OSError):
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+
+
 class Endpoints:
     """An HTTP server on `host:port`; `port` 0 takes a free one, readable from `port` after `start`. It may run in
     another thread than what it asks."""
@@ -228,7 +239,7 @@ class Endpoints:
         app.router.add_get("/metrics", self._metrics)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.5)
         await self._runner.setup()
-        await web.TCPSite(self._runner, self._host, self.port).start()
+        await web.SockSite(self._runner, _listener(self._host, self.port)).start()
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:

@@ -62,6 +62,37 @@ def test_nothing_is_said_of_what_was_not_reported(config: dict[str, Any], asked:
     assert reported(config, asked) == []
 
 
+@pytest.mark.parametrize(
+    ("config", "engine", "method", "args", "source"),
+    [
+        (HYBRID, {"version": "0.32.0"}, "mtp", (), "vllm#54360"),
+        (HYBRID, {"version": "0.24.0"}, "mtp", (), ""),
+        (HYBRID, {"version": "0.32.0"}, "mtp", ("--no-enable-prefix-caching",), ""),
+        (PLAIN, {"version": "0.32.0"}, "mtp", (), ""),
+        (PLAIN, {"type": "SGLang", "version": "0.5.23"}, "mtp", (), "sglang#32459"),
+        (PLAIN, {"type": "SGLang", "version": "0.5.23"}, "mtp", ("--disable-radix-cache",), ""),
+        (PLAIN, {"type": "SGLang", "version": "0.5.23"}, "ngram", (), ""),
+    ],
+)
+def test_lost_reuse_of_prompts_is_said_and_warns_of_nothing(
+    config: dict[str, Any], engine: dict[str, str], method: str, args: tuple[str, ...], source: str
+) -> None:
+    asked = to_domain(
+        {
+            "metadata": {"name": "x"},
+            "spec": {
+                "verifier": {"model": "hf://a/b"},
+                "speculator": {"method": method},
+                "engine": {**engine, "args": list(args)},
+            },
+        }
+    )
+    facts = ModelFacts(Pin(Scheme.HF, "a/b", "", "1"), config)
+    told = [one for one in judge(facts, facts, asked, rules_of(asked)).findings if one.code == "ReuseDoubtful"]
+    assert [one.level for one in told] == (["Info"] if source else [])
+    assert all(source in one.message and "speculative compare" in one.remedy for one in told)
+
+
 def test_an_argument_or_adapters_may_bring_it() -> None:
     (told,) = reported(HYBRID, spec("ngram", "0.32.0", "Auto", '--kv-transfer-config={"kv_connector":"x"}'))
     assert "vllm#53505" in told

@@ -87,6 +87,15 @@ def test_the_users_own_image_is_not_looked_for_in_a_mirror() -> None:
     assert engine(replace(mirrored, spec=own, container=container))["image"] == "registry.example/vllm:1"
 
 
+def test_engines_listen_on_the_family_that_pods_have_first() -> None:
+    """A kernel without IPv6 would not let them listen at "::"; an address in a user's argument stays."""
+    args = ("--host", "0.0.0.0", "--port", "8000", "--other", "0.0.0.0")
+    shown = replace(INPUT, container=replace(CONTAINER, args=args))
+    assert engine(shown)["args"] == list(args)
+    on_ipv6 = replace(shown, capabilities=Capabilities(ipv6=True))
+    assert engine(on_ipv6)["args"] == ["--host", "::", *args[2:]]
+
+
 def test_pod_monitor_only_where_served() -> None:
     assert ("PodMonitor", "demo") in by_kind(replace(INPUT, capabilities=Capabilities(pod_monitor=True)))
 

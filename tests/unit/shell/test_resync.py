@@ -42,6 +42,14 @@ async def test_a_namespaced_operator_lists_its_namespaces_only(api: FakeApi, kub
     assert [(call.plural, call.namespace) for call in api.calls] == [("pods", "a"), ("pods", "b")]
 
 
+@pytest.mark.parametrize(("address", "ipv6"), [("fd00::7", True), ("10.0.0.7", False), ("", False)])
+async def test_the_operators_own_address_tells_the_family_of_pods(
+    kube: Kube, monkeypatch: pytest.MonkeyPatch, address: str, ipv6: bool
+) -> None:
+    monkeypatch.setenv("POD_IP", address)
+    assert resync(kube)[0].capabilities().ipv6 is ipv6
+
+
 async def test_a_list_that_expires_half_way_is_started_again_once(api: FakeApi, kube: Kube) -> None:
     api.page = 2
     await put(api, 4)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import re
+import socket
 from pathlib import Path
+from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.reconcile.observed import test_series
 
 from speculative_operator.domain.reasons import ConditionType
 from speculative_operator.reconcile.observed.series import FAMILIES, MOST_LOADS, Recent, measured, steady
 from speculative_operator.reconcile.snapshot.status import read_status
-from speculative_operator.shell.telemetry import PREFIX, Telemetry
+from speculative_operator.shell.telemetry import PREFIX, Endpoints, Telemetry
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 CANARY = {"name": "next", "of": "a", "phase": "Promoted", "weight": 100, "reason": "CanaryPromoted"}
@@ -22,6 +27,32 @@ EVERY = [
 ]
 """Of an object that has all there is."""
 ROW = re.compile(r"^\| `([a-z0-9_]+)` \| (\w+)(?:, 1)? \|([^|]*)\|", re.MULTILINE)
+
+
+@pytest.mark.parametrize("kernel", ["both", "no IPv6", "IPv6 turned off"])
+async def test_the_operator_answers_on_every_address_that_there_is(
+    kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = socket.create_server
+
+    def create(address: tuple[str, int], **words: Any) -> socket.socket:
+        if kernel == "IPv6 turned off" and words["family"] is socket.AF_INET6:
+            raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+        return made(address, **words)
+
+    monkeypatch.setattr(socket, "create_server", create)
+    if kernel == "no IPv6":
+        monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    endpoints = Endpoints("", 0, Telemetry(), lambda: "", lambda: "")
+    await endpoints.start()
+    try:
+        for host in ("127.0.0.1", "::1") if kernel == "both" and socket.has_dualstack_ipv6() else ("127.0.0.1",):
+            reader, writer = await asyncio.open_connection(host, endpoints.port)
+            writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
+            assert (await reader.readline()).split()[1] == b"200", host
+            writer.close()
+    finally:
+        await endpoints.stop()
 
 
 def test_the_page_lists_every_series() -> None:

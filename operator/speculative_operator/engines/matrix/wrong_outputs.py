@@ -1,4 +1,5 @@
-"""Combinations whose output was reported wrong (`data/wrong_outputs.csv`), with the issues and when they were read.
+"""Combinations whose output was reported wrong (`data/wrong_outputs.csv`), or that were reported to reuse fewer cached
+prompts (column `wrong`), with the issues and when they were read.
 
 Asked by `engines.pairs`. A row without `before` is not known to be cured. It says what others reported, so it warns and
 refuses nothing; `speculative verify` tells whether it is so in one's own pods.
@@ -28,7 +29,12 @@ _ROWS = tuple(
         methods=frozenset(row["methods"].split()),
         turned_on_by=row["turned_on_by"],
         turned_off_by=row["turned_off_by"],
-        wrong=Wrong(row["verifier"], f"{row['effect']} ({row['source']}; read {row['read']})", row["remedy"]),
+        wrong=Wrong(
+            row["verifier"],
+            f"{row['effect']} ({row['source']}; read {row['read']})",
+            row["remedy"],
+            of_reuse=row["wrong"] == "reuse",
+        ),
     )
     for row in rows_of("wrong_outputs")
 )

@@ -27,16 +27,13 @@ from speculative_operator.engines.matrix.rows import Version
 from speculative_operator.engines.sglang import reading
 from speculative_operator.engines.shared.arguments import (
     ALL_INTERFACES,
-    ALWAYS,
-    SPECULATION,
-    Flags,
     flag_arguments,
     locate,
-    of_verifier,
     verifier_arguments,
 )
 from speculative_operator.engines.shared.checks import refusals_of, refuse_field
 from speculative_operator.engines.shared.container import environment, serving_container, startup_seconds
+from speculative_operator.engines.shared.flags import ALWAYS, SPECULATION, Flags, of_verifier
 from speculative_operator.engines.shared.plan import Offer, Plan, knobs, plan
 
 OLDEST: Version = (0, 5, 23)
@@ -87,6 +84,7 @@ VERIFIER_FLAGS = {
     "--mem-fraction-static": "gpuMemoryUtilizationPercent",
 }  # fmt: skip
 FLAGS = Flags(
+    EngineType.SGLANG,
     owned={
         **of_verifier({
             **VERIFIER_FLAGS, "--model-path": "model", "--served-model-name": "servedName", "--revision": "revision",
@@ -99,13 +97,12 @@ FLAGS = Flags(
         **dict.fromkeys(("--speculative-eagle-topk", "--speculative-ngram-max-bfs-breadth"), _CHAIN),
         **dict.fromkeys(("--speculative-adaptive", "--speculative-adaptive-config"), _GIVEN),
     },
-    aliases={
+    more_aliases={
         "--model": "--model-path", "--tensor-parallel-size": "--tp-size", "--pipeline-parallel-size": "--pp-size",
         "--data-parallel-size": "--dp-size", "--expert-parallel-size": "--ep-size", "--ep": "--ep-size",
         "--attention-data-parallel-size": "--attn-dp-size",
         "--speculative-draft-model": "--speculative-draft-model-path",
     },
-    blinding={"--enable-metrics-for-all-schedulers": "counts every step once for each rank in the metrics"},
 )  # fmt: skip
 
 

@@ -1,101 +1,20 @@
 """What adapters write on an engine's command line: its flags, and where it finds weights (a hub name that it loads
-itself, or a folder of a mounted claim or image). And which of the user's `engine.args` collide with that.
+itself, or a folder of a mounted claim or image).
 
-Used by every adapter's arguments, container and checks. One owner per flag: a flag with a field of its own is refused
-even while that field is empty, because the operator reasons with the field's value (batch limits, memory, metrics) and
-would not see the flag's.
+Used by every adapter's arguments, container and checks. `shared.flags` has what the user may add.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DeploymentSpec, Mode, ModelSource, Scheme, Verifier
+from speculative_operator.domain.spec import DeploymentSpec, ModelSource, Scheme, Verifier
 from speculative_operator.engines.base import MODELS_MOUNT, ImageMount, PvcMount, Refusal
 
-FIELD = "spec.engine.args"
 ALL_INTERFACES = "0.0.0.0"  # noqa: S104  (the pod's own network namespace; a NetworkPolicy says who may reach it)
-_DIGITS = "0123456789"
-ALWAYS = "the operator always sets it"
-SPECULATION = "set spec.speculator and spec.speculation instead"
-
-
-def of_verifier(fields: Mapping[str, str]) -> dict[str, str]:
-    """Flag -> remedy, of flag -> field of spec.verifier that sets it."""
-    return {flag: f"set spec.verifier.{name} instead" for flag, name in fields.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Flags:
-    """How one engine spells its flags."""
-
-    owned: Mapping[str, str]
-    """Flag in its long form -> remedy."""
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    blinding: Mapping[str, str] = field(default_factory=dict)
-    """Flags that take away or double the metrics that modes Auto and Recommend read -> what they do."""
-    removed: Mapping[str, str] = field(default_factory=dict)  # flags that end a pod at its start -> remedy
-    flexible: bool = False
-    """True for vLLM's parser, which also takes `--max_num_seqs`, `--speculative-config.method` and `-tp2`."""
-
-    def name(self, argument: str) -> str:
-        """The flag that `argument` names, by an unambiguous beginning too, in its long form; "" for a value."""
-        if not argument.startswith("-"):
-            return ""
-        flag = argument.partition("=")[0]
-        if self.flexible:
-            flag = self._plain(flag)
-        flag = self.aliases.get(flag, flag)
-        known = {**self.owned, **self.blinding}
-        if flag in known or len(flag) < 3:
-            return flag
-        every = {*known, *self.aliases}
-        meant = {self.aliases.get(whole, whole) for whole in every if whole.startswith(flag)}
-        return meant.pop() if len(meant) == 1 else flag
-
-    def _plain(self, flag: str) -> str:
-        if flag.startswith("--"):
-            return flag.partition(".")[0].replace("_", "-")
-        bare = flag.rstrip(_DIGITS)
-        return bare if bare in self.aliases else flag
-
-    def values_by_flag(self, args: tuple[str, ...]) -> dict[str, list[str]]:
-        """Flag -> its values as written, in order: `--flag=value`, and all that stands between it and the next flag."""
-        found: dict[str, list[str]] = {}
-        values: list[str] = []
-        for argument in args:
-            flag = self.name(argument)
-            if not flag:
-                values.append(argument)
-                continue
-            _, equals, value = argument.partition("=")
-            values = found.setdefault(flag, [])
-            values.extend([value] if equals else [])
-        return found
-
-    def refusals(self, spec: DeploymentSpec) -> Iterator[Refusal]:
-        """One refusal per colliding argument, in the order given."""
-        arguments = spec.engine.args
-        if arguments and not arguments[0].startswith("-"):
-            message = f"{FIELD} begins with {arguments[0]!r}, which is not a flag; set the model in spec.verifier.model"
-            yield Refusal(FIELD, Reason.SPEC_INVALID, message)
-        for argument in arguments:
-            flag = self.name(argument)
-            if flag in self.owned:
-                message = f"{FIELD} repeats {flag} ({argument!r}): {self.owned[flag]}; remove it from engine.args"
-                yield Refusal(FIELD, Reason.SPEC_INVALID, message)
-            elif flag in self.removed:
-                message = f"{FIELD} has {argument!r}, which vLLM no longer has: {self.removed[flag]}"
-                yield Refusal(FIELD, Reason.SPEC_INVALID, message)
-            elif flag in self.blinding and spec.speculation.mode in (Mode.AUTO, Mode.RECOMMEND):
-                message = (
-                    f"{FIELD} has {flag}, which {self.blinding[flag]} that mode {spec.speculation.mode} reads; "
-                    "remove it, or set spec.speculation.mode: Static"
-                )
-                yield Refusal(FIELD, Reason.SPEC_INVALID, message)
 
 
 def flag_arguments(*rows: tuple[str, object]) -> Iterator[str]:

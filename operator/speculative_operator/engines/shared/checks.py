@@ -16,7 +16,7 @@ from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.matrix import refusing
 from speculative_operator.engines.matrix.rows import Version, parse_version, show_version
 from speculative_operator.engines.shared import arguments
-from speculative_operator.engines.shared.arguments import Flags
+from speculative_operator.engines.shared.flags import Flags
 from speculative_operator.engines.shared.plan import Offer, plan
 
 UNSUPPORTED, INVALID = Reason.UNSUPPORTED_BY_ENGINE, Reason.SPEC_INVALID

@@ -33,14 +33,12 @@ from speculative_operator.engines.base import Engine, EngineContainer, Notice, R
 from speculative_operator.engines.matrix.rows import Version, show_version
 from speculative_operator.engines.shared.arguments import (
     ALL_INTERFACES,
-    ALWAYS,
-    Flags,
     locate,
-    of_verifier,
     verifier_arguments,
 )
 from speculative_operator.engines.shared.checks import refusals_of, refuse_field
 from speculative_operator.engines.shared.container import environment, serving_container, startup_seconds
+from speculative_operator.engines.shared.flags import ALWAYS, Flags, of_verifier
 from speculative_operator.engines.shared.plan import Offer, Plan, knobs, plan
 from speculative_operator.engines.tensorrt_llm import reading
 
@@ -94,6 +92,7 @@ VERIFIER_FLAGS = {
     "--max_batch_size": "maxNumSeqs", "--max_seq_len": "maxModelLen", "--max_num_tokens": "maxNumBatchedTokens",
 }  # fmt: skip
 FLAGS = Flags(
+    EngineType.TENSORRT_LLM,
     owned={
         **of_verifier({
             **VERIFIER_FLAGS, "--kv_cache_free_gpu_memory_fraction": "gpuMemoryUtilizationPercent",
@@ -104,7 +103,7 @@ FLAGS = Flags(
         "--config": _FILE,
         "--max_beam_width": "speculation and beam search exclude each other",
     },
-    aliases={
+    more_aliases={
         "--tensor_parallel_size": "--tp_size", "--pipeline_parallel_size": "--pp_size",
         "--moe_expert_parallel_size": "--ep_size", "--extra_llm_api_options": "--config",
         "--free_gpu_memory_fraction": "--kv_cache_free_gpu_memory_fraction",

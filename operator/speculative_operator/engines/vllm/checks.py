@@ -35,7 +35,7 @@ from speculative_operator.engines.vllm.plan import (
     plan,
     user_runner,
 )
-from speculative_operator.physics.catalog import find_accelerator
+from speculative_operator.physics.catalog import accelerator_of
 
 _UNSUPPORTED, _INVALID = Reason.UNSUPPORTED_BY_ENGINE, Reason.SPEC_INVALID
 
@@ -197,7 +197,7 @@ def _adaptive_conditions(spec: DeploymentSpec, speculator: Speculator, planned: 
     yield vendor in _GRAPHLESS, f"needs full CUDA graphs, which {vendor} accelerators have not; remove this"
     eager = vendor in (Vendor.NVIDIA, Vendor.AMD) and not capture_sizes(spec, planned)
     yield eager, "needs full CUDA graphs, which engine.args turn off; remove that argument, or this"
-    found = find_accelerator(spec.accelerator.product) if spec.accelerator.product else None
+    found = accelerator_of(spec)
     chosen = any(FLAGS.name(argument) in _ATTENTION_FLAGS for argument in spec.engine.args)
     product = found.name if found is not None and not chosen else ""
     yield (

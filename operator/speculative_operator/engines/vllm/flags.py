@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from speculative_operator.engines.shared.arguments import ALWAYS, SPECULATION, Flags, of_verifier
+from speculative_operator.domain.spec import EngineType
+from speculative_operator.engines.shared.flags import ALWAYS, SPECULATION, Flags, of_verifier
 
 VERIFIER_FLAGS = {
     "--tensor-parallel-size": "tensorParallelSize", "--pipeline-parallel-size": "pipelineParallelSize",
@@ -12,6 +13,7 @@ VERIFIER_FLAGS = {
 }  # fmt: skip
 """Flag -> field of spec.verifier, in the order in which they are written."""
 FLAGS = Flags(
+    EngineType.VLLM,
     owned={
         **of_verifier({
             **VERIFIER_FLAGS, "--model": "model", "--revision": "revision", "--served-model-name": "servedName",
@@ -22,27 +24,9 @@ FLAGS = Flags(
         "--scheduler-cls": "K is changed through it",
         "--worker-extension-cls": "the speculator follows K through it",
         **dict.fromkeys(("--spec-method", "--spec-model", "--spec-tokens"), SPECULATION),
+        "--nnodes": "set spec.nodes instead",
+        **dict.fromkeys(("--node-rank", "--master-addr"), "the operator sets it for spec.nodes"),
         **dict.fromkeys(("--shutdown-timeout", "--host", "--port"), ALWAYS),
-    },
-    aliases={
-        "-tp": "--tensor-parallel-size", "-pp": "--pipeline-parallel-size", "-dp": "--data-parallel-size",
-        "-ep": "--enable-expert-parallel", "-q": "--quantization", "-sc": "--speculative-config",
-    },
-    blinding={"--disable-log-stats": "turns off the metrics"},
-    removed={
-        "--speculative-model": "set spec.speculator.model instead",
-        "--speculative-model-quantization": "set spec.speculator.quantization instead",
-        "--speculative-draft-tensor-parallel-size": "set spec.speculator.tensorParallelSize instead",
-        "--speculative-max-model-len": "set max_model_len in spec.speculator.options instead",
-        "--num-speculative-tokens": "set spec.speculation.numSpeculativeTokens or maxSpeculativeTokens instead",
-        "--speculative-disable-by-batch-size": "leave it out: K falls with the load, or by spec.speculation.schedule",
-        "--ngram-prompt-lookup-max": "set spec.speculator.promptLookup.max instead",
-        "--ngram-prompt-lookup-min": "set spec.speculator.promptLookup.min instead",
-        **dict.fromkeys((
-            "--use-v2-block-manager", "--speculative-disable-mqa-scorer", "--spec-decoding-acceptance-method",
-            "--typical-acceptance-sampler-posterior-threshold", "--typical-acceptance-sampler-posterior-alpha",
-            "--disable-logprobs-during-spec-decoding",
-        ), "leave it out: nothing takes its place"),
     },
     flexible=True,
 )  # fmt: skip

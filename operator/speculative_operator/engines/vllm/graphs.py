@@ -21,7 +21,7 @@ from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.matrix.rows import Version
 from speculative_operator.engines.vllm.flags import FLAGS
 from speculative_operator.engines.vllm.plan import Plan, Runner, boot_schedule
-from speculative_operator.physics.catalog import find_accelerator
+from speculative_operator.physics.catalog import accelerator_of
 
 ADVISED = 8192
 """vLLM warns below it when it speculates; also its own default for the API server on an H100."""
@@ -109,7 +109,7 @@ def _default(spec: DeploymentSpec) -> int | None:
         return _TPU
     if vendor is Vendor.CPU:
         return _LEAST * spec.verifier.tensor_parallel_size * spec.verifier.pipeline_parallel_size
-    found = find_accelerator(product) if product else None
+    found = accelerator_of(spec)
     if found is None:
         return None if vendor in (Vendor.NVIDIA, Vendor.AMD, Vendor.OTHER) else _LEAST
     if found.memory_bytes >= 160 * _GIB:
@@ -189,7 +189,7 @@ def boot(spec: DeploymentSpec, plan: Plan) -> list[list[int]]:
 
 def _roomy(spec: DeploymentSpec) -> bool:
     asked = spec.accelerator
-    found = find_accelerator(asked.product) if asked.product else None
+    found = accelerator_of(spec)
     return asked.resource == "nvidia.com/gpu" and found is not None and found.memory_bytes >= _RAISE_MEMORY
 
 

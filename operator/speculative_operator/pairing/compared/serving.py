@@ -58,15 +58,18 @@ def of_verifier(verifier: ModelFacts, spec: DeploymentSpec, rules: EngineRules) 
 
 
 def reported(verifier: ModelFacts, spec: DeploymentSpec, rules: EngineRules) -> Iterator[Finding]:
-    """Findings on combinations whose output was reported wrong with drafts."""
+    """Findings on combinations whose output, or reuse of cached prompts, was reported wrong with drafts."""
     kinds = layer_kinds(reading.decoder(verifier.config)) or ()
-    found = {"hybrid": any(kind in RECURRENT for kind in kinds), "adapters": spec.verifier.lora is not None}
+    found = {
+        "hybrid": any(kind in RECURRENT for kind in kinds),
+        "adapters": spec.verifier.lora is not None,
+        "any": True,
+    }
     for one in rules.wrong:
         if found[one.verifier]:
             release = f"{rules.engine} {rules.version}"
-            yield warning(
-                Code.OUTPUTS_DOUBTFUL, "spec.engine.version", (None, None), f"{release}: {one.effect}", one.remedy
-            )
+            code, say = (Code.REUSE_DOUBTFUL, info) if one.of_reuse else (Code.OUTPUTS_DOUBTFUL, warning)
+            yield say(code, "spec.engine.version", (None, None), f"{release}: {one.effect}", one.remedy)
 
 
 def positions_of(facts: ModelFacts) -> int | None:
@@ -157,7 +160,7 @@ def _overridden(spec: DeploymentSpec) -> bool:
     """True when the user's own arguments or environment may change what the configuration allows."""
     if any(variable.get("name") == _ALLOWING for variable in spec.engine.env):
         return True
-    return any(part in argument for argument in spec.engine.args for part in _OVERRIDES)
+    return any(part in one.replace("_", "-") for one in spec.engine.args for part in _OVERRIDES)
 
 
 def _formats(pair: Pair) -> Iterator[Finding]:

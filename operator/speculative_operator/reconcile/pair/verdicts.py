@@ -19,7 +19,7 @@ from speculative_operator.pairing.judge import judge
 from speculative_operator.pairing.memory import Fit, fit
 from speculative_operator.pairing.shapes import pair_facts
 from speculative_operator.pairing.verdict import Expected, Verdict
-from speculative_operator.physics.catalog import find_accelerator
+from speculative_operator.physics.catalog import accelerator_of
 from speculative_operator.reconcile.snapshot.records import Known
 
 _MOST_FINDINGS = 8
@@ -91,8 +91,7 @@ def _judge(spec: DeploymentSpec, known: Known) -> Judged:
         judging, speculator = replace(spec, speculator=None), None
     elif spec.speculator is not None and spec.speculator.source is not None and speculator is None:
         speculator = known.verifier  # one checkpoint, named twice
-    product = spec.accelerator.product
-    accelerator = find_accelerator(product) if product else None
+    accelerator = accelerator_of(spec)
     return Judged(
         verdict=judge(known.verifier, speculator, judging, rules_of(judging)),
         fit=fit(known.verifier, speculator, judging, accelerator),
