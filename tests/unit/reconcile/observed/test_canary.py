@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.reconcile.worlds import NOW, SPEC, Cluster
 
 from speculative_operator.comparing.verdict import Comparison, Judged, Measure, Verdict
+from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.platform import Analysis, Canary, CanarySeen, Promotion, Route
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Method, Speculator
@@ -66,7 +67,7 @@ class Life:
     def world(self, seen: CanarySeen | None = SEEN, evidence: Evidence | None = LOOKED) -> Snapshot:
         status = replace(BASE.status, canary=read(self.stored))
         spec = led(self.analysis, accept=self.accept)
-        return canary.weighed(replace(BASE, spec=spec, status=status, canary=seen, evidence=evidence))
+        return canary.weighed(replace(BASE, spec=spec, status=status, canary=seen, evidence=evidence, memo=Memo()))
 
     def look(
         self, verdict: Verdict = GOOD, *, seen: CanarySeen | None = SEEN, evidence: Evidence | None = LOOKED,
