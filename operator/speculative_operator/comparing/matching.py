@@ -19,7 +19,7 @@ from enum import StrEnum
 import numpy as np
 
 from speculative_operator.comparing.measures import Sample
-from speculative_operator.comparing.sequential import Floats, Ints, half_width
+from speculative_operator.comparing.sequential import LEAST_SECONDS, Floats, Ints, half_width
 
 FEWEST_SAMPLES = 2
 """Samples of each object in a stratum that counts."""
@@ -114,10 +114,10 @@ class Matched:
 
 
 def match(a: Sequence[Sample], b: Sequence[Sample]) -> Matched:
-    """The samples in which steps ran, of strata that both objects have: of batch size, or of requests per second where
-    batch sizes hardly ever meet. Loads alone decide which. Samples are in order of time."""
+    """The samples in which steps ran, of strata that both objects have: of batch size; of requests per second where too
+    little time is at common batch sizes. Loads alone decide which. Samples are in order of time."""
     batch, whole = match_by(Basis.BATCH, a, b), min(sum(one.seconds for one in own if one.batch > 0) for own in (a, b))
-    if batch.seconds >= COMMON * whole:
+    if batch.seconds >= max(COMMON * whole, LEAST_SECONDS):
         return batch
     arrivals = match_by(Basis.ARRIVALS, a, b)
     return arrivals if arrivals.seconds > batch.seconds else batch
