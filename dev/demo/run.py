@@ -17,6 +17,7 @@ from demo.figures import (
     adoptions,
     asked_ks,
     compared_blocks,
+    compared_variants,
     decision_row,
     lost_seconds,
     most_concurrent,
@@ -37,7 +38,7 @@ from demo.scene import (
     variants,
     wait_ready,
 )
-from demo.screen import Scene, Screen, save_picture
+from demo.screen import Scene, Screen, comparison, save_picture
 from demo.sender import Sender
 from demo.verdict import (
     ADOPTION_SECONDS,
@@ -54,6 +55,7 @@ from monitoring.shown import Shown, shown
 from speculative_lab.plant import traces
 from speculative_operator.api.convert import to_domain
 from speculative_operator.cli import terminal
+from speculative_operator.comparing.verdict import Comparison
 from speculative_operator.engines.registry import engine_for
 
 ENGINES = ROOT / "build" / "engines"
@@ -96,6 +98,8 @@ class Played:
     """Every decision seen, oldest first: status keeps only the last ten."""
     lost: float
     """Seconds for which the tuned emulator was late by more than it makes up for."""
+    compared: dict[str, Comparison]
+    """Role -> the tuned variant against it."""
 
 
 class Demo:
@@ -108,6 +112,8 @@ class Demo:
         self._load: Sender | None = None
         self._variants = variants()[: 1 if settings.alone else None]
         self._decisions: dict[str, dict[str, Any]] = {}
+        self._top: Scene | None = None
+        """The view at the top of the load, where it is to be saved."""
 
     def end(self) -> None:
         """End the load generator and the cluster; harmless when there is none."""
@@ -128,6 +134,8 @@ class Demo:
         others = self._others()
         paired = self._pairs()
         summary = self._summary(played, setup, ready, dashboards, others, paired)
+        for role, found in played.compared.items():
+            self.console.print(comparison(role, found))
         self._report(played, summary, others, paired)
         return summary
 
@@ -211,9 +219,8 @@ class Demo:
                     raise SceneError(f"the last answers did not come within {DRAIN_SECONDS:.0f} s of the last request")
                 self._look(watcher, pods, started, scene, load)
                 screen.show(scene)
-                if self.settings.picture and scene.elapsed > 0.66 * self.settings.seconds:
-                    save_picture(scene, self.settings.picture)
-                    self.settings = replace(self.settings, picture=None)
+                if self.settings.picture and self._top is None and scene.elapsed > 0.66 * self.settings.seconds:
+                    self._top = replace(scene, load=[*scene.load], ks=[*scene.ks])
                 if self.settings.record and scene.elapsed > 0.8 * self.settings.seconds:
                     status_view.record(self.cluster.kubeconfig, NAMESPACE, self._variants[0].name, self.settings.record)
                     self.settings = replace(self.settings, record=None)
@@ -265,7 +272,8 @@ class Demo:
         decisions = self._note(status)
         latencies = table_latencies(decisions, adopted)
         restarts = watcher.restarts()
-        return Played(started, ended, line, records, status, restarts, latencies, adopted, decisions, lost)
+        compared = compared_variants(line.sights, to_domain(self._variants[0].manifest).accelerator)
+        return Played(started, ended, line, records, status, restarts, latencies, adopted, decisions, lost, compared)
 
     def _summary(
         self,
@@ -318,6 +326,7 @@ class Demo:
             "phases": {name: asdict(one) for name, one in phases.items()},
             "ten_seconds_of_the_peak_percent": stretches.summary(),
             "lost_seconds": round(played.lost, 1),
+            "compared": {role: f"{one.verdict}: {one.why}" for role, one in played.compared.items()},
         }
 
     def _report(
@@ -331,7 +340,9 @@ class Demo:
         asked = asked_ks(auto, tables(played.decisions, played.adopted, played.started, text))
         figure = report.plots(played.timeline, [one for one in decisions if one[0] > -5], asked, phases)
         page = {**self._page(played), "others": others, "paired": paired}
-        report.write(path, figure, page)
+        report.write(path, figure, played.compared, page)
+        if self.settings.picture and self._top is not None:
+            save_picture(replace(self._top, compared=played.compared), self.settings.picture)
         (self.settings.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
         self._say(f"report: {path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}")
 

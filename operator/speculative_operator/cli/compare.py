@@ -36,7 +36,7 @@ exit status: 0 B is Better or Equivalent, 1 B is Worse or the command failed (th
 
 WATCH_SECONDS = 30.0
 UNDECIDED = 2
-_HEADERS = ("measure", "A", "B", "B / A", "interval", "verdict")
+HEADERS = ("measure", "A", "B", "B / A", "interval", "verdict")
 _DAY = 86_400.0
 
 
@@ -129,7 +129,7 @@ def _print(form: str, subjects: Sequence[Subject], samples: Sequence[Sequence[Sa
     if found.basis is Basis.ARRIVALS:
         out.write("   (batch sizes hardly ever met: this is what clients feel at this traffic)\n")
     out.write("\n")
-    terminal.write_table(out, _HEADERS, [_row(one) for one in found.measures], frozenset((1, 2, 3, 4)))
+    terminal.write_table(out, HEADERS, [row(one) for one in found.measures], frozenset((1, 2, 3, 4)))
     for line in (*_costs(subjects, samples, found), "", _last_line(subjects, found)):
         out.write(f"{line}\n")
     out.flush()
@@ -143,7 +143,8 @@ def _models(one: Subject) -> str:
     return f"{one.spec.verifier.source.uri}, {told}mode {cluster.mode(one.body)}"
 
 
-def _row(one: Judged) -> tuple[str, ...]:
+def row(one: Judged) -> tuple[str, ...]:
+    """One measure as the table shows it, by `HEADERS`. The demo uses it too."""
     if one.a is None or one.b is None or one.ratio is None:
         return one.measure, "-", "-", "-", "-", f"{one.verdict}: {one.why}"
     ends = ["?" if end is None else f"{end:.3f}" for end in (one.low, one.high)]

@@ -123,8 +123,8 @@ class Past:
             step.task = asyncio.create_task(self._read(step, whole), name=f"canary {key[0]}/{key[1]}")
         if not step.read and now - step.begun < PATIENCE_SECONDS:
             return None
-        records = (replace(one.record, samples=tuple(one.samples)) for one in (step.stable, step.canary))
-        return Evidence(*records, canary, step.gap)
+        seen = [replace(one.record, samples=tuple(one.samples)) for one in (step.stable, step.canary)]
+        return Evidence(seen[0], seen[1], canary, step.gap)
 
     def forget(self, key: Key) -> None:
         """Forget the analysis of an object."""

@@ -183,7 +183,12 @@ def test_worse_is_what_is_surely_beyond_the_tolerance(
 
 def test_a_look_without_new_samples_compares_nothing_anew(monkeypatch: pytest.MonkeyPatch, life: Life) -> None:
     looked: list[Any] = []
-    monkeypatch.setattr(canary, "compare", lambda *sides: looked.append(sides) or saying(OPEN))
+
+    def compare(*sides: Any) -> Comparison:
+        looked.append(sides)
+        return saying(OPEN)
+
+    monkeypatch.setattr(canary, "compare", compare)
     life.look()
     world = life.world()
     first, again = canary.follow(world, NOW + 30.0), canary.follow(world, NOW + 45.0)
