@@ -27,9 +27,7 @@ def arguments() -> Settings:
     parser.add_argument(
         "--picture", type=Path, help="save the live view at the top of the load, and the comparison, as SVG"
     )
-    parser.add_argument(
-        "--record", type=Path, help="keep what `speculative status` reads while the load falls, as JSON"
-    )
+    parser.add_argument("--record", type=Path, help="keep what `speculative status` reads during the replay, as JSON")
     return Settings(**vars(parser.parse_args()))
 
 

@@ -61,6 +61,8 @@ from speculative_operator.engines.registry import engine_for
 ENGINES = ROOT / "build" / "engines"
 """Where the commands of the other engines' images are laid; the node sees the whole repository."""
 REQUEST_TIMEOUT_SECONDS = 300.0
+MOMENTS = 24
+"""How often a replay records what `speculative status` reads."""
 DRAIN_SECONDS = 120.0
 """Longest wait for the last answers after the last arrival."""
 
@@ -79,7 +81,7 @@ class Settings:
     alone: bool = False
     picture: Path | None = None
     record: Path | None = None
-    """Where to save the live view at the top of the load, and what `speculative status` reads while it falls."""
+    """Where to save the live view at the top of the load, and what `speculative status` reads at MOMENTS moments."""
 
 
 @dataclass
@@ -213,6 +215,8 @@ class Demo:
         assert self.cluster is not None
         deadline = time.monotonic() + self.settings.seconds + DRAIN_SECONDS
         scene = Scene(total=self.settings.seconds)
+        recording = status_view.Recording(self.cluster.kubeconfig, NAMESPACE, self._variants[0].name)
+        recorded = 0
         with Screen(self.console) as screen:
             while load.sending:
                 if time.monotonic() > deadline:
@@ -221,11 +225,13 @@ class Demo:
                 screen.show(scene)
                 if self.settings.picture and self._top is None and scene.elapsed > 0.66 * self.settings.seconds:
                     self._top = replace(scene, load=[*scene.load], ks=[*scene.ks])
-                if self.settings.record and scene.elapsed > 0.8 * self.settings.seconds:
-                    status_view.record(self.cluster.kubeconfig, NAMESPACE, self._variants[0].name, self.settings.record)
-                    self.settings = replace(self.settings, record=None)
+                if self.settings.record and scene.elapsed >= recorded * self.settings.seconds / MOMENTS:
+                    recording.look()
+                    recorded += 1
                 time.sleep(1.0)
         records = load.wait(DRAIN_SECONDS)
+        if self.settings.record:
+            recording.save(self.settings.record)
         ended = time.time()
         time.sleep(6.0)  # one more scrape, so that the last answers are in the figures
         return self._collect(watcher, pods, started, ended, records)

@@ -11,8 +11,11 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from generate import chart, docs, manifests, measured, olm, pages, rbac
+import yaml
+
+from generate import chart, docs, home, manifests, measured, olm, pages, rbac
 from speculative_operator.api.crd import NAME, crd
 from speculative_operator.domain import names
 
@@ -35,6 +38,7 @@ def files() -> dict[str, str]:
         f"{CHART}/files/rules.yaml": MARK + manifests.dump(rbac.chart_rules()),
         f"{CHART}/values.yaml": MARK + chart.values_yaml(),
         f"{CHART}/values.schema.json": json.dumps(chart.values_schema(), indent=2) + "\n",
+        "docs/index.md": home.home((ROOT / "README.md").read_text(encoding="utf-8"), _nav()),
         "docs/api.md": docs.api_reference(),
         "docs/reasons.md": pages.reasons(_page("reasons.md")),
         "docs/settings.md": pages.settings(),
@@ -84,6 +88,13 @@ def _of_the_chart(rendered: str) -> dict[str, str]:
 def _page(name: str) -> str:
     """The page as it is in the checkout: what stands outside its marks is written by hand."""
     return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def _nav() -> list[dict[str, Any]]:
+    """Pages of the site by group. The file has tags of mkdocs, which stay unread."""
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    nav: list[dict[str, Any]] = yaml.safe_load(text[text.index("\nnav:") :])["nav"]
+    return nav
 
 
 def _read(source: str) -> str:

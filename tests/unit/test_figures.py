@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from figures import status_view
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-def test_the_picture_of_status_is_what_status_prints() -> None:
-    drawn = status_view.draw()
-    assert drawn == status_view.IMAGE.read_text(encoding="utf-8"), "run: python -m figures.status_view"
+@pytest.mark.parametrize(
+    ("draw", "image"), [(status_view.draw, status_view.IMAGE), (status_view.draw_moving, status_view.MOVING)]
+)
+def test_a_picture_of_status_is_what_status_prints(draw: Callable[[], str], image: Path) -> None:
+    drawn = draw()
+    assert drawn == image.read_text(encoding="utf-8"), "run: python -m figures.status_view"
     assert re.findall(r'(?:href|src|url)[=(]"?(?:https?:)', drawn) == [], "a page loads nothing from others"
 
 
