@@ -34,6 +34,10 @@ COMMON = 0.25
 """Share of the time at common batch sizes below which batch sizes hardly ever meet."""
 ARRIVAL_SECONDS = 300.0
 """Of requests per second: in less time chance makes equal traffic look unequal, and unequal traffic equal."""
+MOST_UNEQUAL = 0.1
+"""Logarithm of requests or tokens in a second, B over A: near its limit an object slows by far more than they grow."""
+STEEPEST = 2.0
+"""Per cent by which a figure grows, at most, for each per cent that is left unequal."""
 
 Figure = Callable[[Sample], float | None]
 
@@ -83,6 +87,11 @@ class Matched:
     seconds: float
     """Of the object that has fewer."""
 
+    @property
+    def slack(self) -> float:
+        """By which intervals are wider, on each side, for what is left unequal."""
+        return STEEPEST * self.unequal
+
     def only(self, kept: Sequence[bool]) -> Matched:
         """Those of the samples, in strata where each object still has enough."""
         rows = [
@@ -98,19 +107,13 @@ class Matched:
         return np.array([(math.log2(one.size), math.log1p(one.prompts), one.answers) for one in self.loads])
 
     @property
-    def slack(self) -> float:
-        """What strata leave unequal in requests and tokens of a second, in logarithms. Intervals widen by it: a step
-        lengthens by less than its requests grow."""
+    def unequal(self) -> float:
+        """What strata leave unequal in requests and tokens of a second, in logarithms."""
         if self.basis is Basis.BATCH or not self.loads:
             return 0.0
-        logs, size = np.array([one.logs for one in self.loads]), int(self.stratum.max()) + 1
-        counts = [np.bincount(self.stratum, self.of_b == side, size) for side in (0.0, 1.0)]
-        weights = counts[0] * counts[1] / (counts[0] + counts[1])
-        means = [
-            np.stack([np.bincount(self.stratum, (self.of_b == side) * log, size) / count for log in logs.T])
-            for side, count in zip((0.0, 1.0), counts, strict=True)
-        ]
-        return float(np.abs((means[1] - means[0]) @ weights / weights.sum()).max())
+        side = self.of_b - (np.bincount(self.stratum, self.of_b) / np.bincount(self.stratum))[self.stratum]
+        logs = np.array([one.logs for one in self.loads])
+        return float(np.abs(side @ logs / (side @ side)).max())
 
 
 def match(a: Sequence[Sample], b: Sequence[Sample]) -> Matched:
@@ -120,7 +123,7 @@ def match(a: Sequence[Sample], b: Sequence[Sample]) -> Matched:
     if batch.seconds >= max(COMMON * whole, LEAST_SECONDS):
         return batch
     arrivals = match_by(Basis.ARRIVALS, a, b)
-    return arrivals if arrivals.seconds > batch.seconds else batch
+    return arrivals if arrivals.seconds > batch.seconds and arrivals.unequal <= MOST_UNEQUAL else batch
 
 
 def match_by(basis: Basis, a: Sequence[Sample], b: Sequence[Sample]) -> Matched:
@@ -150,16 +153,12 @@ def _by_arrivals(own: Sequence[Sample]) -> list[Load | None]:
     sums = np.vstack([np.zeros(4), np.cumsum(counts.reshape(-1, 4), axis=0)])
     ends = np.array([one.end for one in own])
     first = np.searchsorted(ends, ends - ARRIVAL_SECONDS, side="right")
-    found: list[Load | None] = []
-    for requests, prompts, tokens, seconds in (sums[1:] - sums[first]).tolist():
-        known = requests > 0 and tokens > 0 and seconds > 0
-        load = (
-            Load(requests / seconds, prompts / (prompts + tokens), prompts / tokens, requests / tokens)
-            if known
-            else None
-        )
-        found.append(load)
-    return found
+    return [
+        Load(requests / seconds, prompts / (prompts + tokens), prompts / tokens, requests / tokens)
+        if requests > 0 and tokens > 0 and seconds > 0
+        else None
+        for requests, prompts, tokens, seconds in (sums[1:] - sums[first]).tolist()
+    ]
 
 
 def _common(basis: Basis, rows: Sequence[tuple[Sample, Load, float]]) -> Matched:
