@@ -127,7 +127,7 @@ def _print(form: str, subjects: Sequence[Subject], samples: Sequence[Sequence[Sa
     both, matched = commands.format_age(seconds), commands.format_age(found.matched_seconds)
     out.write(f"   the same {both}, compared at {found.basis} ({matched} of it)\n")
     if found.basis is Basis.ARRIVALS:
-        out.write("   (batch sizes hardly ever met: this is what clients feel at this traffic)\n")
+        out.write("   (they had too little time at the same batch size: this is what clients feel at this traffic)\n")
     out.write("\n")
     terminal.write_table(out, HEADERS, [row(one) for one in found.measures], frozenset((1, 2, 3, 4)))
     for line in (*_costs(subjects, samples, found), "", _last_line(subjects, found)):

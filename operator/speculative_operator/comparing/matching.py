@@ -123,7 +123,7 @@ def match(a: Sequence[Sample], b: Sequence[Sample]) -> Matched:
     if batch.seconds >= max(COMMON * whole, LEAST_SECONDS):
         return batch
     arrivals = match_by(Basis.ARRIVALS, a, b)
-    return arrivals if arrivals.seconds > batch.seconds and arrivals.unequal <= MOST_UNEQUAL else batch
+    return arrivals if arrivals.seconds >= LEAST_SECONDS and arrivals.unequal <= MOST_UNEQUAL else batch
 
 
 def match_by(basis: Basis, a: Sequence[Sample], b: Sequence[Sample]) -> Matched:

@@ -203,9 +203,10 @@ def _decide(
     low, high = ends
     verdict, why = Verdict.UNDECIDED, "the interval holds 1 and is too wide; more requests narrow it"
     if low is None or high is None:
-        why = "too few requests so far" if equivalent else "too few requests so far, or all in one bucket"
+        few = "too few requests or minutes in common so far"
+        why = few if equivalent else f"{few}, or all in one bucket"
     if abs(math.log(b / a)) > math.log(ABSURD_RATIO):
-        why = f"a ratio of {b / a:.3g} is absurd: look at the counters of both"
+        why = f"a ratio of {b / a:.3g} is absurd: look at the counters of both, and whether one is at its limit"
     elif low is not None and low > 0:
         verdict, why = _directed(measure, more=True), ""
     elif high is not None and high < 0:
