@@ -88,7 +88,7 @@ def ratios(compared: Mapping[str, Comparison]) -> go.Figure:
         )  # fmt: skip
     figure.add_vline(x=1.0, line={"dash": "dot", "width": 1})
     figure.update_xaxes(
-        type="log", title_text="tuned / other", tickvals=[0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 5]
+        type="log", title_text="tuned / other", range=[-1.0, 0.5], tickvals=[0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.4, 2, 3]
     )
     figure.update_yaxes(autorange="reversed")
     figure.update_layout(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,8 @@ ENGINES = ROOT / "build" / "engines"
 REQUEST_TIMEOUT_SECONDS = 300.0
 MOMENTS = 24
 """How often a replay records what `speculative status` reads."""
+FEW_SECONDS = 600.0
+"""For which a few requests go on at most, while the rest is shown, so that there is more to compare."""
 DRAIN_SECONDS = 120.0
 """Longest wait for the last answers after the last arrival."""
 
@@ -100,8 +102,10 @@ class Played:
     """Every decision seen, oldest first: status keeps only the last ten."""
     lost: float
     """Seconds for which the tuned emulator was late by more than it makes up for."""
-    compared: dict[str, Comparison]
-    """Role -> the tuned variant against it."""
+    pods: dict[str, str]
+    """Serving pod -> its object."""
+    compared: dict[str, Comparison] = field(default_factory=dict)
+    """Role -> the tuned variant against it, at the end."""
 
 
 class Demo:
@@ -133,8 +137,12 @@ class Demo:
         ready = self._serve()
         played = self._replay(watcher)
         dashboards = self._dashboards(played.started)
+        self._load = few = self._send("few", Profile(((0.0, self.settings.low), (FEW_SECONDS, self.settings.low))))
         others = self._others()
         paired = self._pairs()
+        few.finish(DRAIN_SECONDS)
+        sights = self._timeline(watcher, played.pods, played.started, time.time()).sights
+        played.compared = compared_variants(sights, to_domain(self._variants[0].manifest).accelerator)
         summary = self._summary(played, setup, ready, dashboards, others, paired)
         for role, found in played.compared.items():
             self.console.print(comparison(role, found))
@@ -199,19 +207,18 @@ class Demo:
         self.console.print(terminal.findings_table(seen.findings))
         return seen
 
-    def _send(self) -> Sender:
+    def _send(self, name: str, profile: Profile) -> Sender:
         assert self.cluster is not None
-        profile = Profile.climb_and_fall(self.settings.seconds, self.settings.low, self.settings.peak)
         trace = traces.read(TRACE.read_text().splitlines(), "azure")
         arrivals = warp(trace, profile, self.settings.max_context)
         targets = {one.role: (one.model, one.name) for one in self._variants}
-        out = self.settings.out / "requests.jsonl"
-        return Sender(self.cluster, out, targets, arrivals, REQUEST_TIMEOUT_SECONDS)
+        return Sender(self.cluster, self.settings.out / f"{name}.jsonl", targets, arrivals, REQUEST_TIMEOUT_SECONDS)
 
     def _replay(self, watcher: Watcher) -> Played:
         pods = watcher.pods()
         started = time.time()
-        self._load = load = self._send()
+        profile = Profile.climb_and_fall(self.settings.seconds, self.settings.low, self.settings.peak)
+        self._load = load = self._send("requests", profile)
         assert self.cluster is not None
         deadline = time.monotonic() + self.settings.seconds + DRAIN_SECONDS
         scene = Scene(total=self.settings.seconds)
@@ -264,9 +271,7 @@ class Demo:
         self, watcher: Watcher, pods: dict[str, str], started: float, ended: float, records: list[dict[str, Any]]
     ) -> Played:
         roles = {one.name: one.role for one in self._variants}
-        line = watcher.timeline(pods, started, ended)
-        line.sights = {roles[name]: sights for name, sights in line.sights.items()}
-        line.whole = {roles[name]: window for name, window in line.whole.items()}
+        line = self._timeline(watcher, pods, started, ended)
         status = dict(watcher.status(self._variants[0].name))
         adopted: dict[int, float] = {}
         lost = 0.0
@@ -278,8 +283,15 @@ class Demo:
         decisions = self._note(status)
         latencies = table_latencies(decisions, adopted)
         restarts = watcher.restarts()
-        compared = compared_variants(line.sights, to_domain(self._variants[0].manifest).accelerator)
-        return Played(started, ended, line, records, status, restarts, latencies, adopted, decisions, lost, compared)
+        return Played(started, ended, line, records, status, restarts, latencies, adopted, decisions, lost, pods)
+
+    def _timeline(self, watcher: Watcher, pods: dict[str, str], started: float, ended: float) -> Timeline:
+        """What the pods did, by role."""
+        roles = {one.name: one.role for one in self._variants}
+        line = watcher.timeline(pods, started, ended)
+        line.sights = {roles[name]: sights for name, sights in line.sights.items()}
+        line.whole = {roles[name]: window for name, window in line.whole.items()}
+        return line
 
     def _summary(
         self,

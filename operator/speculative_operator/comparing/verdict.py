@@ -180,8 +180,8 @@ def _judge(measure: Measure, matched: Matched, limits: Limits) -> Judged:
     if found is None:
         return Judged(measure, Verdict.UNDECIDED, missing)
     ends: tuple[float | None, float | None] = (None, None)
-    if found.half_width is not None:
-        width = found.half_width + matched.slack
+    width = (found.half_width or math.inf) + matched.slack
+    if width < math.log(ABSURD_RATIO):
         ends = found.log_ratio - width, found.log_ratio + width
     return _decide(measure, found.a, found.a * math.exp(found.log_ratio), ends, math.log1p(limits.equivalent))
 
