@@ -94,6 +94,8 @@ class Matched:
 
     def only(self, kept: Sequence[bool]) -> Matched:
         """Those of the samples, in strata where each object still has enough."""
+        if all(kept):
+            return self
         rows = [
             row for row, keep in zip(zip(self.samples, self.loads, self.of_b, strict=True), kept, strict=True) if keep
         ]
