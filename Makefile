@@ -38,8 +38,8 @@ demo: $(STAMP) ## the main job: cluster, operator, a model, a load that climbs a
 demo-keep: $(STAMP) ## the same, and leave the cluster up
 	@$(PY) -m demo --keep $(ARGS)
 
-down: $(STAMP) ## end the cluster that demo-keep left
-	@$(PY) -m devcluster down --name demo
+down: $(STAMP) ## end the cluster that demo-keep left; NAME=... if it was given one
+	@$(PY) -m devcluster down --name $(or $(NAME),demo)
 
 chaos: toolchain ## faults done to the operator while clients are served; writes docs/reliability.md (15 minutes)
 	@$(PY) -m chaos $(ARGS)

@@ -12,9 +12,12 @@ from pathlib import Path
 from rich.console import Console
 
 from demo.run import Demo, Settings
-from demo.scene import ROOT, SceneError
+from demo.scene import NAMESPACE, ROOT, SceneError, variants
 from devcluster.cluster import Cluster
 from devcluster.errors import DevClusterError
+
+COMPLETIONS = f"/api/v1/namespaces/{NAMESPACE}/services/{variants()[0].name}:8000/proxy/v1/completions"
+REQUEST = json.dumps({"model": variants()[0].model, "prompt": "Kubernetes is", "max_tokens": 20})
 
 
 def arguments() -> Settings:
@@ -39,7 +42,9 @@ def farewell(console: Console, cluster: Cluster) -> None:
         f"  export PATH={Path(cluster.binaries.kubectl).parent}:$PATH",
         "  kubectl get specdep -A",
         "  kubectl explain specdep.spec.speculation",
-        "\nEnd it with: make down",
+        "\nThe node has no port-forward: send a request through the API server.\n",
+        f"  kubectl create --raw {COMPLETIONS} -f - <<< '{REQUEST}'",
+        f"\nEnd it with: make down{f' NAME={cluster.name}' * (cluster.name != 'demo')}",
     )
     # not wrapped: these lines are copied
     console.print("\n".join(lines), soft_wrap=True, highlight=False)

@@ -233,7 +233,7 @@ def _checked(cluster: Cluster, out: Path) -> list[dict[str, str]]:
     """The findings that a user gets of the pair before it is applied."""
     spec = out / f"{MISFIT}.json"
     spec.write_text(json.dumps(manifest(MISFIT, f"hf://tiny/{DRAFT}", HEAD)))
-    command = [str(Path(sys.executable).parent / "speculative"), "check", str(spec), "--json"]
+    command = [str(Path(sys.executable).parent / "speculative"), "check", str(spec), "-o", "json"]
     check = cluster.inside(command, env={"HF_ENDPOINT": service_url(cluster, hub.NAME)}, stdout=subprocess.PIPE)
     told, _ = check.communicate(timeout=LONGEST_SECONDS)
     return list(json.loads(told).get("findings") or ())

@@ -59,7 +59,8 @@ def down(arguments: argparse.Namespace) -> int:
         Enclosure(known["outer"], known["first"]).stop()
         print(f"cluster {arguments.name!r} has ended")
     else:
-        print(f"no cluster {arguments.name!r} is running")
+        others = ", ".join(state.living())
+        print(f"no cluster {arguments.name!r} is running" + f"; these are: {others}" * bool(others))
     return 0
 
 

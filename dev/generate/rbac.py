@@ -93,6 +93,12 @@ def leader(lease: str) -> tuple[Permission, ...]:
     )
 
 
+def seers(lease: str) -> tuple[Permission, ...]:
+    """In the operator's own namespace, of everybody: whether the figures of a status are those of an operator that
+    lives."""
+    return (Permission(LEASE_GROUP, LEASES, ("get",), "when the leader last renewed its Lease", only=(lease,)),)
+
+
 VIEW: tuple[Permission, ...] = (
     Permission(names.GROUP, names.PLURAL, SEE, "see deployments"),
     Permission(names.GROUP, f"{names.PLURAL}/status", ("get",), "see their status"),
@@ -144,6 +150,7 @@ def chart_rules(lease: str = names.OPERATOR) -> dict[str, Any]:
         "operator": rules(OPERATOR),
         "cluster": rules(CLUSTER),
         "leader": rules(leader(lease)),
+        "seers": rules(seers(lease)),
         "written": written(),
         **{name: rules(permissions) for name, permissions in USERS.items()},
     }

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ from speculative_operator.cli.commands import OK, CommandError
 
 EPILOG = """examples:
   speculative cases cases.csv
-  speculative cases cases.csv --json | tail -1
+  speculative cases cases.csv -o json | tail -1
 
 exit status: 0 predicted, 1 the file has no rows, 2 it cannot be read, or wrong use of the command line"""
 
@@ -34,7 +33,7 @@ _WIDEST = 30
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments; `main` calls it."""
     parser.add_argument("file", metavar="FILE", help="CSV file with one published result per row")
-    parser.add_argument("--json", action="store_true", help="print one JSON object per row, then one with the summary")
+    terminal.add_format(parser)
     parser.add_argument("--worst", type=_count, default=20, metavar="N", help="number of worst rows to print (20)")
 
 
@@ -42,8 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Predict, print; the exit status. Raises CommandError."""
     predictions = [predict(row) for row in _rows(arguments.file)]
     summary = summarise(predictions, arguments.worst)
-    if arguments.json:
-        _print_json(predictions, summary)
+    if arguments.output != terminal.TEXT:
+        _print_documents(predictions, summary, arguments.output)
     else:
         _print_tables(predictions, summary)
     return OK
@@ -69,9 +68,9 @@ def _rows(path: str) -> list[Mapping[str, str]]:
     return rows
 
 
-def _print_json(predictions: Sequence[CasePrediction], summary: Summary) -> None:
+def _print_documents(predictions: Sequence[CasePrediction], summary: Summary, form: str) -> None:
     for one in predictions:
-        print(json.dumps(_row(one), allow_nan=False))
+        print(terminal.format_document(_row(one), form))
     last = {
         "rows": summary.rows,
         "balanced_sign_percent": _rounded(summary.balanced_sign_percent, 1),
@@ -79,7 +78,7 @@ def _print_json(predictions: Sequence[CasePrediction], summary: Summary) -> None
         "median_abs_log_error_by_source": {name: _rounded(error) for name, error in summary.by_source.items()},
         "worst": [_row(one) for one in summary.worst],
     }
-    print(json.dumps(last, allow_nan=False))
+    print(terminal.format_document(last, form))
 
 
 def _row(one: CasePrediction) -> dict[str, Any]:

@@ -8,7 +8,6 @@ waiting included; regret is what is missing to the best table that was found.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from collections.abc import Callable
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 EPILOG = """examples:
   speculative simulate --trace AzureLLMInferenceTrace_conv.csv --format azure --seconds 10m
   speculative simulate --trace mine.jsonl --verifier Qwen/Qwen3-8B --speculator Qwen/Qwen3-0.6B \\
-      --method draft_model --accelerator A100-80GB --max-k 5 --policy ours --policy smartspec --json
+      --method draft_model --accelerator A100-80GB --max-k 5 --policy ours --policy smartspec -o json
 
 policies: ours; counters, the tuner without the plug-in; smartspec; timed; adaptive, vLLM's adaptive verification.
 Default: all of them. The best table in hindsight (oracle) and every constant (static_K; off is K = 0) always run.
@@ -65,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     pair("--seed", metavar="N", type=int, default=0, help="of what nobody knows of the machine; default 0")
     output = parser.add_argument_group("policies and output").add_argument
     output("--policy", metavar="NAME", action="append", default=[], help="may be repeated")
-    output("--json", action="store_true", help="print one JSON object per policy, then a summary")
+    terminal.add_format(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -86,10 +85,10 @@ def run(options: argparse.Namespace) -> int:
             "use others, or give their shapes with --facts",
         ) from None
     rows = standings(world, options.policy)
-    if options.json:
+    if options.output != terminal.TEXT:
         for row in rows:
-            sys.stdout.write(json.dumps(row, allow_nan=False) + "\n")
-        sys.stdout.write(json.dumps({"summary": _summary(given, rows)}, allow_nan=False) + "\n")
+            print(terminal.format_document(row, options.output))
+        print(terminal.format_document({"summary": _summary(given, rows)}, options.output))
         return OK
     sys.stdout.write(f"{_title(given, options)}\n\n")
     terminal.write_table(sys.stdout, HEADERS, [_cells(row) for row in rows], frozenset(range(1, len(HEADERS))))
@@ -163,7 +162,7 @@ def _cell(value: float | None, digits: int) -> str:
 
 
 def _summary(given: Given, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The last line of `--json`."""
+    """The last of the documents."""
     by_name = {row["policy"]: row for row in rows}
     static = next((row for row in rows if row["policy"] == OFF or row["policy"].startswith("static_")), None)
     ours = by_name.get(OURS)

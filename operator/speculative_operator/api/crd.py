@@ -90,6 +90,9 @@ COLUMNS = [
     _column("Cost/1k", ".status.speculation.costPer1kTokens", "Accelerator cost of 1000 output tokens", wide=True),
     _column("Weights", ".status.weights.text", "Weights in the cache, or how far they are", wide=True),
     _column("Reason", '.status.conditions[?(@.type=="Ready")].reason', "Why it is ready or not", wide=True),
+    _column("Metrics", '.status.conditions[?(@.type=="MetricsAvailable")].reason', "Whether figures come", wide=True),
+    _column("Warning", ".status.warnings[0].reason", "The first warning of the status", wide=True),
+    _column("Seen", ".status.speculation.observedAt", "Age of the figures", type="date", wide=True),
 ]
 
 

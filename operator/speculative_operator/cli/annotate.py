@@ -1,4 +1,4 @@
-"""Tell the operator something about one object, by the annotation that it reads.
+"""Tell the operator something about objects, by the annotation that it reads.
 
 pause     the operator changes nothing of the object any more; what runs serves on
 resume    the operator goes on
@@ -16,38 +16,44 @@ from typing import Any
 
 from speculative_operator.cli import cluster
 from speculative_operator.cli.cluster import Cluster
-from speculative_operator.cli.commands import OK, CommandError
+from speculative_operator.cli.commands import FAILED, OK, CommandError, UsageError
 from speculative_operator.domain import names
 
 EPILOG = """examples:
   speculative pause qwen3-8b -n models
+  speculative pause -l team=chat -n models
   speculative approve qwen3-8b -n models
 
-exit status: 0 done, 1 there is nothing to approve, or the cluster refused"""
+exit status: 0 done, 1 there is no such object, nothing to approve, or the cluster refused"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments; `main` calls it."""
-    parser.add_argument("name", metavar="NAME", help="the SpeculativeDeployment")
+    parser.add_argument("names", metavar="NAME", nargs="*", help="SpeculativeDeployments")
+    parser.add_argument("--all", action="store_true", help="all of the namespace")
+    cluster.add_selector(parser)
     cluster.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Annotate, and print what follows; the exit status. Raises CommandError."""
-    at, name = Cluster(arguments), arguments.name
-    annotation, value, follows = _annotation(arguments.command, at.object(name))
-    at.annotate(name, annotation, value)
-    print(f"{name}: {follows}")
-    return OK
+    if bool(arguments.names) + arguments.all + bool(arguments.selector) != 1:
+        raise UsageError("it is not clear which objects are meant", "give names, or --all, or -l LABELS")
+    at = Cluster(arguments)
+    found = [at.object(name) for name in arguments.names] or at.objects(labels=arguments.selector)
+    for body, (annotation, value, follows) in [(one, _annotation(arguments.command, one)) for one in found]:
+        at.annotate(body["metadata"]["name"], annotation, value)
+        print(f"{body['metadata']['name']}: {follows}")
+    return OK if found else FAILED
 
 
 def _annotation(command: str, body: Any) -> tuple[str, str | None, str]:
     """Name and value of the annotation, and what the operator does then."""
     today = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if command == "pause":
-        return names.ANNOTATION_PAUSED, "true", "paused; pods serve on with the table that they have"
+        return names.ANNOTATION_PAUSED, "true", "paused; its pods keep serving with their table"
     if command == "resume":
-        return names.ANNOTATION_PAUSED, None, "the operator goes on"
+        return names.ANNOTATION_PAUSED, None, "the operator tunes it again"
     if command == "adopt":
         return names.ANNOTATION_ADOPT, today, "pods are replaced where the installed operator creates other ones"
     if command == "repin":

@@ -10,8 +10,6 @@ true), one is picked as the operator would, and said.
 from __future__ import annotations
 
 import argparse
-import json
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,12 +30,10 @@ EPILOG = """examples:
   speculative check pair.yaml
   speculative check hf://Qwen/Qwen3-8B hf://RedHatAI/Qwen3-8B-speculator.eagle3 --k 3
   speculative check auto.yaml --catalogue our-pairs.csv
-  speculative check ./llama ./speculator --method draft_model --tensor-parallel-size 4 --json
+  speculative check ./llama ./speculator --method draft_model --tensor-parallel-size 4 -o json
 
 exit status: 0 compatible (warnings included), 1 an Error was found, 2 something could not be read or wrong use"""
 
-_OF_A_HUB = re.compile(r"\w[\w.-]*/\w[\w.-]*(@[\w./-]+)?")
-"""A model as hubs name it: ORGANISATION/MODEL, with or without a revision."""
 _FILES = (".yaml", ".yml", ".json")
 
 
@@ -55,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--workload", metavar="W", default="", help="kind of text for the expected acceptance: Code, Chat, ... (Mixed)")
     add("--claims-at", metavar="DIR", default="", help="folder below which claims are mounted, for pvc://")
     add_catalogue(parser)
-    add("--json", action="store_true", help="print one JSON object instead of a table")
+    terminal.add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -65,19 +61,20 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         spec, sides, auto = _read(arguments)
     except WeightsError as problem:
-        if arguments.json:
-            print(json.dumps({"error": problem.to_json()}))
+        if arguments.output != terminal.TEXT:
+            print(terminal.format_document({"error": problem.to_json()}, arguments.output))
             return USAGE
         raise CommandError(str(problem), status=USAGE) from None
     verdict = judge_pair(spec, sides)
     names = _names(arguments, sides)
-    if arguments.json:
+    if arguments.output != terminal.TEXT:
         from speculative_operator.pairing.verdict import to_json
 
         told = to_json(verdict, {side: facts.pin for side, facts in sides.items()})
         for side, name in names.items():
             told["pins"][side]["model"] = name
-        print(json.dumps(told | (auto.to_json() if auto is not None else {})))
+        told |= auto.to_json() if auto is not None else {}
+        print(terminal.format_document(told, arguments.output))
     else:
         for line in auto.lines if auto is not None else ():
             print(line)
@@ -191,7 +188,9 @@ def _facts_of(text: str, side: str, arguments: argparse.Namespace) -> ModelFacts
 
     if Path(text).is_dir():
         return _facts(Path(text), side, arguments.claims_at)
-    scheme, _, location = (f"hf://{text}" if _OF_A_HUB.fullmatch(text) else text).partition("://")
+    scheme, _, location = (
+        f"hf://{text.removeprefix('hf://')}" if commands.OF_A_HUB.fullmatch(text) else text
+    ).partition("://")
     location, _, revision = location.partition("@")
     if scheme not in SOURCES or not location:
         known = ", ".join(f"{one.value}://" for one in SOURCES)

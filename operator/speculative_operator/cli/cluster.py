@@ -13,11 +13,14 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from speculative_operator.cli import commands
 from speculative_operator.cli.commands import CommandError, UnseenError
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import Mode
 
 Object = Mapping[str, Any]
+OLD_SECONDS = 120.0
+"""Age of figures from which it is told: the operator brings new ones every half minute while there are requests."""
 SECONDS = 10.0
 """Seconds that one request may take."""
 
@@ -26,6 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments by which every command names its cluster."""
     parser.add_argument("-n", "--namespace", metavar="NS", default="", help="namespace (that of the context)")
     parser.add_argument("--context", metavar="C", default="", help="context of the kubeconfig (the current one)")
+
+
+def add_selector(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that chooses objects by their labels."""
+    parser.add_argument("-l", "--selector", metavar="LABELS", default="", help="those with these labels, as team=chat")
 
 
 class Cluster:
@@ -47,16 +55,18 @@ class Cluster:
         named = next((one for one in contexts if one["name"] == arguments.context), active)
         self.namespace: str = arguments.namespace or named["context"].get("namespace") or "default"
 
-    def objects(self, *, everywhere: bool = False) -> list[Object]:
-        """The SpeculativeDeployments of the namespace, or of all namespaces."""
+    def objects(self, *, everywhere: bool = False, labels: str = "") -> list[Object]:
+        """The SpeculativeDeployments of the namespace, or of all namespaces, that a label selector takes."""
         if everywhere:
-            return self.list_objects(names.API_VERSION, names.PLURAL)
-        found = self._call(self._api.list_namespaced_custom_object, *self._ours)
-        return list(found.get("items") or ())
+            found = self.list_objects(names.API_VERSION, names.PLURAL, label_selector=labels)
+        else:
+            listed = self._call(self._api.list_namespaced_custom_object, *self._ours, label_selector=labels)
+            found = list(listed.get("items") or ())
+        return [_without_managers(one) for one in found]
 
     def object(self, name: str) -> Object:
         """One SpeculativeDeployment of the namespace."""
-        return self._call(self._api.get_namespaced_custom_object, *self._ours, name)
+        return _without_managers(self._call(self._api.get_namespaced_custom_object, *self._ours, name))
 
     def object_with_notes(self, name: str) -> Object:
         """One SpeculativeDeployment with the operator's notes in its status; without notes where this user may not read
@@ -149,6 +159,22 @@ class Cluster:
 
         return str(self._answer(send))
 
+    def operator_silent(self, now: float) -> float | None:
+        """Seconds since an operator of the cluster last renewed its Lease, where that is longer than a Lease may rest;
+        None while one does, and where this user may read no Lease."""
+        path = "coordination.k8s.io", "v1"
+        try:
+            ask, selector = self._api.list_cluster_custom_object, f"metadata.name={names.OPERATOR}"
+            found = self._call(ask, *path, "leases", field_selector=selector).get("items") or []
+        except CommandError:
+            try:
+                one = self._api.get_namespaced_custom_object
+                found = [self._call(one, *path, names.INSTALLED_IN, "leases", names.OPERATOR)]
+            except CommandError:
+                return None
+        over = [late for one in found if (late := _since_renewal(one.get("spec") or {}, now)) is not None]
+        return min(over) if over and len(over) == len(found) else None
+
     def may(self, user: str, namespace: str, verb: str, resource: str, group: str) -> bool:
         """True where `user` may use the verb on the resource in a namespace (empty: in all namespaces)."""
         plural, _, part = resource.partition("/")
@@ -188,11 +214,27 @@ class Cluster:
             raise CommandError(f"the API server cannot be reached: {problem}", remedy) from None
 
 
+def _since_renewal(lease: Object, now: float) -> float | None:
+    """Seconds since a Lease was renewed, where that is more than twice what it lasts and a minute, by which clocks may
+    differ; else None."""
+    try:
+        since = now - commands.seconds_of(str(lease.get("renewTime")))
+        return since if since > 60.0 + 2.0 * float(lease.get("leaseDurationSeconds") or 0.0) else None
+    except ValueError:
+        return None  # a Lease that was given back has no time, and another operator takes it at once
+
+
 _REMEDY = {
     401: "log in again",
     403: "ask for the role view or edit of the namespace",
     404: "look at the name and at -n; `speculative doctor` tells whether the operator is installed",
 }
+
+
+def _without_managers(body: Object) -> Object:
+    """The object without the record of who wrote which field, as kubectl shows it."""
+    metadata = {key: value for key, value in (body.get("metadata") or {}).items() if key != "managedFields"}
+    return {**body, "metadata": metadata}
 
 
 def message_of(problem: Any) -> str:
@@ -239,6 +281,15 @@ def number(text: object) -> float | None:
 def speculation(body: Object) -> Object:
     """The part `status.speculation` of an object; empty where it has none."""
     return (body.get("status") or {}).get("speculation") or {}
+
+
+def age_of(seen: Object, now: float) -> str:
+    """How old the figures of a `status.speculation` are, once they are older than the operator needs for new ones."""
+    try:
+        old = now - commands.seconds_of(str(seen.get("observedAt")))
+    except ValueError:
+        return ""
+    return f", {commands.format_age(old)} ago" if old > OLD_SECONDS else ""
 
 
 def skips(body: Object) -> bool:

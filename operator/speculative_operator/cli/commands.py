@@ -65,6 +65,33 @@ def read_document(path: str, option: str) -> Any:
         raise UsageError(f"{option} {path}{where} is not YAML: {said}", "give one YAML or JSON document") from None
 
 
+OF_A_HUB = re.compile(r"(hf://)?\w[\w.-]*/\w[\w.-]*(@[\w./-]+)?")
+"""A model as hubs name it: ORGANISATION/MODEL, with or without a revision."""
+
+
+def add_object(parser: Any) -> None:
+    """Add the arguments by which a command that needs no cluster is given an object."""
+    parser.add_argument(
+        "file", metavar="FILE|MODEL", help="SpeculativeDeployment (YAML or JSON), or ORGANISATION/MODEL"
+    )
+    parser.add_argument("--on", metavar="PRODUCT", default="", help="accelerator of MODEL, such as H100-SXM")
+
+
+def read_object(arguments: Any) -> Any:
+    """The object of `add_object`: of a file, or one that serves the model with the speculator that `auto` picks. Raises
+    UsageError."""
+    given = arguments.file
+    if Path(given).exists() or not OF_A_HUB.fullmatch(given) or given.lower().endswith((".yaml", ".yml", ".json")):
+        if arguments.on:
+            raise UsageError("--on is given together with a file", "write accelerator.product into the file")
+        return read_document(given, "FILE")
+    model = given.removeprefix("hf://")
+    name = re.sub(r"[^a-z0-9]+", "-", model.rpartition("/")[2].partition("@")[0].lower()).strip("-")[:40]
+    spec = {"verifier": {"model": f"hf://{model}"}, "speculator": {"auto": True}}
+    accelerator = {"accelerator": {"product": arguments.on}} if arguments.on else {}
+    return {"metadata": {"name": name}, "spec": {**spec, **accelerator}}
+
+
 def read_text(path: str, option: str, largest: int) -> str:
     """The text of a file of at most `largest` bytes. Raises UsageError."""
     file = Path(path)

@@ -8,10 +8,12 @@ those of the object.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from speculative_operator.cli.cluster import Object, condition, mode, speculation
+from speculative_operator.cli.commands import format_age
 from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason
 
 _STATUS = "speculative status {name} -n {namespace} -w"
@@ -96,6 +98,8 @@ NEXT: dict[Reason, str] = {
     Reason.OUTPUTS_UNREADABLE: "speculative verify {name} -n {namespace}",
     Reason.SUSPENSION_IGNORED: "kubectl annotate specdep {name} -n {namespace} "
     "serving.speculative.dev/drafts-suspended-until-",
+    Reason.ACCELERATOR_UNKNOWN: "set spec.accelerator.product as node labels or data sheets have it, such as H100-SXM",
+    Reason.OPERATOR_SILENT: "speculative doctor",
     Reason.NO_SPECULATOR: "set spec.speculator.auto: true, or name a speculator: speculative pairs VERIFIER",
 }
 """Reason -> the command or field that helps. A reason that is not here asks for nothing."""
@@ -132,7 +136,7 @@ class Finding:
     """One thing to know about an object: its source, its reason, and what can be done."""
 
     source: str
-    """A type of condition, or `status`, `decision`, `warning`, `annotation`, `mode`, `proposal`."""
+    """A type of condition, or `lease`, `status`, `decision`, `warning`, `annotation`, `mode`, `proposal`."""
     reason: str
     message: str
     means: str = ""
@@ -202,6 +206,19 @@ def warnings_of(body: Object) -> Iterator[Finding]:
     """Yield a finding for each warning of the status."""
     for one in (body.get("status") or {}).get("warnings") or ():
         yield _finding(body, "warning", str(one.get("reason", "")), str(one.get("message", "")))
+
+
+def silence_of(body: Object, silent: float | None) -> Iterator[Finding]:
+    """Yield a finding where the operator has said nothing for `silent` seconds, which is longer than it may be."""
+    if silent is not None:
+        message = f"no operator has renewed its Lease for {format_age(silent)}: what stands here may be as old"
+        yield _finding(body, "lease", Reason.OPERATOR_SILENT, message)
+
+
+def reason_shown(body: Object) -> str:
+    """The reason that a list shows: of a fault, else of a warning, else of the condition Ready."""
+    found = next(itertools.chain(faults_of(body), warnings_of(body)), None)
+    return found.reason if found is not None else str(condition(body, ConditionType.READY).get("reason", ""))
 
 
 def _finding(body: Object, source: str, reason: str, message: str) -> Finding:

@@ -5,6 +5,7 @@ has what to do next; what you may not ask is named."""
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 
@@ -92,11 +93,13 @@ CHECKS: dict[str, tuple[str, Callable[[Look], Iterator[Found]]]] = {
     "objects": ("the operator reports no fault", objects),
 }
 """Check -> the sentence that holds where it finds nothing, and the check."""
+BY_STATUS = frozenset({"prometheus", "freshness", "labels", "figures", "tables", "objects"})
+"""Checks that find what an operator wrote into a status: without one they find nothing, well or not."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments; `main` calls it."""
-    terminal.add_format(parser)
+    terminal.add_format(parser, "what is well too")
     cluster.add_arguments(parser)
 
 
@@ -105,20 +108,28 @@ def run(arguments: argparse.Namespace) -> int:
     look = Look(Cluster(arguments))
     found = [(check, one) for check in CHECKS for one in make_check(check, look)]
     results = {one.result for _, one in found}
-    if arguments.output == terminal.TEXT:
-        for check, one in found:
-            print(
-                cluster.plain(
-                    f"{one.result:<8} {check:<13} {one.message}" + (f"; next: {one.next}" if one.next else "")
-                )
-            )
-        print(_summary(results))
+    if arguments.output in (terminal.TEXT, terminal.WIDE):
+        lines = list(_lines(found, wide=arguments.output == terminal.WIDE))
+        terminal.write_coloured(sys.stdout, cluster.plain("\n".join([*lines, _summary(results)])))
     else:
         checks = [
             {"check": check, "result": one.result, "message": one.message, "next": one.next} for check, one in found
         ]
         print(terminal.format_document({"ok": WRONG not in results, "checks": checks}, arguments.output))
     return FAILED if WRONG in results else OK
+
+
+def _lines(found: list[tuple[str, Found]], *, wide: bool) -> Iterator[str]:
+    """Yield the findings, each with its remedy below it; last, the checks that found nothing."""
+    well = dict.fromkeys(check for check, one in found if one.result == GOOD)
+    for check, one in found:
+        if wide or one.result != GOOD:
+            well.pop(check, None)
+            yield f"{one.result:<8} {check:<13} {one.message}"
+            if one.next:
+                yield f"{'':<9}next          {one.next}"
+    if well:
+        yield f"{GOOD:<8} {', '.join(well)}"
 
 
 def make_check(check: str, look: Look) -> list[Found]:
@@ -129,6 +140,8 @@ def make_check(check: str, look: Look) -> list[Found]:
         found.extend(find(look))
     except UnseenError as problem:
         found.append(Found(f"not looked at: {problem.problem}", "", UNKNOWN))
+    if not found and check in BY_STATUS and not look.leads:
+        return [Found("not known: no operator leads, and what it wrote last may be old", "", UNKNOWN)]
     return found or [Found(well, "", GOOD)]
 
 

@@ -7,7 +7,6 @@ a spec names none. With --method, every field of the rows for that method is sho
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ EPILOG = """examples:
   speculative engines
   speculative engines vLLM --version 0.31.0
   speculative engines vLLM --method eagle3 --vendor AMD
-  speculative engines SGLang --output json
+  speculative engines SGLang -o json
 
 exit status: 0 served, 1 every row asked for is refused, or nobody has looked at the release yet, 2 wrong use of the
 command line"""
@@ -54,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--vendor", metavar="X", default=Vendor.NVIDIA.value, help=f"one of {', '.join(Vendor)} (NVIDIA)"
     )
-    parser.add_argument("--output", choices=("table", "json"), default="table", help="json: one object per row")
+    terminal.add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -68,9 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not rows:
         raise UsageError(f"--method {method}: none of the engines has it", f"name one of {', '.join(Method)}")
     assumed = _warn_of_assumed(rows)
-    if arguments.output == "json":
+    if arguments.output != terminal.TEXT:
         for row in rows:
-            print(json.dumps(_object(row)))
+            print(terminal.format_document(_object(row), arguments.output))
     elif method is not None:
         _explain(rows)
     else:

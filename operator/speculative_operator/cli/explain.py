@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
 from speculative_operator.cli import cluster, terminal
 from speculative_operator.cli.cluster import Cluster, Object, mode, number, skips, speculation
 from speculative_operator.cli.commands import OK, CommandError, parse_moment, seconds_of
-from speculative_operator.cli.diagnosis import Finding, cause_of, faults_of, meaning_of, warnings_of
+from speculative_operator.cli.diagnosis import Finding, cause_of, faults_of, meaning_of, silence_of, warnings_of
 
 EPILOG = """examples:
   speculative explain qwen3-8b -n models
@@ -52,21 +54,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the explanation; the exit status. Raises CommandError."""
-    body = Cluster(arguments).object_with_notes(arguments.name)
+    at = Cluster(arguments)
+    body, silent = at.object_with_notes(arguments.name), at.operator_silent(time.time())
     if arguments.at:
         found = decision_at(body, arguments.at)
         told = found if arguments.output in (terminal.JSON, terminal.YAML) else "\n".join(decision_lines(found))
     elif arguments.output in (terminal.JSON, terminal.YAML):
-        told = summary(body)
+        told = summary(body, silent)
     else:
-        told = "\n".join(explanation(body, wide=arguments.output == terminal.WIDE))
+        told = "\n".join(explanation(body, time.time(), silent, wide=arguments.output == terminal.WIDE))
     text = told if isinstance(told, str) else terminal.format_document(told, arguments.output)
     terminal.write_coloured(sys.stdout, cluster.plain(text))
     return OK
 
 
-def summary(body: Object) -> dict[str, Any]:
-    """The explanation of one object, for programs."""
+def summary(body: Object, silent: float | None = None) -> dict[str, Any]:
+    """The explanation of one object, for programs. `silent`: seconds since the operator's last sign of life, where that
+    is too long ago."""
     seen = speculation(body)
     return {
         "name": body["metadata"]["name"],
@@ -79,22 +83,25 @@ def summary(body: Object) -> dict[str, Any]:
         "gainRange": seen.get("gainRange"),
         "gainBasis": seen.get("gainBasis"),
         "cause": cause_of(body).to_json(),
-        "problems": [one.to_json() for one in faults_of(body)],
+        "observedAt": seen.get("observedAt"),
+        "problems": [one.to_json() for one in (*silence_of(body, silent), *faults_of(body))],
         "warnings": [one.to_json() for one in warnings_of(body)],
         "beliefs": _beliefs(body),
         "advice": [f"{label}: {text}" for label, text in _advice(body)],
     }
 
 
-def explanation(body: Object, *, wide: bool = False) -> Iterator[str]:
-    """Yield the lines of the explanation for one object."""
+def explanation(body: Object, now: float = 0.0, silent: float | None = None, *, wide: bool = False) -> Iterator[str]:
+    """Yield the lines of the explanation for one object at unix time `now`, which tells their age; `silent` as in
+    `summary`."""
     seen, meta, chosen, cause = speculation(body), body["metadata"], mode(body), cause_of(body)
-    yield f"{meta['name']} in {meta['namespace']}: K is {_k_text(body, seen, chosen)}"
+    yield f"{meta['name']} in {meta['namespace']}: K is {_k_text(body, seen, chosen)}{cluster.age_of(seen, now)}"
     yield f"  mode      {chosen}: {MODES.get(chosen, chosen)}"
     if seen.get("state") and chosen != "Disabled":
         yield f"  state     {seen['state']}: {STATES.get(seen['state'], '')}{_at_zero(body)}"
     if ((body.get("spec") or {}).get("speculation") or {}).get("adaptiveVerification") and chosen != "Disabled":
         yield "  verifies  only the drafts that vLLM estimates to be worth their time; others count as not accepted"
+    yield from itertools.chain.from_iterable(_lines("but", one) for one in silence_of(body, silent))
     yield from _lines("why", cause)
     if seen.get("gain"):
         of, ends = "of the table that waits, " if seen.get("speculatorRemoved") else "", seen.get("gainRange")
@@ -104,14 +111,19 @@ def explanation(body: Object, *, wide: bool = False) -> Iterator[str]:
     if seen.get("tries"):
         yield f"  trials    {seen['tries']}: other K, by requests, in that share of the steps; they may change K"
     yield from map("  {0[0]:<9} {0[1]}".format, _advice(body))
+    yield from _others(body, cause)
+    for one in (body.get("status") or {}).get("conditions") or () if wide else ():
+        yield f"  {one.get('type')} is {one.get('status')}, {one.get('reason')}: {one.get('message', '')}"
+
+
+def _others(body: Object, cause: Finding) -> Iterator[str]:
+    """Yield the lines for the faults and warnings that are not the cause."""
     for one in faults_of(body):
         if (one.reason, one.message) != (cause.reason, cause.message):
             yield from _lines("also", one)
     for one in warnings_of(body):
         if one.reason != cause.reason:
             yield from _lines("warning", one)
-    for one in (body.get("status") or {}).get("conditions") or () if wide else ():
-        yield f"  {one.get('type')} is {one.get('status')}, {one.get('reason')}: {one.get('message', '')}"
 
 
 def _at_zero(body: Object) -> str:
@@ -195,8 +207,6 @@ def _advice(body: Object) -> Iterator[tuple[str, str]]:
 
 def decision_at(body: Object, when: str) -> dict[str, Any]:
     """The decision that held at a time, of the ten that status keeps. Raises CommandError."""
-    import time
-
     then = parse_moment(when, "--at", time.time())
     kept = [one for one in (body.get("status") or {}).get("decisions") or () if one.get("time")]
     found = next((one for one in kept if seconds_of(str(one["time"])) <= then), None)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 
 from speculative_operator.cli import cluster, terminal
 from speculative_operator.cli.cluster import Cluster, Object
 from speculative_operator.cli.commands import OK
+from speculative_operator.cli.diagnosis import reason_shown, silence_of
 
 EPILOG = """examples:
   speculative get -n models
@@ -23,12 +25,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments; `main` calls it."""
     cluster.add_arguments(parser)
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
+    cluster.add_selector(parser)
     terminal.add_format(parser, "load, time per token, actuator and models too")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the objects; returns the exit status. Raises CommandError."""
-    found = Cluster(arguments).objects(everywhere=arguments.all_namespaces)
+    at = Cluster(arguments)
+    found = at.objects(everywhere=arguments.all_namespaces, labels=arguments.selector)
+    silent = at.operator_silent(time.time())
     if arguments.output in (terminal.JSON, terminal.YAML):
         for body in found:
             print(terminal.format_document(body, arguments.output))
@@ -36,8 +41,11 @@ def run(arguments: argparse.Namespace) -> int:
         wide = arguments.output == terminal.WIDE
         headers = (*_HEADERS, *_WIDE) if wide else _HEADERS
         terminal.write_table(sys.stdout, headers, [row(body, wide=wide) for body in found], frozenset((5,)))
+        for one in silence_of(found[0], silent):
+            print(f"warning: {one.message}; next: {one.next}", file=sys.stderr)
     else:
-        print("no SpeculativeDeployment; -A looks into all namespaces")
+        print("no SpeculativeDeployment" + " with these labels" * bool(arguments.selector), end="")
+        print("" if arguments.all_namespaces else "; -A looks into all namespaces")
     return OK
 
 
@@ -48,7 +56,7 @@ def row(body: Object, *, wide: bool = False) -> tuple[str, ...]:
     cells = (
         meta["namespace"], meta["name"], cluster.ready(body), cluster.mode(body),
         *(seen.get(key, "") for key in ("method", "k", "acceptanceRate", "gain", "costPer1kTokens", "state")),
-        cluster.condition(body, "Ready").get("reason", ""),
+        reason_shown(body),
     )  # fmt: skip
     if wide:
         pair = status.get("pair") or {}

@@ -4,6 +4,7 @@ check, and the checks on what is installed: the definition, the operator's Deplo
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -73,6 +74,14 @@ class Look:
             if found.get("leader", {}).get((), 1.0):
                 return found
         return {}
+
+    @cached_property
+    def leads(self) -> bool:
+        """True unless it is known that no operator leads: what the status of an object says may then be old."""
+        try:
+            return bool(self.figures)
+        except UnseenError:
+            return self.at.operator_silent(time.time()) is None
 
     def pods_of(self, body: Object) -> list[Object]:
         """Serving pods of an object."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from speculative_operator.cli.commands import INTERRUPTED, OK, USAGE, CommandError
 from speculative_operator.cli.completion import candidates
-from speculative_operator.cli.parsers import COMMANDS, command, parser
+from speculative_operator.cli.parsers import command, parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,8 +19,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return OK
     name = next((word for word in words if not word.startswith("-")), "")
     try:
-        module = command(name) if name in COMMANDS else None
-        arguments = parser(name, module).parse_args(words)
+        module = command(name) if name else None
+        arguments = parser(name, module).parse_args(words or ["--help"])
         if module is None:
             return USAGE
         status = module.run(arguments)

@@ -8,7 +8,6 @@ that order; without it every row is listed.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -94,7 +93,7 @@ def pick_and_read(spec: DeploymentSpec, rows: Catalogue, read: Read, judge: Judg
 EPILOG = """examples:
   speculative pairs
   speculative pairs Qwen/Qwen3-8B
-  speculative pairs RedHatAI/Qwen3-32B-FP8-dynamic --method eagle3 --json
+  speculative pairs RedHatAI/Qwen3-32B-FP8-dynamic --method eagle3 -o json
   speculative pairs my-org/my-model --base Qwen/Qwen3-14B --catalogue our-pairs.csv
 
 docs/pairs.md explains the columns of --catalogue and the order of rows.
@@ -112,7 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base", metavar="MODEL", action="append", default=[], help=base)
     parser.add_argument("--method", metavar="M", help="show rows of one method only")
     add_catalogue(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object per row, with every field")
+    terminal.add_format(parser, "the page of each source")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -122,16 +121,16 @@ def run(arguments: argparse.Namespace) -> int:
         method = member(Method, arguments.method, "--method")
         rows = Catalogue(tuple(one for one in rows.entries if one.method is method))
     if arguments.verifier is None:
-        _print([(None, one) for one in rows.entries], plain=arguments.json)
+        _print([(None, one) for one in rows.entries], arguments.output)
         return OK
     found = rows.entries_for(arguments.verifier, tuple(arguments.base))
     choice = choose(_alone(arguments.verifier), rows, tuple(arguments.base))
     order = {key_of(one): place for place, one in enumerate(choice.ranked)}
     found = tuple(sorted(found, key=lambda row: order.get(key_of(row[1]), len(found))))
-    if not arguments.json:
+    if arguments.output in (terminal.TEXT, terminal.WIDE):
         print(choice.reason)
     if found:
-        _print(list(found), plain=arguments.json)
+        _print(list(found), arguments.output)
     return OK if found else FAILED
 
 
@@ -157,20 +156,22 @@ def rows_of(arguments: argparse.Namespace) -> Catalogue:
         raise UsageError(f"--catalogue {problem}") from None
 
 
-def _print(rows: list[tuple[Match | None, Entry]], *, plain: bool) -> None:
-    if plain:
+def _print(rows: list[tuple[Match | None, Entry]], form: str) -> None:
+    if form in (terminal.JSON, terminal.YAML):
         for match, one in rows:
-            print(json.dumps(_object(match, one)))
+            print(terminal.format_document(_object(match, one), form))
     else:
-        terminal.write_table(sys.stdout, _HEADERS, [_cells(one) for _, one in rows], frozenset((3,)))
+        cells = [_cells(one, wide=form == terminal.WIDE) for _, one in rows]
+        terminal.write_table(sys.stdout, _HEADERS, cells, frozenset((3,)))
 
 
-def _cells(one: Entry) -> tuple[str, ...]:
+def _cells(one: Entry, *, wide: bool) -> tuple[str, ...]:
     at = f" at K = {one.acceptance_k}" if one.acceptance_k else ""
     accepted = f"{one.acceptance_length:.2f}{at}" if one.acceptance_length is not None else "-"
     method = one.method.value + (", one pass" if one.one_pass else "")
     own = one.speculator or "(part of the verifier)"
-    return one.verifier, own, method, str(one.k or "-"), accepted, one.trained_for or "-", one.date, one.source
+    source = one.source if wide else "/".join(one.source.split("/")[2:5])
+    return one.verifier, own, method, str(one.k or "-"), accepted, one.trained_for or "-", one.date, source
 
 
 def _object(match: Match | None, one: Entry) -> dict[str, Any]:

@@ -4,6 +4,7 @@ what can follow the words typed so far."""
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 from types import ModuleType
 from typing import NoReturn
@@ -72,7 +73,12 @@ def parser(name: str = "", module: ModuleType | None = None) -> argparse.Argumen
 
 
 def command(name: str) -> ModuleType:
-    """The module of the command called `name`. Raises CommandError where this installation lacks it."""
+    """The module of the command called `name`. Raises CommandError where there is none, or this installation lacks
+    it."""
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        remedy = f"did you mean {near[0]}?" if near else "speculative --help lists all"
+        raise UsageError(f"there is no command {name!r}", remedy)
     package = "speculative_lab" if name in LABORATORY else "speculative_operator"
     path = f"{package}.cli.{'annotate' if name in ANNOTATES else name}"
     try:

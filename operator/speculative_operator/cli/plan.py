@@ -9,7 +9,6 @@ that nothing knows gets no figures: the verdict is "not known", with what to giv
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from speculative_operator.cli.subject import Subject
 
 EPILOG = """examples:
+  speculative plan Qwen/Qwen3-8B --on H100-SXM
   speculative plan pair.yaml
   speculative plan pair.yaml --load 24 --context 6000
   speculative plan pair.yaml --workload Chat
@@ -37,7 +37,7 @@ _HEADERS = ("requests", "start K", "best K", "gain", "80 % interval", "TPOT ms",
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments; `main` calls it."""
     add = parser.add_argument
-    add("file", metavar="FILE", help="SpeculativeDeployment (YAML or JSON)")
+    commands.add_object(parser)
     add("--load", metavar="N", type=float, help="requests in one step of a pod that the verdict is about (the best)")
     add("--context", metavar="N", type=float, default=1000.0, help="tokens of a request in the cache (1000)")
     add("--prompt-ratio", metavar="R", type=float, default=1.0, help="prompt tokens per output token (1)")
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--read", action="store_true", help="read the models' files, as `speculative check` does")
     add("--claims-at", metavar="DIR", default="", help="folder below which claims are mounted, for pvc://")
     add_catalogue(parser)
-    add("-o", "--output", choices=("text", "json"), default="text", help="json: one object")
+    terminal.add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -65,10 +65,10 @@ def run(arguments: argparse.Namespace) -> int:
         found, pair, misfit = _read(arguments, found)
     plan = plan_of(found, rows_of(arguments), arguments.context, arguments.prompt_ratio, arguments.load, misfit)
     plan.pair = pair
-    if arguments.output == "json":
-        print(json.dumps(plan.to_json()))
-    else:
+    if arguments.output == terminal.TEXT:
         _show(plan)
+    else:
+        print(terminal.format_document(plan.to_json(), arguments.output))
     return OK if plan.pays else FAILED
 
 
@@ -77,7 +77,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     from speculative_operator.cli.subject import subject
 
     try:
-        found = subject(commands.read_document(arguments.file, "FILE"), rows_of(arguments))
+        found = subject(commands.read_object(arguments), rows_of(arguments))
     except SpecError as problem:
         raise UsageError(f"{arguments.file}: {problem}") from None
     return found.with_workload(Workload(arguments.workload)) if arguments.workload else found

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from speculative_operator.reconcile.world import Outcome
 
 EPILOG = """examples:
+  speculative render Qwen/Qwen3-8B --on H100-SXM
   speculative render pair.yaml
   speculative render pair.yaml --only Deployment
   speculative render pair.yaml | kubectl diff -f -
@@ -29,7 +30,7 @@ exit status: 0 rendered, 1 the operator would refuse the object, 2 wrong use of 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments; `main` calls it."""
     add = parser.add_argument
-    add("file", metavar="FILE", help="SpeculativeDeployment (YAML or JSON)")
+    commands.add_object(parser)
     add("-n", "--namespace", metavar="NS", default="", help="namespace, where the file names none (default)")
     add("--only", metavar="KIND", default="", help="this kind alone, such as Deployment")
     add("--image", metavar="IMAGE", default="", help="the operator's image, which Jobs and init containers run")
@@ -42,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from speculative_operator.cli.subject import spec_of
 
-    spec = spec_of(commands.read_document(arguments.file, "FILE"), arguments.file, arguments.namespace)
+    spec = spec_of(commands.read_object(arguments), arguments.file, arguments.namespace)
     outcome = first_reconcile(spec, arguments.image, pod_monitor=not arguments.no_pod_monitor)
     manifests = list(manifests_of(outcome))
     if not manifests:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from speculative_operator.cli import cluster, commands, terminal
 from speculative_operator.cli.cluster import Cluster, Object, condition, mode, number, plain, ready, skips, speculation
 from speculative_operator.cli.commands import OK
-from speculative_operator.cli.diagnosis import faults_of, next_step, warnings_of
+from speculative_operator.cli.diagnosis import faults_of, next_step, silence_of, warnings_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the view; the exit status. Raises CommandError."""
     at, began, shown = Cluster(arguments), time.time(), None
     while True:
-        body, pods = at.object(arguments.name), at.pods(arguments.name)
-        known = view(body, pods, began, wide=True)  # neither the time nor an age: they alone print nothing anew
+        body, pods, silent = at.object(arguments.name), at.pods(arguments.name), at.operator_silent(time.time())
+        known = view(body, pods, began, silent and began, wide=True)  # an age that grows prints nothing anew
         if shown != known or (arguments.watch and sys.stdout.isatty()):
             sys.stdout.write(_separator(arguments.watch, first=shown is None))
-            _write(body, pods, arguments)
+            _write(body, pods, silent, arguments)
             shown = known
         if not arguments.watch:
             return OK
@@ -76,12 +76,12 @@ def _separator(watch: bool, *, first: bool) -> str:
     return "" if first else "\n"
 
 
-def _write(body: Object, pods: Sequence[Object], arguments: argparse.Namespace) -> None:
+def _write(body: Object, pods: Sequence[Object], silent: float | None, arguments: argparse.Namespace) -> None:
     form, now = arguments.output, time.time()
     if form in (terminal.JSON, terminal.YAML):
         print(cluster.plain(terminal.format_document(body, form)), flush=True)
         return
-    root = view(body, pods, now, wide=form == terminal.WIDE)
+    root = view(body, pods, now, silent, wide=form == terminal.WIDE)
     shown = add_time(root, now) if arguments.watch else root
     terminal.write_coloured(sys.stdout, "\n".join(tree_lines(shown)))
 
@@ -91,17 +91,20 @@ def add_time(root: Branch, now: float) -> Branch:
     return Branch(f"{root.text}, {commands.format_time(now)} UTC", root.below)
 
 
-def view(body: Object, pods: Sequence[Object], now: float, *, wide: bool = False) -> Branch:
-    """The tree of one object and its pods at unix time `now`."""
+def view(
+    body: Object, pods: Sequence[Object], now: float, silent: float | None = None, *, wide: bool = False
+) -> Branch:
+    """The tree of one object and its pods at unix time `now`, `silent` seconds after the operator's last sign of life
+    where that is too long ago."""
     meta, status, seen = body["metadata"], body.get("status") or {}, speculation(body)
     below = [_pair(body, pods, now)]
     if _speed(seen):
-        below.append(Branch(f"speed  {_speed(seen)}"))
+        below.append(Branch(f"speed  {_speed(seen)}{cluster.age_of(seen, now)}"))
     below += [
         *_table(seen, skips(body)),
         *_decisions(status, DECISIONS_KEPT if wide else 3),
         *_canary(body),
-        *_waits(body),
+        *_waits(body, silent),
     ]
     conditions = status.get("conditions") or () if wide else ()
     if conditions:
@@ -226,9 +229,9 @@ def _canary(body: Object) -> Iterator[Branch]:
         yield Branch(f"canary  {found.get('name')}: {found.get('phase')}, {found.get('weight')} % of requests", below)
 
 
-def _waits(body: Object) -> Iterator[Branch]:
+def _waits(body: Object, silent: float | None) -> Iterator[Branch]:
     """Yield faults, proposals and warnings, each with the operator's message and what to do."""
-    for one in faults_of(body):
+    for one in (*silence_of(body, silent), *faults_of(body)):
         yield Branch(f"waits  {one.source} {one.reason}: {one.message}", [Branch(f"next  {one.next}")] * bool(one.next))
     proposal = ((body.get("status") or {}).get("rollout") or {}).get("proposal")
     if proposal:

@@ -31,7 +31,7 @@ def add_format(parser: argparse.ArgumentParser, wide: str = "") -> None:
 def format_document(value: Any, form: str) -> str:
     """`value` as one line of JSON, or as one YAML document."""
     if form == JSON:
-        return json.dumps(value)
+        return json.dumps(value, allow_nan=False)
     import yaml
 
     return "---\n" + yaml.safe_dump(value, sort_keys=False, allow_unicode=True).rstrip("\n")
@@ -40,7 +40,7 @@ def format_document(value: Any, form: str) -> str:
 _STYLES = (
     (r"█+", "green"),
     (r"<- (load now|active)", "bold yellow"),
-    (r"^ *(waits|warning|proposes|also)(?= )", "bold red"),
+    (r"^ *(waits|warning|proposes|also|but|wrong)(?= )", "bold red"),
     (r"^ *[a-z]+(?=  |$)", "cyan"),
     (r"\+\d+\.\d ?%", "bold green"),
     (r"-\d+\.\d ?%", "bold red"),

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Iterator
 
-from speculative_operator.cli import cluster, commands
+from speculative_operator.cli import cluster, commands, terminal
 from speculative_operator.cli.cluster import Cluster, Object
 from speculative_operator.cli.commands import OK
 
@@ -29,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
     parser.add_argument("--since", metavar="WHEN", default="now", help="decisions from then on first: 1h (ago); now")
     parser.add_argument("--for", metavar="TIME", dest="length", default="", help="stop after that long, such as 10m")
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="json: one object a line")
+    terminal.add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -73,8 +72,8 @@ def _time(found: Object) -> float:
 def line(body: Object, found: Object, form: str) -> str:
     """The line for one decision: text for people, or JSON for programs."""
     meta = body["metadata"]
-    if form == "json":
-        return json.dumps({"namespace": meta.get("namespace"), "name": meta["name"], **found})
+    if form != terminal.TEXT:
+        return terminal.format_document({"namespace": meta.get("namespace"), "name": meta["name"], **found}, form)
     change = f"{found['from']} -> {found.get('to', '')}" if found.get("from") else str(found.get("to", ""))
     message = f": {found['message']}" if found.get("message") else ""
     text = f"{str(found.get('time', ''))[:19]}  {meta.get('namespace')}/{meta['name']}  {found.get('reason')}  {change}"

@@ -10,6 +10,8 @@ API_VERSION = f"{GROUP}/{VERSION}"
 
 OPERATOR = "speculative-operator"
 FIELD_MANAGER = "speculative-operator"
+INSTALLED_IN = "speculative-system"
+"""Namespace of the operator in the install file and the pages: its Lease is read there by who may not list all."""
 
 LABEL_DEPLOYMENT = f"{GROUP}/deployment"
 LABEL_VARIANT = f"{GROUP}/variant"

@@ -87,6 +87,8 @@ class Reason(StrEnum):
     PAIR_DOUBTFUL = "PairDoubtful"
     PAIR_MISMATCH = "PairMismatch"
     PAIR_UNREAD = "PairUnread"
+    ACCELERATOR_UNKNOWN = "AcceleratorUnknown"
+    OPERATOR_SILENT = "OperatorSilent"
     VERSIONS_UNREAD = "VersionsUnread"
     UPGRADE_WAITS = "UpgradeWaits"
     PRIVILEGES_KEPT = "PrivilegesKept"
@@ -225,6 +227,10 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.PAIR_DOUBTFUL: "The pair can be served, but there are warnings; the message has them.",
     Reason.PAIR_MISMATCH: "The speculator does not fit its verifier: no pod is created. The message has the remedy.",
     Reason.PAIR_UNREAD: "The Job could not read the models' files, so nothing was compared before the engine starts.",
+    Reason.ACCELERATOR_UNKNOWN: "The operator has no figures of accelerator.product, so it neither expects a gain nor "
+    "checks the memory.",
+    Reason.OPERATOR_SILENT: "The operator has not renewed its Lease, so status and figures may be old, and nothing is "
+    "tuned. Pods keep their last table. Only the command line tells it.",
     Reason.VERSIONS_UNREAD: "The operator could not resolve the requested versions; running pods keep theirs.",
     Reason.UPGRADE_WAITS: "This release of the operator would render pods differently; running pods stay until you "
     "set the annotation that the message names.",

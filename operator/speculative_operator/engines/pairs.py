@@ -15,7 +15,7 @@ from speculative_operator.domain.models import ModelShape, PairFacts
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Method, Mode, ModelSource, Scheme, Speculator
 from speculative_operator.domain.vllm import drafting_kv_cache_dtype
-from speculative_operator.engines.base import Engine
+from speculative_operator.engines.base import Engine, Notice
 from speculative_operator.engines.matrix.rows import Version, parse_version
 from speculative_operator.engines.matrix.wrong_outputs import wrong_outputs
 from speculative_operator.engines.registry import engine_for
@@ -53,6 +53,16 @@ def pair_facts(spec: DeploymentSpec) -> PairFacts:
     )
     held, whole = (capacity(spec, facts, with_speculator=one) or None for one in (True, False))
     return replace(facts, kv_capacity_tokens=held, kv_capacity_tokens_without_speculator=whole)
+
+
+def unknown_accelerator(spec: DeploymentSpec) -> tuple[Notice, ...]:
+    """A notice where the spec names an accelerator of which the catalogue has no figures: else a slip in its name would
+    pass for one that nobody has measured."""
+    product = spec.accelerator.product
+    if not product or find_accelerator(product) is not None:
+        return ()
+    told = f"accelerator.product {product!r} is not known: no gain is expected of it and no memory checked"
+    return (Notice(Reason.ACCELERATOR_UNKNOWN, f"{told}; write a name of node labels or data sheets, as H100-SXM"),)
 
 
 def capacity(spec: DeploymentSpec, facts: PairFacts, *, with_speculator: bool) -> int | None:

@@ -22,6 +22,7 @@ from speculative_operator.domain.resolved import ResolvedSpec, resolve
 from speculative_operator.domain.spec import Mode, OffPolicy
 from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.engines.base import Notice
+from speculative_operator.engines.pairs import unknown_accelerator
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.children import privileges, upgrade
 from speculative_operator.reconcile.children.desired import Desired, desired_children
@@ -268,7 +269,8 @@ def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
     actions = (*pairing.actions, *targets.of_objects(choice.pinned, planned.actions), *repairs)
     late = first_ended_by_probe(world.pods)
     notices = (
-        *turn.notices, *suspended.notices, *turn.engine.notices(choice.by_name), *pairing.notices, *waiting,
+        *turn.notices, *suspended.notices, *turn.engine.notices(choice.by_name), *unknown_accelerator(world.spec),
+        *pairing.notices, *waiting,
         *privileges.notices(world), *own_notices, *scaling_notices(world.spec, world.workload.scaler),
         *targets.notices(world.spec, turn.rollout), *route.notices(world),
         *((startup.late_notice(late.name, late.outlasted),) if late is not None else ()),

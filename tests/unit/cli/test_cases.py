@@ -33,7 +33,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
 
 
 def test_json_is_one_object_a_row_and_the_summary_last(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cases", str(file), "--json"]) == 0
+    assert main(["cases", str(file), "-o", "json"]) == 0
     *found, last = lines(capsys)
     assert [row["case_id"] for row in found] == ["X1", "X2", "X3", "X4"]
     assert list(last) == LAST
@@ -44,7 +44,7 @@ def test_json_is_one_object_a_row_and_the_summary_last(file: Path, capsys: pytes
 
 
 def test_rows_that_cannot_be_placed_are_predicted_and_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["cases", str(file), "--json"])
+    main(["cases", str(file), "-o", "json"])
     odd = lines(capsys)[2]
     assert isinstance(odd["predicted"], float)
     assert odd["predicted"] > 0
@@ -90,12 +90,12 @@ def test_a_missing_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_extra_and_missing_cells_do_no_harm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "ragged.csv"
     path.write_text("model,speedup\nQwen3-8B,1.5,extra,more\nQwen3-8B\n", encoding="utf-8")
-    assert main(["cases", str(path), "--json"]) == 0
+    assert main(["cases", str(path), "-o", "json"]) == 0
     assert lines(capsys)[-1]["rows"] == 2
 
 
 def test_the_published_file_meets_the_targets(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cases", str(PUBLISHED), "--json"]) == 0
+    assert main(["cases", str(PUBLISHED), "-o", "json"]) == 0
     *found, last = lines(capsys)
     with PUBLISHED.open(encoding="utf-8", newline="") as text:
         assert len(found) == last["rows"] == len(list(csv.DictReader(text)))

@@ -82,7 +82,7 @@ def test_the_object(run: Run, tmp_path: Path, verifier: str) -> None:
     other = model(
         tmp_path / "other", {**LLAMA, "model_type": "qwen2"}, {"model.embed_tokens.weight": (100, 64)}, token="z"
     )
-    status, out, _ = run("check", verifier, other, "--json", "--method", "draft_model", "--workload", "Code")
+    status, out, _ = run("check", verifier, other, "-o", "json", "--method", "draft_model", "--workload", "Code")
     told = json.loads(out)
     assert status == 1
     assert (told["compatible"], told["kind"], told["expected"]) == (False, "CrossFamily", None)
@@ -96,7 +96,7 @@ def test_the_object(run: Run, tmp_path: Path, verifier: str) -> None:
 
 def test_options_reach_the_judge(run: Run, verifier: str, head: str) -> None:
     def found(*words: str) -> set[str]:
-        return {one["code"] for one in json.loads(run("check", verifier, head, "--json", *words)[1])["findings"]}
+        return {one["code"] for one in json.loads(run("check", verifier, head, "-o", "json", *words)[1])["findings"]}
 
     assert "HeadsNotDivisible" in found("--tensor-parallel-size", "8")
     assert "ContextBeyondVerifier" in found("--max-model-len", "4096")
@@ -199,7 +199,7 @@ def test_a_field_that_does_not_exist_is_named(run: Run, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_as_an_object(run: Run, verifier: str) -> None:
-    status, out, _ = run("check", verifier, f"{verifier}/nothing", "--json")
+    status, out, _ = run("check", verifier, f"{verifier}/nothing", "-o", "json")
     told = json.loads(out)["error"]
     assert status == 2
     assert told["side"] == "speculator"
@@ -263,7 +263,7 @@ def test_an_auto_spec_passes_over_what_does_not_fit_or_cannot_be_read(run: Run, 
     assert wide.startswith("passed over pvc://models/wide (eagle3): ")
     assert missing.startswith("passed over pvc://models/missing (eagle3): ")
     assert picked.startswith("auto        picked pvc://models/head (eagle3)")
-    status, out, _ = run("check", *auto(claims, entry("wide") + entry("head")), "--json")
+    status, out, _ = run("check", *auto(claims, entry("wide") + entry("head")), "-o", "json")
     told = json.loads(out)
     assert (status, told["picked"]["speculator"], told["picked"]["k"]) == (0, "pvc://models/head", 3)
     assert told["picked"]["passedOver"][0]["speculator"] == "pvc://models/wide"

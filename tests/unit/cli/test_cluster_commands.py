@@ -54,6 +54,8 @@ class FakeCluster:
         self.pages: dict[str, str] = {}
         self.lacking: set[tuple[str, str]] = set()
         self.asked: list[tuple[str, ...]] = []
+        self.silent: float | None = None
+        self.labels = ""
 
     def __call__(self, _: argparse.Namespace) -> FakeCluster:
         return self
@@ -68,9 +70,13 @@ class FakeCluster:
     def pods(self, name: str) -> list[dict[str, Any]]:
         return self.serving
 
-    def objects(self, *, everywhere: bool = False) -> list[dict[str, Any]]:
+    def objects(self, *, everywhere: bool = False, labels: str = "") -> list[dict[str, Any]]:
+        self.labels = labels
         self.refuse(names.PLURAL if everywhere else "own")
         return [self.body] if self.body else []
+
+    def operator_silent(self, now: float) -> float | None:
+        return self.silent
 
     def annotate(self, name: str, annotation: str, value: str | None) -> None:
         self.written.append((name, annotation, value))
@@ -296,6 +302,28 @@ class TestAnnotate:
         ((name, written, said),) = cluster.written
         assert (name, written) == ("demo", annotation)
         assert said == value or (said or "").startswith(value or "-")
+
+    @pytest.mark.parametrize(
+        ("words", "written"), [(["a", "b"], ["a", "b"]), (["--all"], ["demo"]), (["-l", "team=chat"], ["demo"])]
+    )
+    def test_several_objects_are_named_or_chosen(
+        self, monkeypatch: pytest.MonkeyPatch, words: list[str], written: list[str]
+    ) -> None:
+        cluster = FakeCluster(stored("tuned"))
+        monkeypatch.setattr(annotate, "Cluster", cluster)
+        assert main.main(["pause", *words]) == 0
+        assert [name for name, *_ in cluster.written] == written
+        assert cluster.labels == ("team=chat" if words[0] == "-l" else "")
+
+    @pytest.mark.parametrize("words", [[], ["a", "--all"], ["--all", "-l", "team=chat"]])
+    def test_no_object_is_changed_by_a_slip(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+    ) -> None:
+        cluster = FakeCluster(stored("tuned"))
+        monkeypatch.setattr(annotate, "Cluster", cluster)
+        assert main.main(["pause", *words]) == 2
+        assert cluster.written == []
+        assert "give names, or --all, or -l LABELS" in capsys.readouterr().err
 
     def test_the_proposal_that_stands_is_approved_and_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
         body = stored("proposal")

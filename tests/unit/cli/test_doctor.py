@@ -88,6 +88,9 @@ def test_nothing_is_wrong(diagnose: Any, capsys: pytest.CaptureFixture[str], mon
     assert {one[0] for lines in found.values() for one in lines} == {"ok"}
     monkeypatch.setattr(doctor, "Cluster", healthy())
     assert main.main(["doctor"]) == 0
+    (well, _) = capsys.readouterr().out.splitlines()
+    assert well == f"ok       {', '.join(doctor.CHECKS)}"
+    assert main.main(["doctor", "-o", "wide"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[1] for line in lines[:-1]] == list(doctor.CHECKS)
     assert lines[-1] == "nothing is wrong"

@@ -36,8 +36,6 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "the following arguments are required: COMMAND"),
-        (["tuna"], "invalid choice: 'tuna'"),
         (["status"], "the following arguments are required: NAME"),
         (["get", "--fast"], "unrecognized arguments: --fast"),
     ],
@@ -48,6 +46,17 @@ def test_wrong_use_is_one_line_and_status_2(capsys: pytest.CaptureFixture[str], 
     assert errors.startswith("error: ")
     assert said in errors
     assert errors.count("\n") == 1
+
+
+def test_a_slip_in_a_command_gets_the_one_that_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["statsu"]) == 2
+    assert capsys.readouterr().err == "error: there is no command 'statsu'; did you mean status?\n"
+    assert main(["tuna"]) == 2
+    assert "speculative --help lists all" in capsys.readouterr().err
+
+
+def test_no_words_are_a_question_for_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys)[:2] == shown(capsys, "--help")[:2]
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -34,7 +34,10 @@ def test_the_page_shows_what_is_printed(
     monkeypatch.chdir(ROOT)
     for module in (get, explain, watch):
         monkeypatch.setattr(module, "Cluster", sample())
-    monkeypatch.setattr(watch, "time", Clock({}, []))
+    clock = Clock({}, [])
+    clock.now = status_view.sample()[2]
+    for module in (get, explain, watch):
+        monkeypatch.setattr(module, "time", clock)
     assert main.main(shlex.split(command)) == 0
     out, err = capsys.readouterr()
     assert out + err == printed

@@ -31,7 +31,7 @@ def test_says_what_would_be_picked_and_lists_the_rest(run: Run) -> None:
 
 
 def test_one_object_a_row(run: Run) -> None:
-    status, out, _ = run("pairs", "nebius/whatever", "--base", "openai/gpt-oss-20b", "--json")
+    status, out, _ = run("pairs", "nebius/whatever", "--base", "openai/gpt-oss-20b", "-o", "json")
     rows = [json.loads(line) for line in out.splitlines()]
     assert status == 0
     assert rows[0] == {
@@ -54,7 +54,7 @@ def test_one_object_a_row(run: Run) -> None:
 
 
 def test_one_method(run: Run) -> None:
-    _, out, _ = run("pairs", "--method", "DFlash", "--json")
+    _, out, _ = run("pairs", "--method", "DFlash", "-o", "json")
     assert {json.loads(line)["method"] for line in out.splitlines()} == {"dflash"}
     status, _, err = run("pairs", "--method", "dflush")
     assert status == 2
@@ -64,7 +64,7 @@ def test_one_method(run: Run) -> None:
 def test_rows_of_ones_own_go_first(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "own.csv"
     file.write_text(EXTRA)
-    status, out, _ = run("pairs", "Qwen/Qwen3-8B", "--catalogue", str(file), "--json")
+    status, out, _ = run("pairs", "Qwen/Qwen3-8B", "--catalogue", str(file), "-o", "json")
     assert status == 0
     assert json.loads(out.splitlines()[0])["speculator"] == "me/head"
 
@@ -86,4 +86,4 @@ def test_an_unknown_verifier_has_its_status(run: Run) -> None:
         "the catalogue has no speculator for org/unknown: set speculator.method and speculator.model, or add your own "
         "row to the catalogue\n"
     )
-    assert run("pairs", "org/unknown", "--json")[:2] == (1, "")
+    assert run("pairs", "org/unknown", "-o", "json")[:2] == (1, "")

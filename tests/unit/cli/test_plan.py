@@ -256,3 +256,17 @@ def test_every_load_has_a_verdict(context: float, ratio: float, load: float | No
     assert plan.pays == (not plan.verdict.startswith("no candidate"))
     assert all(one.best.tpot_ms > 0 for one in plan.rows)
     json.dumps(plan.to_json(), allow_nan=False)
+
+
+def test_a_model_is_planned_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As an object that leaves the speculator to the operator; a file of that name goes first."""
+    spec = {"verifier": {"model": "hf://Qwen/Qwen3-8B"}, "speculator": {"auto": True}}
+    of_file = run(tmp_path, capsys, {**spec, "accelerator": {"product": "H100-SXM"}})
+    assert main(["plan", "Qwen/Qwen3-8B", "--on", "H100-SXM"]) == of_file[0] == 0
+    assert capsys.readouterr().out == of_file[1]
+    assert main(["plan", "hf://Qwen/Qwen3-8B"]) == 1
+    assert "no gain can be told" in capsys.readouterr().out
+    assert main(["plan", str(tmp_path / "object.yaml"), "--on", "H100-SXM"]) == 2
+    assert "write accelerator.product into the file" in capsys.readouterr().err
+    assert main(["plan", "Qwen/absent.yaml"]) == 2
+    assert "No such file" in capsys.readouterr().err

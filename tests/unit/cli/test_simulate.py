@@ -82,7 +82,7 @@ def test_the_fastest_comes_first_and_no_constant_beats_the_best_table(rows: list
 
 
 def test_json_has_an_object_for_each_policy_and_a_summary(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", "--trace", str(trace), "--json", "--policy", "ours"]) == 0
+    assert main(["simulate", "--trace", str(trace), "-o", "json", "--policy", "ours"]) == 0
     *rows, last = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     by_name = {row["policy"]: row for row in rows}
     summary = last["summary"]
