@@ -225,18 +225,20 @@ def _overall(judged: Sequence[Judged], limits: Limits) -> tuple[Verdict, str]:
     """The verdict of all measures together, and one sentence on it.
 
     A small loss beside a clear gain in TPOT is Better: drafts lengthen the time to first token a little. Any other mix
-    of better and worse is Undecided: which counts more is the user's to say. A better or equal tail or time to first
-    token decides nothing while TPOT is not known.
+    of better and worse is Undecided: which counts more is the user's to say. While TPOT is not known, a tail or a time
+    to first token decides nothing but where it is worse by more than is tolerated.
     """
     by = {verdict: [one.measure.value for one in judged if one.verdict is verdict] for verdict in Verdict}
     better, worse = ", ".join(by[Verdict.BETTER]), ", ".join(by[Verdict.WORSE])
     if better and worse and not _outweighed(judged, limits):
         return Verdict.UNDECIDED, f"B is better in {better} and worse in {worse}: which counts more is yours to say"
-    if worse and not better:
-        return Verdict.WORSE, f"B is worse in {worse}, and better in nothing"
     pace = [one for one in judged if one.measure in (Measure.TPOT, Measure.THROUGHPUT, Measure.COST)]
     known = [one.verdict for one in pace if one.ratio is not None]
-    if Verdict.UNDECIDED in known or not known:
+    waits = Verdict.UNDECIDED in known or not known
+    decisive = any(one.beyond(limits) or (one in pace and one.verdict is Verdict.WORSE) for one in judged)
+    if worse and not better and (decisive or not waits):
+        return Verdict.WORSE, f"B is worse in {worse}, and better in nothing"
+    if waits:
         return Verdict.UNDECIDED, next(one.why for one in pace if one.verdict is Verdict.UNDECIDED)
     if better:
         losses = [

@@ -167,6 +167,16 @@ def test_a_small_loss_of_ttft_beside_a_clear_gain_of_tpot_is_better_and_named() 
     assert compare(samples(1), samples(2, pace=0.99, ttft=1.1)).verdict is not Verdict.BETTER
 
 
+def test_a_loss_of_ttft_decides_nothing_while_tpot_is_not_known_but_where_it_is_large() -> None:
+    def compared(ttft: float) -> Comparison:
+        return compare(samples(1, scatter=0.1), samples(2, pace=0.97, ttft=ttft, scatter=0.1))
+
+    small, large = compared(1.2), compared(1.6)
+    assert [one.of(Measure.TPOT).verdict for one in (small, large)] == [Verdict.UNDECIDED] * 2
+    assert [one.of(Measure.TTFT).verdict for one in (small, large)] == [Verdict.WORSE] * 2
+    assert (small.verdict, large.verdict) == (Verdict.UNDECIDED, Verdict.WORSE)
+
+
 def test_a_longer_tail_is_worse_though_the_mean_is_equal() -> None:
     a, b = samples(1, 200, tail=0.002), samples(2, 200, tail=0.03)
     found = compare(a, b)
