@@ -237,6 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     times = np.linspace(1.5, 2.5, max(options.quicker, 2)).tolist()[: options.quicker]
     quick = [replace(steady, number=n, minutes=10.0, slower=1.0 / by) for n, by in enumerate(times)]
     quicker = judged(quick, options.jobs)
+    by_arrivals = judged([replace(one, basis=Basis.ARRIVALS) for one in quick], options.jobs)
     wrong = _percent([*same, *equal], (Verdict.BETTER, Verdict.WORSE))
     print(json.dumps({
         "same": len(same),
@@ -245,8 +246,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "alike_false_percent": _percent(equal, (Verdict.BETTER, Verdict.WORSE)),
         "quicker": len(quicker),
         "quicker_found_percent": _percent(quicker, (Verdict.BETTER,)),
-        "quicker_called_worse_percent": _percent(quicker, (Verdict.WORSE,)),
-        "quicker_by_arrivals": sum(one.last.basis is Basis.ARRIVALS for one in quicker),
+        "quicker_found_percent_by_arrivals": _percent(by_arrivals, (Verdict.BETTER,)),
+        "quicker_called_worse_percent": _percent([*quicker, *by_arrivals], (Verdict.WORSE,)),
         "false_by_measure": dict(Counter(name.rpartition(" ")[0] for one in [*same, *equal] for name in one.measures)),
         "slower": len(slower),
         "slower_found_percent_calm": _percent(calm, (Verdict.WORSE,)),

@@ -67,7 +67,7 @@ BUDGETS = {
     "operator/speculative_operator/*.py": 850,
     "operator/speculative_operator/api/": 2_712,
     "operator/speculative_operator/cli/": 4_256,
-    "operator/speculative_operator/comparing/": 945,
+    "operator/speculative_operator/comparing/": 950,
     "operator/speculative_operator/domain/": 2_440,
     "operator/speculative_operator/engines/": 5_085,
     "operator/speculative_operator/outputs/": 210,
@@ -80,7 +80,7 @@ BUDGETS = {
     "operator/speculative_operator/tuner/": 4_868,
     "operator/speculative_operator/weights/": 3_025,
     "lab/": 8_425,
-    "dev/": 23_045,
+    "dev/": 23_190,
     "tests/": 70_250,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
