@@ -20,6 +20,7 @@ from realengine import paths
 from realengine.image import RATES
 from realengine.serving import CPU_FLAGS, environment
 from speculative_operator.domain import names
+from speculative_operator.render.load_job import IMAGE as GENERATOR
 
 NAMESPACE = demo_scene.NAMESPACE
 IMAGE = f"vllm/vllm-openai:v{paths.VLLM}"
@@ -88,21 +89,24 @@ class Wish:
         return {"method": self.method} | ({"model": f"hf://tiny/{model}"} if model else {})
 
 
-def options(name: str, python: Path) -> ClusterOptions:
-    """A cluster whose node runs the real engine under the name of its public image."""
+def options(name: str, python: Path, generator: Image | None = None) -> ClusterOptions:
+    """A cluster whose node runs the real engine under the name of its public image, and the load generator of
+    `speculative bench` where it is given."""
     program = (str(python), "-P", str(Path(__file__).with_name("image.py")))
     variables = {key: value for key, value in environment(Path("/tmp")).items() if key not in _BY_OPERATOR}  # noqa: S108
     variables[FORK] = "1"
+    others = {GENERATOR: generator} if generator is not None else {}
+    folders = [str(Path(one.entrypoint[0]).parents[1]) for one in others.values()]
     return ClusterOptions(
         name=name,
-        images={**demo_scene.images(), **hub.images(), IMAGE: Image(program, variables)},
+        images={**demo_scene.images(), **hub.images(), IMAGE: Image(program, variables), **others},
         accelerators={},
         scrape_interval_seconds=SCRAPE_SECONDS,
-        node_settings={"visible": _prefixes(python)},
+        node_settings={"visible": [*prefixes(python), *folders]},
     )
 
 
-def _prefixes(python: Path) -> list[str]:
+def prefixes(python: Path) -> list[str]:
     """Folders that the interpreter needs to be seen from inside a pod."""
     told = subprocess.run(
         [python, "-I", "-c", "import sys; print(sys.prefix); print(sys.base_prefix)"],

@@ -76,8 +76,8 @@ def plan(host: Host, mounts: Iterable[Mount], visible: Iterable[str] = (), hidde
     for path in (resolve(host, h) for h in hidden):
         if _seen(host, path, placed):
             placed[path] = Op("tmpfs", path, "mode=000,size=4k")
-    for mount in mounts:
-        target = resolve(host, mount.target)
+    volumes = {resolve(host, mount.target): mount for mount in mounts}
+    for target, mount in volumes.items():
         placed[target] = (
             Op("bind", target, mount.source, mount.read_only) if mount.source else Op("tmpfs", target, mount.options)
         )
@@ -88,7 +88,7 @@ def plan(host: Host, mounts: Iterable[Mount], visible: Iterable[str] = (), hidde
             ops.append(placed[path])
         else:
             ops += [Op("tmpfs", path, "mode=755"), *_children(host, path)]
-    return Plan(tuple(ops), ("/", *sorted(shadows), *FRESH))
+    return Plan(tuple(ops), ("/", *sorted(shadows), *(path for path in FRESH if path not in volumes)))
 
 
 def resolve(host: Host, path: str) -> str:

@@ -19,7 +19,7 @@ from payloadbench import off
 from payloadbench.measure import SECONDS, measure
 from payloadbench.paired import MARGIN, MOST_ERROR, Ratio, Verdict, beside_copies
 from payloadbench.server import ServerError
-from realengine import paths, scene
+from realengine import guidellm, paths, scene
 from realengine.e2e.report import Report, markdown
 from realengine.install import InstallError, installed
 from speculative_operator.domain import names
@@ -28,8 +28,8 @@ PLAY_SECONDS = 3600.0
 HUB = paths.ROOT / "build" / "hub-e2e-vllm"
 """What the hub serves; not below /tmp, of which every pod has its own."""
 OFF_WIDTH = 8
-PAYLOAD = "payload"
-PARTS = ("retunes", "pairs", "tuning", PAYLOAD)
+COMMANDS, PAYLOAD = "commands", "payload"
+PARTS = ("retunes", "pairs", "tuning", COMMANDS, PAYLOAD)
 KEYS = (
     *("retunes", "requests", "identical_outputs", "engine_restarts", "decision_to_engine_seconds"),
     *("payload_step_ratio", "off_step_ratio", "best_static_gap_percent"),
@@ -130,7 +130,8 @@ def run(given: argparse.Namespace) -> int:
     python = installed(report.say)
     if given.parts != [PAYLOAD]:
         report.say("starting a cluster")
-        with Cluster.start(scene.options(given.name, python), report.say) as cluster:
+        generator = guidellm.image() if COMMANDS in given.parts else None
+        with Cluster.start(scene.options(given.name, python, generator), report.say) as cluster:
             prepared(cluster)
             try:
                 play(cluster, given, report)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import aiohttp
 
-from realengine.e2e import retunes, rollouts, tables, trouble, tuning, weights
+from realengine.e2e import commands, retunes, rollouts, tables, trouble, tuning, weights
 from realengine.e2e.report import Report
 from realengine.e2e.stage import Stage
 from realengine.e2e.steps import NAME, PROMPTS, Play, Traffic
@@ -54,7 +54,7 @@ async def other_pairs(play: Play) -> None:
     rollouts.outputs(play)
 
 
-PARTS = {"retunes": speculate, "pairs": other_pairs, "tuning": tuning.tune}
+PARTS = {"retunes": speculate, "pairs": other_pairs, "tuning": tuning.tune, "commands": commands.compare}
 
 
 async def play_all(options: argparse.Namespace, report: Report) -> None:

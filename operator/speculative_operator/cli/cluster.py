@@ -1,4 +1,5 @@
-"""SpeculativeDeployments of a cluster, for the commands that read them or annotate one. Nothing else is written.
+"""SpeculativeDeployments of a cluster, for the commands that read them or annotate one. Only `bench` writes
+anything else: its Jobs and their prompts.
 
 The cluster is that of the kubeconfig's current context, as for kubectl, or of `--context`. Used by `get`, `status`,
 `explain`, `doctor` and `annotate`.
@@ -51,7 +52,7 @@ class Cluster:
         except (ConfigException, OSError, TypeError) as problem:
             raise CommandError(f"no kubeconfig can be used: {problem}", "name one in KUBECONFIG") from None
         self._api, self._core = client.CustomObjectsApi(api), client.CoreV1Api(api)
-        self._rights = client.AuthorizationV1Api(api)
+        self._rights, self._batch = client.AuthorizationV1Api(api), client.BatchV1Api(api)
         named = next((one for one in contexts if one["name"] == arguments.context), active)
         self.namespace: str = arguments.namespace or named["context"].get("namespace") or "default"
 
@@ -94,6 +95,52 @@ class Cluster:
         """Set an annotation of an object, or remove it (None)."""
         body = {"metadata": {"annotations": {annotation: value}}}
         self._call(self._api.patch_namespaced_custom_object, *self._ours, name, body)
+
+    def create(self, body: Object) -> Object:
+        """Create a Job or a ConfigMap; as it is stored."""
+        kinds: dict[str, Callable[..., Any]] = {
+            "Job": self._batch.create_namespaced_job,
+            "ConfigMap": self._core.create_namespaced_config_map,
+        }
+        return self._call(kinds[body["kind"]], self.namespace, dict(body))
+
+    def delete_labelled(self, kind: str, label: str) -> None:
+        """Delete Jobs with their pods, or ConfigMaps, that have a label."""
+        kinds: dict[str, Callable[..., Any]] = {
+            "Job": self._batch.delete_collection_namespaced_job,
+            "ConfigMap": self._core.delete_collection_namespaced_config_map,
+        }
+        self._call(kinds[kind], self.namespace, label_selector=label, propagation_policy="Background")
+
+    def delete_job(self, name: str) -> None:
+        """Delete a Job with its pods, if it is not gone."""
+        self._call(self._batch.delete_namespaced_job, name, self.namespace, missing={}, propagation_policy="Background")
+
+    def jobs(self, label: str) -> list[Object]:
+        """Jobs that have a label."""
+        return list(self._call(self._batch.list_namespaced_job, self.namespace, label_selector=label)["items"] or ())
+
+    def annotate_job(self, name: str, annotation: str, value: str) -> None:
+        """Set an annotation of a Job."""
+        body: Object = {"metadata": {"annotations": {annotation: value}}}
+        self._call(self._batch.patch_namespaced_job, name, self.namespace, body)
+
+    def pods_of_job(self, name: str) -> list[Object]:
+        """Pods of a Job, the newest first."""
+        label = f"batch.kubernetes.io/job-name={name}"
+        found = self._call(self._core.list_namespaced_pod, self.namespace, label_selector=label)["items"] or ()
+        return sorted(found, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), reverse=True)
+
+    def log(self, pod: Object) -> str:
+        """Log of a pod's only container."""
+        meta = pod["metadata"]
+        return str(self._answer(self._core.read_namespaced_pod_log, meta["name"], meta["namespace"]))
+
+    def warnings(self, name: str) -> list[str]:
+        """Messages of the warnings on an object of the namespace, the newest last."""
+        about = f"involvedObject.name={name},type=Warning"
+        found = self._call(self._core.list_namespaced_event, self.namespace, field_selector=about)["items"] or ()
+        return [str(one.get("message")) for one in sorted(found, key=lambda one: str(one.get("lastTimestamp")))]
 
     def list_objects(self, api_version: str, plural: str, **selectors: str) -> list[Object]:
         """Objects of a kind in all namespaces; none where there is no such kind. `selectors`: label_selector,

@@ -11,19 +11,15 @@ whose condition OutputsVerified tells it while such pods run.
 from __future__ import annotations
 
 import argparse
-import signal
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from speculative_operator.cli import cluster
 from speculative_operator.cli.asking import Engine, prompts_of, template_of
-from speculative_operator.cli.cluster import Cluster, Object, mode, plain, speculation
+from speculative_operator.cli.cluster import Cluster, plain
 from speculative_operator.cli.commands import FAILED, OK, CommandError, UsageError
+from speculative_operator.cli.suspending import MOST_MINUTES, check_comparable, check_live, suspended, wait
 from speculative_operator.domain import names
 from speculative_operator.domain.formats import timestamp
-from speculative_operator.domain.table import Actuator
 from speculative_operator.outputs.judge import Judgement, Kind, Run, judge
 from speculative_operator.outputs.record import Record, Verdict
 
@@ -34,12 +30,6 @@ EPILOG = """examples:
 
 exit status: 0 Same or SameButTies, 1 Different, or it could not be found out, 2 wrong use"""
 
-MOST_MINUTES = 15
-"""Minutes; the operator refuses more."""
-DELIVERY_SECONDS = 120.0
-"""In which pods follow another table: a kubelet delivers it within seconds, or at its next look after a minute."""
-PROBE = 16
-"""Tokens of an answer that only shows whether the pod drafts."""
 LINES = 10
 """Answers that part and are shown."""
 
@@ -74,12 +64,12 @@ def run(arguments: argparse.Namespace) -> int:
     body = at.object(name)
     engine = Engine(at, name, arguments, prompts)
     if arguments.against:
-        _check_comparable(body, at.object(arguments.against))
+        check_comparable(body, at.object(arguments.against))
         other = Engine(at, arguments.against, arguments, prompts)
         without, control = _undrafted(other, f"{arguments.against} drafts too; set its spec.speculation.mode: Disabled")
     else:
-        _check_live(body)
-        with _suspended(at, name, engine, arguments.minutes):
+        check_live(body)
+        with suspended(at, name, engine, arguments.minutes):
             without, control = _undrafted(engine, "the pod drafted though drafts were suspended; run it again")
     judgement = judge(without, control, _drafted(engine))
     _show(judgement, len(prompts))
@@ -88,58 +78,6 @@ def run(arguments: argparse.Namespace) -> int:
         record = Record(judgement.verdict, template, timestamp(time.time()), *found)
         at.annotate(name, names.ANNOTATION_VERIFIED, record.to_text())
     return FAILED if judgement.verdict is Verdict.DIFFERENT else OK
-
-
-def _check_live(body: Object) -> None:
-    name, seen = body["metadata"]["name"], speculation(body)
-    remedy = "compare it with an object of mode: Disabled: --against OTHER"
-    if mode(body) == "Paused":
-        raise CommandError(
-            f"{name} is paused, so drafts cannot be suspended", f"speculative resume {name}, or {remedy}"
-        )
-    if seen.get("actuator") != Actuator.LIVE.value or seen.get("speculatorRemoved"):
-        raise CommandError(f"K of {name} cannot change while its pods serve", remedy)
-
-
-def _check_comparable(body: Object, other: Object) -> None:
-    verifiers = [one["spec"]["verifier"].get("model") for one in (body, other)]
-    if verifiers[0] != verifiers[1]:
-        raise CommandError(
-            f"the verifiers differ: {verifiers[0]} and {verifiers[1]}", "compare objects of one verifier"
-        )
-
-
-@contextmanager
-def _suspended(at: Cluster, name: str, engine: Engine, minutes: int) -> Iterator[None]:
-    """Suspends drafts for the block, which SIGTERM ends like an interrupt does."""
-    ends, before = time.time() + 60.0 * minutes, signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        at.annotate(name, names.ANNOTATION_SUSPEND, timestamp(ends))
-        print(f"drafts of {name} are suspended until {timestamp(ends)} at most", file=sys.stderr)
-        if not _wait(engine, drafts=False):
-            raise CommandError(
-                f"the pods of {name} still draft",
-                "speculative explain tells why the annotation is ignored; else use --against",
-            )
-        engine.until = ends
-        yield
-    finally:
-        engine.until = None
-        at.annotate(name, names.ANNOTATION_SUSPEND, None)
-        signal.signal(signal.SIGTERM, before)
-
-
-def _wait(engine: Engine, *, drafts: bool) -> bool:
-    """True once the pod drafts for a prompt, or for none of two in a row; False where it never does."""
-    deadline, alike = time.monotonic() + DELIVERY_SECONDS, 0
-    while alike < (1 if drafts else 2):
-        if time.monotonic() > deadline:
-            return False
-        before = engine.count_drafts()
-        engine.answer(engine.prompts[0], PROBE)
-        alike = alike + 1 if (engine.count_drafts() != before) is drafts else 0
-        time.sleep(0.0 if alike else 2.0)
-    return True
 
 
 def _undrafted(engine: Engine, why: str) -> tuple[Run, Run]:
@@ -153,7 +91,7 @@ def _undrafted(engine: Engine, why: str) -> tuple[Run, Run]:
 
 def _drafted(engine: Engine) -> Run:
     """A run with drafts. Raises CommandError where the pod drafts nothing."""
-    if engine.count_drafts() is not None and not _wait(engine, drafts=True):
+    if engine.count_drafts() is not None and not wait(engine, drafts=True):
         raise CommandError("the pod drafts nothing: the table's K is 0 at this load", "nothing is there to verify")
     return engine.answers()
 

@@ -105,7 +105,7 @@ def job(inp: JobInput) -> dict[str, Any]:
         "grace_seconds": size.grace,
         "run_as_user": None if inp.assigns_uids else USER,
         "gives_group": inp.owns_cache,
-        "pull_secrets": _pull_secrets(spec),
+        "pull_secrets": pull_secrets(spec),
         "container": names.JOB_CONTAINER,
         "image": inp.image,
         "command": COMMAND,
@@ -164,7 +164,7 @@ def of_engine(spec: DeploymentSpec) -> tuple[Mapping[str, Any], ...]:
     return tuple(variable for variable in spec.engine.env if variable.get("name") in _REACHING)
 
 
-def _pull_secrets(spec: DeploymentSpec) -> list[Any]:
+def pull_secrets(spec: DeploymentSpec) -> list[Any]:
     """Pull secrets of a Job's pod: those of the serving pods, whose registry mostly holds the operator's image."""
     pod = spec.template.get("spec")
     found = pod.get("imagePullSecrets") if isinstance(pod, Mapping) else None

@@ -119,7 +119,7 @@ def job_seen(job: Body, pods: Iterable[Body], now: float) -> JobSeen:
     if purpose is None:
         raise ValueError(f"Job {meta['name']} has no label {names.LABEL_JOB}")
     newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), reverse=True)
-    phase = _phase_of(job, newest, now)
+    phase = phase_of(job, newest, now)
     result = next(filter(None, (_result(pod) for pod in newest)), None) if phase is not Phase.RUNNING else None
     return JobSeen(
         name=meta["name"],
@@ -127,13 +127,13 @@ def job_seen(job: Body, pods: Iterable[Body], now: float) -> JobSeen:
         wanted=(meta.get("annotations") or {}).get(names.ANNOTATION_WANTED, ""),
         phase=phase,
         result=result,
-        trouble="" if result is not None else _trouble(job, newest, phase, now)[:LONGEST],
+        trouble="" if result is not None else trouble_of(job, newest, phase, now)[:LONGEST],
     )
 
 
-def _phase_of(job: Body, newest: Sequence[Body], now: float) -> Phase:
+def phase_of(job: Body, newest: Sequence[Body], now: float) -> Phase:
     """Phase of the Job; Running until its last pod is seen to have ended: only then its termination message is
-    there."""
+    there. Also asked by `speculative bench`."""
     condition = end_of(job)
     if condition is None:
         return Phase.RUNNING
@@ -159,8 +159,8 @@ def _terminations(pod: Body) -> Iterable[Mapping[str, Any]]:
                 yield end
 
 
-def _trouble(job: Body, newest: Sequence[Body], phase: Phase, now: float) -> str:
-    """Why the Job has no result, or will have none; empty where nothing is wrong."""
+def trouble_of(job: Body, newest: Sequence[Body], phase: Phase, now: float) -> str:
+    """Why the Job has no result, or will have none; empty where nothing is wrong. `newest`: its pods."""
     if newest and phase is Phase.RUNNING and _phase(newest[0]) in ("Pending", "Running"):
         return _waiting(newest[0])
     if newest and (told := _failure(newest[0])):

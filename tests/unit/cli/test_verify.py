@@ -14,7 +14,7 @@ import pytest
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.test_cluster_commands import FakeCluster, stored
 
-from speculative_operator.cli import verify
+from speculative_operator.cli import suspending, verify
 from speculative_operator.cli.asking import prompts_of
 from speculative_operator.cli.commands import CommandError
 from speculative_operator.domain import names
@@ -141,7 +141,7 @@ def test_drafts_come_back_with_the_command(pod: EnginePod, run: Run, ending: Any
 def test_pods_that_draft_on_are_compared_with_nothing(
     pod: EnginePod, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify, "DELIVERY_SECONDS", 0.05)
+    monkeypatch.setattr(suspending, "DELIVERY_SECONDS", 0.05)
     pod.obeys = False
     status, _, err = run(*WORDS)
     assert status == 1

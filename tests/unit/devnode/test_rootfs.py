@@ -130,3 +130,8 @@ def test_hidden_directories_are_covered_where_they_would_be_seen() -> None:
     assert at(steps(hidden=["/srv/repo"]), "/srv/repo")[0].what == "tmpfs"
     assert not at(steps(hidden=["/tmp/state"]), "/tmp/state")
     assert at(steps(visible=["/home/me"], hidden=["/home/me/project"]), "/home/me/project")[0].what == "tmpfs"
+
+
+def test_a_volume_in_place_of_a_fresh_folder_stays_writable_below_a_read_only_root() -> None:
+    assert "/tmp" not in plan(HOST, [Mount("/tmp", "/state/v")]).writable
+    assert "/tmp" in plan(HOST, []).writable
