@@ -1,8 +1,8 @@
 """Judges `comparing`: `python -m bench.compare` draws pairs of simulated objects and counts its verdicts.
 
 Both objects of a pair have the same machine, traffic and texts, and requests of their own. Where B is the same as A, a
-Better or Worse is false; B can be made slower in every step, or worse at drafting. One line a pair on stderr; the last
-line is JSON on stdout.
+Better or Worse is false; B can be made slower or quicker in every step, or worse at drafting. One line a pair on
+stderr; the last line is JSON on stdout.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from speculative_lab.plant.traffic import Traffic, requests
 from speculative_lab.plant.types import Machine
 from speculative_lab.plant.windows import scrape, window
 from speculative_lab.plant.world import Replica
+from speculative_operator.comparing.matching import Basis, match_by
 from speculative_operator.comparing.measures import Sample, sample_of
-from speculative_operator.comparing.verdict import Comparison, Verdict, compare
+from speculative_operator.comparing.verdict import Comparison, Limits, Verdict, compare, compare_matched
 
 INTERVAL = 5.0
 """Seconds of a sample."""
@@ -53,6 +54,10 @@ class Case:
     """Requests per second of each object; None: as drawn."""
     calm: bool = False
     """Requests come one by one, and no other work is on the machine."""
+    constant: bool = False
+    """The rate never changes."""
+    basis: Basis | None = None
+    """By which they are compared; None: as `compare` chooses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,8 @@ def draw(case: Case) -> World:
             k = max(k, 3)
         if case.rate is None:
             return World(rig, plan, shares, k, disturbed)
-        plan = replace(plan, open_share=1.0, shape=plan.shape if plan.shape == "bursts" else "steady")
+        bursts = plan.shape == "bursts" and not case.constant
+        plan = replace(plan, open_share=1.0, shape="bursts" if bursts else "steady")
         if case.calm:
             plan, disturbed = replace(plan, lump=1.0), False
         world = World(rig, plan, (1.0,), k, disturbed)
@@ -175,12 +181,16 @@ def judge(case: Case) -> Found:
     _, a, b = pair(case)
     each, first, seen = round(60.0 / INTERVAL), None, set[str]()
     for count in range(each, len(a) + 1, each):
-        last = compare(a[:count], b[:count])
+        last = _compared(case, a[:count], b[:count])
         ever = [one for one in last.measures if one.verdict in (Verdict.BETTER, Verdict.WORSE)]
         seen |= {f"{one.measure} {one.verdict}" for one in ever}
         if first is None and last.verdict in (Verdict.BETTER, Verdict.WORSE):
             first = last.verdict, count / each
     return Found(*(first or (last.verdict, len(a) / each)), tuple(sorted(seen)), last)
+
+
+def _compared(case: Case, a: Sequence[Sample], b: Sequence[Sample]) -> Comparison:
+    return compare(a, b) if case.basis is None else compare_matched(match_by(case.basis, a, b), Limits())
 
 
 def judged(cases: Sequence[Case], jobs: int) -> list[Found]:
@@ -205,6 +215,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--seed", type=int, default=1)
     add("--same", type=int, default=200, help="pairs of equal objects, 20 minutes each (200)")
     add("--slower", type=int, default=60, help="pairs with steps 5 %% slower in B, 10 minutes, calm and as drawn (60)")
+    add(
+        "--quicker",
+        type=int,
+        default=40,
+        help="pairs at one constant rate, B 1.5 to 2.5 times quicker, 10 minutes (40)",
+    )
+    add("--alike", type=int, default=100, help="equal pairs at one constant rate, compared at equal arrivals (100)")
     add("--half", type=int, default=40, help="pairs with half the acceptance in B, 10 minutes (40)")
     add("--rate", type=float, default=5.0, help="requests per second of each object where B is worse (5)")
     add("--jobs", type=int, default=1)
@@ -214,11 +231,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     slow = [Case(seed, n, 10.0, slower=1.05, rate=rate) for n in range(options.slower)]
     calm, slower = judged([replace(one, calm=True) for one in slow], options.jobs), judged(slow, options.jobs)
     half = judged([Case(seed, n, 10.0, accepted=0.5, rate=rate) for n in range(options.half)], options.jobs)
-    wrong = _percent(same, (Verdict.BETTER, Verdict.WORSE))
+    steady = Case(seed, 0, 20.0, rate=rate, constant=True)
+    alike = [replace(steady, number=n, basis=Basis.ARRIVALS) for n in range(options.alike)]
+    equal = judged(alike, options.jobs)
+    times = np.linspace(1.5, 2.5, max(options.quicker, 2)).tolist()[: options.quicker]
+    quick = [replace(steady, number=n, minutes=10.0, slower=1.0 / by) for n, by in enumerate(times)]
+    quicker = judged(quick, options.jobs)
+    by_arrivals = judged([replace(one, basis=Basis.ARRIVALS) for one in quick], options.jobs)
+    wrong = _percent([*same, *equal], (Verdict.BETTER, Verdict.WORSE))
     print(json.dumps({
         "same": len(same),
-        "false_percent": wrong,
-        "false_by_measure": dict(Counter(name.rpartition(" ")[0] for one in same for name in one.measures)),
+        "same_false_percent": _percent(same, (Verdict.BETTER, Verdict.WORSE)),
+        "alike": len(equal),
+        "alike_false_percent": _percent(equal, (Verdict.BETTER, Verdict.WORSE)),
+        "quicker": len(quicker),
+        "quicker_found_percent": _percent(quicker, (Verdict.BETTER,)),
+        "quicker_found_percent_by_arrivals": _percent(by_arrivals, (Verdict.BETTER,)),
+        "quicker_called_worse_percent": _percent([*quicker, *by_arrivals], (Verdict.WORSE,)),
+        "false_by_measure": dict(Counter(name.rpartition(" ")[0] for one in [*same, *equal] for name in one.measures)),
         "slower": len(slower),
         "slower_found_percent_calm": _percent(calm, (Verdict.WORSE,)),
         "slower_found_percent": _percent(slower, (Verdict.WORSE,)),

@@ -27,7 +27,9 @@ def arguments() -> Settings:
     parser.add_argument("--name", default="demo", help="name of the cluster")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "demo", help="folder of the report")
     parser.add_argument("--alone", action="store_true", help="only the tuned variant, without the two to compare with")
-    parser.add_argument("--picture", type=Path, help="save the live view at the top of the load as SVG")
+    parser.add_argument(
+        "--picture", type=Path, help="save the live view at the top of the load, and the comparison, as SVG"
+    )
     parser.add_argument("--record", type=Path, help="keep what `speculative status` reads during the replay, as JSON")
     return Settings(**vars(parser.parse_args()))
 

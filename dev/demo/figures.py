@@ -10,8 +10,12 @@ from datetime import datetime
 from statistics import median
 from typing import Any
 
+from demo.scene import AUTO, OFF, STATIC
 from demo.watch import Sight
+from speculative_operator.comparing.measures import sample_of
+from speculative_operator.comparing.verdict import Comparison, compare
 from speculative_operator.domain.observation import PodWindow
+from speculative_operator.domain.spec import AcceleratorRequest
 
 TABLE_ROW = re.compile(r"(\d+)(?:-(\d+))?:(\d+)")
 """Requests and K of a table as status tells it, such as 1-8:4."""
@@ -83,6 +87,21 @@ def compared_blocks(window: PodWindow | None) -> dict[int, float]:
     for one in window.comparisons if window is not None else ():
         found[one.k] = found.get(one.k, 0.0) + one.blocks
     return dict(sorted(found.items()))
+
+
+def compared_variants(sights: Mapping[str, Sequence[Sight]], given: AcceleratorRequest) -> dict[str, Comparison]:
+    """The tuned variant as B, held against each of the others as A, as `speculative compare` does it."""
+    samples = {
+        role: [
+            made
+            for sight in own
+            if (
+                made := sample_of([sight.window], accelerators_per_pod=given.per_replica, hourly_cost=given.hourly_cost)
+            )
+        ]
+        for role, own in sights.items()
+    }
+    return {role: compare(samples[role], samples.get(AUTO, [])) for role in (OFF, STATIC) if role in samples}
 
 
 def most_concurrent(sights: Sequence[Sight]) -> float:

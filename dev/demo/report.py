@@ -15,6 +15,7 @@ from demo.figures import Phases
 from demo.scene import AGAIN, AUTO, OFF, STATIC
 from demo.screen import TITLES
 from demo.watch import Sight, Timeline
+from speculative_operator.comparing.verdict import Comparison
 from speculative_operator.domain.observation import PodWindow
 
 COLOURS = {AUTO: "#0b7a4b", STATIC: "#c2571a", OFF: "#5b6470", AGAIN: "#a3abb5"}
@@ -67,13 +68,45 @@ def plots(
     return figure
 
 
-def write(path: Path, figure: go.Figure, facts: Mapping[str, Any]) -> None:
+def ratios(compared: Mapping[str, Comparison]) -> go.Figure:
+    """The tuned model over each other one, measure by measure, with intervals: left of 1 it is less."""
+    figure = go.Figure()
+    for role, found in compared.items():
+        known = [(one, one.ratio) for one in found.measures if one.ratio is not None]
+        ends = [(one.low or ratio, ratio, one.high or ratio) for one, ratio in known]
+        figure.add_trace(
+            go.Scatter(
+                x=[ratio for _, ratio, _ in ends], y=[str(one.measure) for one, _ in known], mode="markers",
+                name=f"against {TITLES[role]}: {found.verdict}", marker={"size": 10, "color": COLOURS[role]},
+                text=[str(one.verdict) for one, _ in known],
+                error_x={
+                    "symmetric": False, "thickness": 2,
+                    "array": [high - ratio for _, ratio, high in ends],
+                    "arrayminus": [ratio - low for low, ratio, _ in ends],
+                },
+            )
+        )  # fmt: skip
+    figure.add_vline(x=1.0, line={"dash": "dot", "width": 1})
+    figure.update_xaxes(
+        type="log", title_text="tuned / other", range=[-1.0, 0.5], tickvals=[0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.4, 2, 3]
+    )
+    figure.update_yaxes(autorange="reversed")
+    figure.update_layout(
+        template="simple_white", height=360, margin={"t": 40, "l": 70, "r": 20, "b": 60},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"}, font={"family": "system-ui, sans-serif"},
+    )  # fmt: skip
+    return figure
+
+
+def write(path: Path, figure: go.Figure, compared: Mapping[str, Comparison], facts: Mapping[str, Any]) -> None:
     """Write the page; `facts` are what report.html.j2 names."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined
     )
     page = environment.get_template("report.html.j2").render(
         plot=_embedded(figure),
+        ratios=_embedded(ratios(compared)) if compared else "",
+        compared_with={TITLES[role]: found for role, found in compared.items()},
         plotly=get_plotlyjs(),
         titles=TITLES,
         **facts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from demo.figures import (
     adoptions,
     asked_ks,
     compared_blocks,
+    compared_variants,
     decision_row,
     lost_seconds,
     most_concurrent,
@@ -37,7 +38,7 @@ from demo.scene import (
     variants,
     wait_ready,
 )
-from demo.screen import Scene, Screen, save_picture
+from demo.screen import Scene, Screen, comparison, save_picture
 from demo.sender import Sender
 from demo.verdict import (
     ADOPTION_SECONDS,
@@ -54,6 +55,7 @@ from monitoring.shown import Shown, shown
 from speculative_lab.plant import traces
 from speculative_operator.api.convert import to_domain
 from speculative_operator.cli import terminal
+from speculative_operator.comparing.verdict import Comparison
 from speculative_operator.engines.registry import engine_for
 
 ENGINES = ROOT / "build" / "engines"
@@ -61,6 +63,8 @@ ENGINES = ROOT / "build" / "engines"
 REQUEST_TIMEOUT_SECONDS = 300.0
 MOMENTS = 24
 """How often a replay records what `speculative status` reads."""
+FEW_SECONDS = 600.0
+"""For which a few requests go on at most, while the rest is shown, so that there is more to compare."""
 DRAIN_SECONDS = 120.0
 """Longest wait for the last answers after the last arrival."""
 
@@ -98,6 +102,10 @@ class Played:
     """Every decision seen, oldest first: status keeps only the last ten."""
     lost: float
     """Seconds for which the tuned emulator was late by more than it makes up for."""
+    pods: dict[str, str]
+    """Serving pod -> its object."""
+    compared: dict[str, Comparison] = field(default_factory=dict)
+    """Role -> the tuned variant against it, at the end."""
 
 
 class Demo:
@@ -110,6 +118,8 @@ class Demo:
         self._load: Sender | None = None
         self._variants = variants()[: 1 if settings.alone else None]
         self._decisions: dict[str, dict[str, Any]] = {}
+        self._top: Scene | None = None
+        """The view at the top of the load, where it is to be saved."""
 
     def end(self) -> None:
         """End the load generator and the cluster; harmless when there is none."""
@@ -127,9 +137,15 @@ class Demo:
         ready = self._serve()
         played = self._replay(watcher)
         dashboards = self._dashboards(played.started)
+        self._load = few = self._send("few", Profile(((0.0, self.settings.low), (FEW_SECONDS, self.settings.low))))
         others = self._others()
         paired = self._pairs()
+        few.finish(DRAIN_SECONDS)
+        sights = self._timeline(watcher, played.pods, played.started, time.time()).sights
+        played.compared = compared_variants(sights, to_domain(self._variants[0].manifest).accelerator)
         summary = self._summary(played, setup, ready, dashboards, others, paired)
+        for role, found in played.compared.items():
+            self.console.print(comparison(role, found))
         self._report(played, summary, others, paired)
         return summary
 
@@ -191,19 +207,18 @@ class Demo:
         self.console.print(terminal.findings_table(seen.findings))
         return seen
 
-    def _send(self) -> Sender:
+    def _send(self, name: str, profile: Profile) -> Sender:
         assert self.cluster is not None
-        profile = Profile.climb_and_fall(self.settings.seconds, self.settings.low, self.settings.peak)
         trace = traces.read(TRACE.read_text().splitlines(), "azure")
         arrivals = warp(trace, profile, self.settings.max_context)
         targets = {one.role: (one.model, one.name) for one in self._variants}
-        out = self.settings.out / "requests.jsonl"
-        return Sender(self.cluster, out, targets, arrivals, REQUEST_TIMEOUT_SECONDS)
+        return Sender(self.cluster, self.settings.out / f"{name}.jsonl", targets, arrivals, REQUEST_TIMEOUT_SECONDS)
 
     def _replay(self, watcher: Watcher) -> Played:
         pods = watcher.pods()
         started = time.time()
-        self._load = load = self._send()
+        profile = Profile.climb_and_fall(self.settings.seconds, self.settings.low, self.settings.peak)
+        self._load = load = self._send("requests", profile)
         assert self.cluster is not None
         deadline = time.monotonic() + self.settings.seconds + DRAIN_SECONDS
         scene = Scene(total=self.settings.seconds)
@@ -215,9 +230,8 @@ class Demo:
                     raise SceneError(f"the last answers did not come within {DRAIN_SECONDS:.0f} s of the last request")
                 self._look(watcher, pods, started, scene, load)
                 screen.show(scene)
-                if self.settings.picture and scene.elapsed > 0.66 * self.settings.seconds:
-                    save_picture(scene, self.settings.picture)
-                    self.settings = replace(self.settings, picture=None)
+                if self.settings.picture and self._top is None and scene.elapsed > 0.66 * self.settings.seconds:
+                    self._top = replace(scene, load=[*scene.load], ks=[*scene.ks])
                 if self.settings.record and scene.elapsed >= recorded * self.settings.seconds / MOMENTS:
                     recording.look()
                     recorded += 1
@@ -257,9 +271,7 @@ class Demo:
         self, watcher: Watcher, pods: dict[str, str], started: float, ended: float, records: list[dict[str, Any]]
     ) -> Played:
         roles = {one.name: one.role for one in self._variants}
-        line = watcher.timeline(pods, started, ended)
-        line.sights = {roles[name]: sights for name, sights in line.sights.items()}
-        line.whole = {roles[name]: window for name, window in line.whole.items()}
+        line = self._timeline(watcher, pods, started, ended)
         status = dict(watcher.status(self._variants[0].name))
         adopted: dict[int, float] = {}
         lost = 0.0
@@ -271,7 +283,15 @@ class Demo:
         decisions = self._note(status)
         latencies = table_latencies(decisions, adopted)
         restarts = watcher.restarts()
-        return Played(started, ended, line, records, status, restarts, latencies, adopted, decisions, lost)
+        return Played(started, ended, line, records, status, restarts, latencies, adopted, decisions, lost, pods)
+
+    def _timeline(self, watcher: Watcher, pods: dict[str, str], started: float, ended: float) -> Timeline:
+        """What the pods did, by role."""
+        roles = {one.name: one.role for one in self._variants}
+        line = watcher.timeline(pods, started, ended)
+        line.sights = {roles[name]: sights for name, sights in line.sights.items()}
+        line.whole = {roles[name]: window for name, window in line.whole.items()}
+        return line
 
     def _summary(
         self,
@@ -324,6 +344,7 @@ class Demo:
             "phases": {name: asdict(one) for name, one in phases.items()},
             "ten_seconds_of_the_peak_percent": stretches.summary(),
             "lost_seconds": round(played.lost, 1),
+            "compared": {role: f"{one.verdict}: {one.why}" for role, one in played.compared.items()},
         }
 
     def _report(
@@ -337,7 +358,9 @@ class Demo:
         asked = asked_ks(auto, tables(played.decisions, played.adopted, played.started, text))
         figure = report.plots(played.timeline, [one for one in decisions if one[0] > -5], asked, phases)
         page = {**self._page(played), "others": others, "paired": paired}
-        report.write(path, figure, page)
+        report.write(path, figure, played.compared, page)
+        if self.settings.picture and self._top is not None:
+            save_picture(replace(self._top, compared=played.compared), self.settings.picture)
         (self.settings.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
         self._say(f"report: {path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}")
 

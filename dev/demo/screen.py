@@ -17,6 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from demo.scene import AGAIN, AUTO, OFF, STATIC
+from speculative_operator.cli.compare import HEADERS, row
+from speculative_operator.comparing.verdict import Comparison, Verdict
 from speculative_operator.domain.observation import PodWindow
 
 TITLES = {AUTO: "tuned by the operator", STATIC: "Static K=5", OFF: "no speculation", AGAIN: "no speculation again"}
@@ -39,6 +41,8 @@ class Scene:
     failed: int = 0
     load: list[float] = field(default_factory=list)
     ks: list[float] = field(default_factory=list)
+    compared: Mapping[str, Comparison] = field(default_factory=dict)
+    """Role -> the tuned model against it; empty before the end."""
 
 
 class Screen:
@@ -80,11 +84,22 @@ def picture(scene: Scene) -> Group:
     )
     curves.add_row("K", Text(spark(scene.ks), style="green"), f"{scene.ks[-1]:.1f}" if scene.ks else "")
     counts = f"{scene.elapsed:.0f} of {scene.total:.0f} s · {scene.sent} answers · {scene.failed} failed"
+    verdicts = (Panel(comparison(role, found), border_style="dim") for role, found in scene.compared.items())
     return Group(
         Panel(table, title="copies of one model, the same requests", subtitle=counts, border_style="dim"),
         Panel(curves, title="tuned by the operator, over time", border_style="dim"),
         Panel(decisions(scene), title="decisions", border_style="dim"),
+        *verdicts,
     )
+
+
+def comparison(role: str, found: Comparison) -> Group:
+    """What `speculative compare` says of the tuned model (B) against another (A)."""
+    table = Table(*HEADERS, box=None, pad_edge=False, header_style="bold")
+    for one in found.measures:
+        table.add_row(*row(one), style="green" if one.verdict is Verdict.BETTER else "")
+    told = f"B, {TITLES[AUTO]}, against A, {TITLES[role]}, at {found.basis}: "
+    return Group(Text(told).append(str(found.verdict), style="bold"), table, Text(found.why, style="dim"))
 
 
 def save_picture(scene: Scene, path: Path) -> None:

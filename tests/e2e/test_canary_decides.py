@@ -1,10 +1,11 @@
 """`spec.route.canary.analysis` on a cluster, with requests through a gateway that follows the route: a good canary is
 promoted though the operator is killed again and again, one with half the acceptance is taken back, and no request
-fails."""
+fails. And `speculative compare`, which judges by the same figures, of two objects at the same traffic."""
 
 from __future__ import annotations
 
 import copy
+import json
 import math
 import random
 import subprocess
@@ -16,10 +17,12 @@ from typing import Any
 
 import pytest
 from tests import gateway
-from tests.e2e.conftest import NAMESPACE, Stage, until
+from tests.e2e.conftest import LONG, NAMESPACE, Stage, until
 
 from demo import scene
-from demo.sender import Sender
+from demo.sender import Sender, evenly
+from speculative_operator.cli.main import main
+from speculative_operator.comparing.matching import Basis
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
 
@@ -185,3 +188,35 @@ def test_half_the_acceptance_is_taken_back_within_five_minutes(routed: Stage) ->
     assert len(routed.pods(NEXT)) == 1, "what was taken back runs on"
     told_once = [one for one in routed.items("events") if one["reason"] == "CanaryLowAcceptance"]
     assert [one.get("count", 1) for one in told_once] == [1]
+
+
+def test_compare_finds_the_quicker_of_two_at_the_same_traffic(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The quicker one has fewer requests in a step, always: their batch sizes never meet."""
+    stage.clear()
+    for name, speculation in ((STABLE, {"mode": "Disabled"}), (NEXT, K4)):
+        stage.apply(manifest(name, "Code", speculation))
+    for name in (STABLE, NEXT):
+        scene.wait_ready(stage.cluster, name, 240)
+    monkeypatch.setenv("KUBECONFIG", str(stage.cluster.kubeconfig))
+    options = ("-n", NAMESPACE, "--prometheus", stage.cluster.prometheus_url, "-o", "json")
+
+    def tpot() -> dict[str, Any]:
+        since = f"{time.time() - began:.0f}s"
+        main(["compare", STABLE, NEXT, *options, "--since", since])
+        said = capsys.readouterr().out
+        found = json.loads(said) if said else {"measures": []}
+        basis.append(found.get("basis", ""))
+        return next((one for one in found["measures"] if one["measure"] == "TPOT" and one["high"]), {})
+
+    targets, basis = {name: (MODEL, name) for name in (STABLE, NEXT)}, list[str]()
+    out = stage.directory / "compared.jsonl"
+    with Sender(stage.cluster, out, targets, evenly(LOAD_SECONDS, 5.0, prompt=200, output=120)) as sender:
+        until(lambda: len(sender.records()) > 20, LONG)
+        began = time.time()
+        time.sleep(LONG)
+        found = until(tpot, 2 * LONG, 10.0)
+        sender.finish(LONG)
+    assert (found["verdict"], basis[-1]) == ("Better", Basis.ARRIVALS.value)
+    assert found["high"] < 0.8

@@ -67,7 +67,7 @@ BUDGETS = {
     "operator/speculative_operator/*.py": 850,
     "operator/speculative_operator/api/": 2_712,
     "operator/speculative_operator/cli/": 4_784,
-    "operator/speculative_operator/comparing/": 943,
+    "operator/speculative_operator/comparing/": 1_107,
     "operator/speculative_operator/domain/": 2_503,
     "operator/speculative_operator/engines/": 5_161,
     "operator/speculative_operator/outputs/": 210,
@@ -76,12 +76,12 @@ BUDGETS = {
     "operator/speculative_operator/physics/": 936,
     "operator/speculative_operator/reconcile/": 8_330,
     "operator/speculative_operator/render/": 2_171,
-    "operator/speculative_operator/shell/": 6_535,
+    "operator/speculative_operator/shell/": 6_545,
     "operator/speculative_operator/tuner/": 4_868,
     "operator/speculative_operator/weights/": 3_025,
     "lab/": 8_425,
-    "dev/": 22_940,
-    "tests/": 70_620,
+    "dev/": 23_076,
+    "tests/": 70_750,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 

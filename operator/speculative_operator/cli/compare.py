@@ -1,5 +1,6 @@
 """Compare two objects by what their pods served in the same hours: time per token, time to first token, their 99th
-percentiles, tokens per second and accelerator, and cost, at equal batch size and share of prompt tokens.
+percentiles, tokens per second and accelerator, and cost, at equal batch size and share of prompt tokens; or at equal
+requests per second and pod, where the two hardly ever have the same batch size.
 
 A is what serves now, such as an object with `mode: Disabled`; B is what may take its place. Ratios are B over A, with
 intervals that hold however often one looks: in at most one of twenty comparisons of equal objects is anything ever
@@ -35,7 +36,7 @@ exit status: 0 B is Better or Equivalent, 1 B is Worse or the command failed (th
 
 WATCH_SECONDS = 30.0
 UNDECIDED = 2
-_HEADERS = ("measure", "A", "B", "B / A", "interval", "verdict")
+HEADERS = ("measure", "A", "B", "B / A", "interval", "verdict")
 _DAY = 86_400.0
 
 
@@ -110,6 +111,8 @@ def _common_hours(ask: Ask, subjects: Sequence[Subject], began: float, now: floa
 
 
 def _print(form: str, subjects: Sequence[Subject], samples: Sequence[Sequence[Sample]], found: Comparison) -> None:
+    from speculative_operator.comparing.matching import Basis
+
     if form == "json":
         sides = {side: one.body["metadata"]["name"] for side, one in zip("ab", subjects, strict=True)}
         print(json.dumps({**sides, "models": [_models(one) for one in subjects], **asdict(found)}), flush=True)
@@ -121,11 +124,12 @@ def _print(form: str, subjects: Sequence[Subject], samples: Sequence[Sequence[Sa
     if len({one.spec.verifier.source.uri for one in subjects}) > 1:
         out.write("   the verifiers differ: what follows says nothing of the quality of their answers\n")
     seconds = samples[0][-1].end - samples[0][0].start if all(samples) else 0.0
-    out.write(
-        f"   the same {commands.format_age(seconds)}, of which {commands.format_age(found.matched_seconds)} at loads "
-        "that both had\n\n"
-    )
-    terminal.write_table(out, _HEADERS, [_row(one) for one in found.measures], frozenset((1, 2, 3, 4)))
+    both, matched = commands.format_age(seconds), commands.format_age(found.matched_seconds)
+    out.write(f"   the same {both}, compared at {found.basis} ({matched} of it)\n")
+    if found.basis is Basis.ARRIVALS:
+        out.write("   (they had too little time at the same batch size: this is what clients feel at this traffic)\n")
+    out.write("\n")
+    terminal.write_table(out, HEADERS, [row(one) for one in found.measures], frozenset((1, 2, 3, 4)))
     for line in (*_costs(subjects, samples, found), "", _last_line(subjects, found)):
         out.write(f"{line}\n")
     out.flush()
@@ -139,7 +143,8 @@ def _models(one: Subject) -> str:
     return f"{one.spec.verifier.source.uri}, {told}mode {cluster.mode(one.body)}"
 
 
-def _row(one: Judged) -> tuple[str, ...]:
+def row(one: Judged) -> tuple[str, ...]:
+    """One measure as the table shows it, by `HEADERS`. The demo uses it too."""
     if one.a is None or one.b is None or one.ratio is None:
         return one.measure, "-", "-", "-", "-", f"{one.verdict}: {one.why}"
     ends = ["?" if end is None else f"{end:.3f}" for end in (one.low, one.high)]

@@ -8,9 +8,8 @@ is given.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,15 +18,16 @@ from speculative_operator.cli.commands import CommandError, UnseenError, UsageEr
 from speculative_operator.cli.inspection import Look, settings_of
 from speculative_operator.cli.scraped import servers_of
 from speculative_operator.cli.subject import spec_of
-from speculative_operator.comparing.measures import Sample, sample_of
-from speculative_operator.domain.observation import Gap, PodWindow, Series
+from speculative_operator.comparing.measures import Sample
+from speculative_operator.domain.observation import Gap, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.engines.registry import engine_for, query
+from speculative_operator.engines.registry import query
 from speculative_operator.settings import Settings
 from speculative_operator.shell.monitors import address_of, namespace_of
 from speculative_operator.shell.podseries import Addresses, Answer, BadAnswerError, PodSeries, entries
 from speculative_operator.shell.prometheus import Prometheus, batches
+from speculative_operator.shell.sampling import Sampler
 
 INTERVAL = 5.0
 """Seconds of a sample at least; where Prometheus scrapes less often, the time between two scrapes. Short ones show
@@ -121,7 +121,7 @@ def _through_api_server(at: Cluster, settings: Settings, namespace: str, pods: A
 def read(ask: Ask, subjects: Sequence[Subject], began: float, ended: float) -> list[list[Sample]]:
     """Samples of each object from `began` to `ended`, unix seconds. Raises CommandError where Prometheus fails."""
     every = {pod: addresses for one in subjects for pod, addresses in one.pods.items()}
-    since: dict[str, float] = dict.fromkeys(every, began)
+    samplers = [Sampler(one.spec, began, OLDEST_SCRAPE) for one in subjects]
     found: list[list[Sample]] = [[] for _ in subjects]
     length = max(INTERVAL, (ended - began) / MOST_SAMPLES)
     for part in range(math.ceil((ended - began) / PART)):
@@ -130,10 +130,9 @@ def read(ask: Ask, subjects: Sequence[Subject], began: float, ended: float) -> l
         if isinstance(answer, Gap):
             raise CommandError(answer.message, _REMEDY)
         for edge in _edges(answer.series, began, first, last, length):
-            for one, samples in zip(subjects, found, strict=True):
-                given = one.spec.accelerator
-                windows = _windows(one, answer.series, since, edge)
-                made = sample_of(windows, accelerators_per_pod=given.per_replica, hourly_cost=given.hourly_cost)
+            for one, sampler, samples in zip(subjects, samplers, found, strict=True):
+                own = {pod: answer.series.get(pod, ()) for pod in one.pods}
+                made = sampler.sample(sampler.windows(own, edge))
                 if made is not None:
                     samples.append(made)
     return found
@@ -146,24 +145,3 @@ def _edges(
     scraped = {time for own in series.values() for track in own for time, _ in track.samples if first < time <= last}
     numbers = {math.ceil((time - began) / length) for time in scraped}
     return [min(began + number * length, last) for number in sorted(numbers)]
-
-
-def _windows(
-    one: Subject, series: Mapping[str, tuple[Series, ...]], since: dict[str, float], edge: float
-) -> Iterator[PodWindow]:
-    """Yield the windows of the pods that end at the last scrape before `edge`, and note in `since` where they end."""
-    known = {pod: [_before(track, since[pod], edge) for track in series.get(pod, ())] for pod in one.pods}
-    tracks = [track for own in known.values() for track in own if track.samples]
-    views = engine_for(one.spec).read(tracks, list(one.pods), since, edge, OLDEST_SCRAPE)
-    for pod, view in views.items():
-        if isinstance(view, PodWindow):
-            since[pod] = view.end
-            yield view
-        elif view.reason not in (Reason.COLLECTING, Reason.STARTING):
-            since[pod] = edge
-
-
-def _before(track: Series, since: float, edge: float) -> Series:
-    """The samples from the scrape at `since` to `edge`."""
-    first, last = bisect_left(track.samples, (since - 1.0,)), bisect_right(track.samples, (edge, math.inf))
-    return replace(track, samples=track.samples[first:last])

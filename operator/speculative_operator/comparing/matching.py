@@ -4,6 +4,9 @@ Where one object has more traffic than the other, its figures differ by that alo
 requests looks fast. So samples are only compared within a stratum, half an octave of batch size and a quarter of the
 share of prompt tokens, and what is left of batch size, prompt mix and length of answers is taken out by regression.
 None of these depends on how many drafts are accepted.
+
+Objects of very different speed share no batch size at the same traffic. They are compared at equal requests per second
+and pod. What these leave unequal widens the intervals: how much it slows an object cannot be learned in minutes.
 """
 
 from __future__ import annotations
@@ -11,11 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
 from speculative_operator.comparing.measures import Sample
-from speculative_operator.comparing.sequential import Floats, Ints, half_width
+from speculative_operator.comparing.sequential import LEAST_SECONDS, Floats, Ints, half_width
 
 FEWEST_SAMPLES = 2
 """Samples of each object in a stratum that counts."""
@@ -26,14 +30,55 @@ ROUNDS = 6
 _NORMAL = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
 
+COMMON = 0.25
+"""Share of the time at common batch sizes below which batch sizes hardly ever meet."""
+ARRIVAL_SECONDS = 300.0
+"""Of requests per second: in less time chance makes equal traffic look unequal, and unequal traffic equal."""
+MOST_UNEQUAL = 0.1
+"""Logarithm of requests or tokens in a second, B over A: near its limit an object slows by far more than they grow."""
+STEEPEST = 2.0
+"""Per cent by which a figure grows, at most, for each per cent that is left unequal."""
+
 Figure = Callable[[Sample], float | None]
+
+
+class Basis(StrEnum):
+    """What is equal where two objects are compared."""
+
+    BATCH = "equal batch size"
+    ARRIVALS = "equal requests per second and pod"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Under which a sample was taken."""
+
+    size: float
+    """Requests of a step; or requests that came per second and pod in the last minutes."""
+    prompt_share: float
+    prompts: float
+    """Prompt tokens, and answers begun, per output token."""
+    answers: float
+
+    @property
+    def stratum(self) -> tuple[int, int]:
+        return math.floor(2.0 * math.log2(self.size)), min(int(PROMPT_STRATA * self.prompt_share), PROMPT_STRATA - 1)
+
+    @property
+    def logs(self) -> tuple[float, float, float]:
+        """Of what comes in a second, for requests of a second as `size`: requests, prompt tokens, output tokens."""
+        tokens = self.size / max(self.answers, 1e-12)
+        return math.log(self.size), math.log(max(self.prompts * tokens, 1e-12)), math.log(tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class Matched:
     """Samples of both objects in strata that both have."""
 
+    basis: Basis
     samples: tuple[Sample, ...]
+    loads: tuple[Load, ...]
+    """Of each sample."""
     of_b: Floats
     """1 for a sample of B, 0 for one of A."""
     stratum: Ints
@@ -42,39 +87,97 @@ class Matched:
     seconds: float
     """Of the object that has fewer."""
 
+    @property
+    def slack(self) -> float:
+        """By which intervals are wider, on each side, for what is left unequal."""
+        return STEEPEST * self.unequal
+
     def only(self, kept: Sequence[bool]) -> Matched:
         """Those of the samples, in strata where each object still has enough."""
-        samples = [one for one, keep in zip(self.samples, kept, strict=True) if keep]
-        chosen = np.array(kept, dtype=bool)
-        return _common(samples, self.of_b[chosen])
+        if all(kept):
+            return self
+        rows = [
+            row for row, keep in zip(zip(self.samples, self.loads, self.of_b, strict=True), kept, strict=True) if keep
+        ]
+        return _common(self.basis, rows)
+
+    @property
+    def covariates(self) -> Floats:
+        """What regression takes out within strata: of `basis` ARRIVALS nothing."""
+        if self.basis is Basis.ARRIVALS:
+            return np.zeros((len(self.loads), 1))
+        return np.array([(math.log2(one.size), math.log1p(one.prompts), one.answers) for one in self.loads])
+
+    @property
+    def unequal(self) -> float:
+        """What strata leave unequal in requests and tokens of a second, in logarithms."""
+        if self.basis is Basis.BATCH or not self.loads:
+            return 0.0
+        side = self.of_b - (np.bincount(self.stratum, self.of_b) / np.bincount(self.stratum))[self.stratum]
+        logs = np.array([one.logs for one in self.loads])
+        return float(np.abs(side @ logs / (side @ side)).max())
 
 
 def match(a: Sequence[Sample], b: Sequence[Sample]) -> Matched:
-    """The samples in which steps ran, of strata that both objects have."""
-    both = [(one, side) for side, every in ((0.0, a), (1.0, b)) for one in every if one.batch > 0 and one.tokens > 0]
-    return _common([one for one, _ in both], np.array([side for _, side in both], dtype=np.float64))
+    """The samples in which steps ran, of strata that both objects have: of batch size; of requests per second where too
+    little time is at common batch sizes. Loads alone decide which. Samples are in order of time."""
+    batch, whole = match_by(Basis.BATCH, a, b), min(sum(one.seconds for one in own if one.batch > 0) for own in (a, b))
+    if batch.seconds >= max(COMMON * whole, LEAST_SECONDS):
+        return batch
+    arrivals = match_by(Basis.ARRIVALS, a, b)
+    return arrivals if arrivals.seconds >= LEAST_SECONDS and arrivals.unequal <= MOST_UNEQUAL else batch
 
 
-def _common(samples: Sequence[Sample], of_b: Floats) -> Matched:
+def match_by(basis: Basis, a: Sequence[Sample], b: Sequence[Sample]) -> Matched:
+    """The same for one basis."""
+    loads = _by_batch if basis is Basis.BATCH else _by_arrivals
+    rows = [
+        (one, load, side)
+        for side, own in ((0.0, a), (1.0, b))
+        for one, load in zip(own, loads(own), strict=True)
+        if load is not None and one.batch > 0 and one.tokens > 0
+    ]
+    return _common(basis, rows)
+
+
+def _by_batch(own: Sequence[Sample]) -> list[Load | None]:
+    return [
+        Load(one.batch, one.prompt_share, one.prompt_tokens / one.tokens, one.first_tokens / one.tokens)
+        if one.batch > 0 and one.tokens > 0
+        else None
+        for one in own
+    ]
+
+
+def _by_arrivals(own: Sequence[Sample]) -> list[Load | None]:
+    """By the requests and tokens of the last minutes, idle ones included."""
+    counts = np.array([(one.first_tokens, one.prompt_tokens, one.tokens, one.seconds * one.pods) for one in own])
+    sums = np.vstack([np.zeros(4), np.cumsum(counts.reshape(-1, 4), axis=0)])
+    ends = np.array([one.end for one in own])
+    first = np.searchsorted(ends, ends - ARRIVAL_SECONDS, side="right")
+    return [
+        Load(requests / seconds, prompts / (prompts + tokens), prompts / tokens, requests / tokens)
+        if requests > 0 and tokens > 0 and seconds > 0
+        else None
+        for requests, prompts, tokens, seconds in (sums[1:] - sums[first]).tolist()
+    ]
+
+
+def _common(basis: Basis, rows: Sequence[tuple[Sample, Load, float]]) -> Matched:
     numbers: dict[tuple[int, int], int] = {}
-    stratum = np.array([numbers.setdefault(_stratum(one), len(numbers)) for one in samples], dtype=np.int64)
+    stratum = np.array([numbers.setdefault(load.stratum, len(numbers)) for _, load, _ in rows], dtype=np.int64)
+    of_b = np.array([side for _, _, side in rows], dtype=np.float64)
     sides = [np.bincount(stratum[of_b == side], minlength=len(numbers)) for side in (0.0, 1.0)]
     common = np.minimum(*sides) >= FEWEST_SAMPLES if numbers else np.zeros(0, dtype=bool)
     chosen = common[stratum]
-    kept = tuple(one for one, keep in zip(samples, chosen, strict=True) if keep)
-    of_b, length = of_b[chosen], float(np.median([one.seconds for one in kept])) if kept else 1.0
-    seconds = np.array([one.seconds for one in kept])
+    kept = [row for row, keep in zip(rows, chosen, strict=True) if keep]
+    samples, loads, of_b = tuple(one for one, _, _ in kept), tuple(load for _, load, _ in kept), of_b[chosen]
+    seconds = np.array([one.seconds for one in samples])
+    length = float(np.median(seconds)) if kept else 1.0
     shorter = min(float(seconds[of_b == side].sum()) for side in (0.0, 1.0)) if kept else 0.0
-    moment = np.array([math.floor((one.start + one.end) / 2 / length) for one in kept], dtype=np.int64)
-    return Matched(kept, of_b, stratum[chosen], moment, shorter)
-
-
-def _stratum(one: Sample) -> tuple[int, int]:
-    return math.floor(2.0 * math.log2(one.batch)), min(int(PROMPT_STRATA * one.prompt_share), PROMPT_STRATA - 1)
-
-
-def _load(one: Sample) -> tuple[float, float, float]:
-    return math.log2(one.batch), math.log1p(one.prompt_tokens / one.tokens), one.first_tokens / one.tokens
+    moment = np.array([math.floor((one.start + one.end) / 2 / length) for one in samples], dtype=np.int64)
+    _, numbered = np.unique(stratum[chosen], return_inverse=True)
+    return Matched(basis, samples, loads, of_b, numbered, moment, shorter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +205,7 @@ def difference(matched: Matched, figure: Figure, weight: Figure, error: float) -
     y = np.log(np.array([figure(one) for one in found.samples], dtype=np.float64))
     raw = np.array([weight(one) or 0.0 for one in found.samples])
     weights = np.minimum(raw, np.median(raw)) + 1e-9 * (1.0 + raw.max())
-    fit = _Fit(y, found.of_b, found.stratum, np.array([_load(one) for one in found.samples]), weights / weights.mean())
+    fit = _Fit(y, found.of_b, found.stratum, found.covariates, weights / weights.mean())
     if not fit.works:
         return None
     width = half_width(fit.influences, found.moment, found.seconds, error)

@@ -37,6 +37,8 @@ class Sample:
     requests_finished: float
     accelerators: float
     """Of one pod; 0 where it is not known, and figures per accelerator are then missing."""
+    pods: float = 1.0
+    """That the sample is of."""
     tpot_histogram: Histogram = ()
     ttft_histogram: Histogram = ()
     failed: float | None = None
@@ -118,6 +120,7 @@ def sample_of(
         ttft_seconds=total("ttft_seconds"),
         requests_finished=total("requests_finished"),
         accelerators=accelerators_per_pod,
+        pods=float(len(every)),
         tpot_histogram=add(one.tpot_histogram for one in every),
         ttft_histogram=add(one.ttft_histogram for one in every),
         failed=failed,

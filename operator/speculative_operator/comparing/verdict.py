@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from speculative_operator.comparing.matching import Figure, Matched, difference, match
+from speculative_operator.comparing.matching import Basis, Figure, Matched, difference, match
 from speculative_operator.comparing.measures import Sample
 from speculative_operator.comparing.plausible import plausible
 from speculative_operator.comparing.tails import tails
@@ -46,6 +46,13 @@ class Limits:
     """Most chance of a false Better or Worse in the whole comparison, all measures and all looks together."""
     equivalent: float = 0.02
     """Ratios within 1 / (1 + this) and 1 + this count as no difference."""
+    tolerated: float = 0.05
+    """Part by which B may be worse in what is no time to first token, where something else is better."""
+    ttft_tolerated: float = 0.25
+
+    def tolerates(self, measure: Measure) -> float:
+        """Part by which B may be worse in a measure."""
+        return self.ttft_tolerated if measure in (Measure.TTFT, Measure.TTFT_P99) else self.tolerated
 
 
 SHARES = {
@@ -58,6 +65,8 @@ SHARES = {
 }
 """Share of `Limits.error` of each measure. At equal batch size throughput and cost are TPOT's inverse, so that these
 three err together and have one share. The rest is kept back: queues scatter in longer tails than the boundary knows."""
+BASIS_SHARES = {Basis.BATCH: 0.75, Basis.ARRIVALS: 0.25}
+"""What each has of that: which is used can change from look to look, so that both may err."""
 ABSURD_RATIO = 30.0
 """No speculator and no machine makes such a difference at equal load: figures say something else than they seem to."""
 
@@ -79,6 +88,22 @@ class Judged:
     high: float | None = None
     """Interval of `ratio`; None for an end that is not known."""
 
+    @property
+    def worse_by(self) -> tuple[float, float]:
+        """Interval of the part by which B is worse; below 0 where it is better, infinite where an end is not known."""
+        low, high = self.low or 0.0, self.high or math.inf
+        if self.measure is Measure.THROUGHPUT:
+            low, high = 1.0 / high, 1.0 / low if low else math.inf
+        return low - 1.0, high - 1.0
+
+    def beyond(self, limits: Limits) -> bool:
+        """True where B is surely worse by more than is tolerated."""
+        return self.verdict is Verdict.WORSE and self.worse_by[0] > limits.tolerates(self.measure)
+
+    def within(self, limits: Limits) -> bool:
+        """True where B is surely worse by no more than is tolerated, if at all."""
+        return self.ratio is not None and self.worse_by[1] <= limits.tolerates(self.measure)
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -90,6 +115,7 @@ class Comparison:
     measures: tuple[Judged, ...]
     matched_seconds: float = 0.0
     """Seconds at loads that both had, of the object that has fewer."""
+    basis: Basis = Basis.BATCH
 
     def of(self, measure: Measure) -> Judged:
         """The judgement of one measure."""
@@ -103,10 +129,17 @@ def compare(a: Sequence[Sample], b: Sequence[Sample], limits: Limits = Limits())
         if fault or not kept:
             return _nothing(f"{name}: {fault}" if fault else f"there are no figures of {name}")
     matched = match(sides["A"][0], sides["B"][0])
+    return compare_matched(matched, limits)
+
+
+def compare_matched(matched: Matched, limits: Limits) -> Comparison:
+    """Compare by samples of equal load."""
     if not matched.samples:
-        return _nothing("the two had no batch size with the same share of prompt tokens in common")
+        return _nothing(
+            "the two had neither batch size nor requests per second in common at equal share of prompt tokens"
+        )
     judged = tuple(_judge(measure, matched, limits) for measure in Measure)
-    return Comparison(*_overall(judged), judged, matched.seconds)
+    return Comparison(*_overall(judged, limits), judged, matched.seconds, matched.basis)
 
 
 def _nothing(why: str) -> Comparison:
@@ -136,7 +169,10 @@ _TAILS: dict[Measure, Callable[[Sample], Histogram]] = {
 
 
 def _judge(measure: Measure, matched: Matched, limits: Limits) -> Judged:
-    error = limits.error * SHARES[measure]
+    error = limits.error * SHARES[measure] * BASIS_SHARES[matched.basis]
+    if matched.basis is Basis.ARRIVALS and measure in (Measure.THROUGHPUT, Measure.COST):
+        why = "at equal requests per second both generate the same tokens; it shows where batch sizes are equal"
+        return Judged(measure, Verdict.UNDECIDED, why)
     if measure in _TAILS:
         return _judge_tail(measure, matched, error)
     figure, weight, missing = _MEANS[measure]
@@ -144,8 +180,9 @@ def _judge(measure: Measure, matched: Matched, limits: Limits) -> Judged:
     if found is None:
         return Judged(measure, Verdict.UNDECIDED, missing)
     ends: tuple[float | None, float | None] = (None, None)
-    if found.half_width is not None:
-        ends = found.log_ratio - found.half_width, found.log_ratio + found.half_width
+    width = (found.half_width or math.inf) + matched.slack
+    if width < math.log(ABSURD_RATIO):
+        ends = found.log_ratio - width, found.log_ratio + width
     return _decide(measure, found.a, found.a * math.exp(found.log_ratio), ends, math.log1p(limits.equivalent))
 
 
@@ -153,7 +190,9 @@ def _judge_tail(measure: Measure, matched: Matched, error: float) -> Judged:
     found = tails(matched, _TAILS[measure], error)
     if found is None:
         return Judged(measure, Verdict.UNDECIDED, "the engine tells no such histogram, or it ends below the percentile")
-    return _decide(measure, found.a.value, found.b.value, (found.low, found.high), None)
+    slack, low, high = matched.slack, found.low, found.high
+    ends = None if low is None else low - slack, None if high is None else high + slack
+    return _decide(measure, found.a.value, found.b.value, ends, None)
 
 
 def _decide(
@@ -164,9 +203,10 @@ def _decide(
     low, high = ends
     verdict, why = Verdict.UNDECIDED, "the interval holds 1 and is too wide; more requests narrow it"
     if low is None or high is None:
-        why = "too few requests so far" if equivalent else "too few requests so far, or all in one bucket"
+        few = "too few requests or minutes in common so far"
+        why = few if equivalent else f"{few}, or all in one bucket"
     if abs(math.log(b / a)) > math.log(ABSURD_RATIO):
-        why = f"a ratio of {b / a:.3g} is absurd: look at the counters of both"
+        why = f"a ratio of {b / a:.3g} is absurd: look at the counters of both, and whether one is at its limit"
     elif low is not None and low > 0:
         verdict, why = _directed(measure, more=True), ""
     elif high is not None and high < 0:
@@ -181,22 +221,40 @@ def _directed(measure: Measure, *, more: bool) -> Verdict:
     return Verdict.BETTER if more == (measure is Measure.THROUGHPUT) else Verdict.WORSE
 
 
-def _overall(judged: Sequence[Judged]) -> tuple[Verdict, str]:
+def _overall(judged: Sequence[Judged], limits: Limits) -> tuple[Verdict, str]:
     """The verdict of all measures together, and one sentence on it.
 
-    What is better in one and worse in another is Undecided: which counts more is the user's to say. A better or equal
-    tail or time to first token decides nothing while TPOT is not known.
+    A small loss beside a clear gain in TPOT is Better: drafts lengthen the time to first token a little. Any other mix
+    of better and worse is Undecided: which counts more is the user's to say. While TPOT is not known, a tail or a time
+    to first token decides nothing but where it is worse by more than is tolerated.
     """
     by = {verdict: [one.measure.value for one in judged if one.verdict is verdict] for verdict in Verdict}
     better, worse = ", ".join(by[Verdict.BETTER]), ", ".join(by[Verdict.WORSE])
-    if better and worse:
+    if better and worse and not _outweighed(judged, limits):
         return Verdict.UNDECIDED, f"B is better in {better} and worse in {worse}: which counts more is yours to say"
-    if worse:
-        return Verdict.WORSE, f"B is worse in {worse}, and better in nothing"
     pace = [one for one in judged if one.measure in (Measure.TPOT, Measure.THROUGHPUT, Measure.COST)]
     known = [one.verdict for one in pace if one.ratio is not None]
-    if Verdict.UNDECIDED in known or not known:
+    waits = Verdict.UNDECIDED in known or not known
+    decisive = any(one.beyond(limits) or (one in pace and one.verdict is Verdict.WORSE) for one in judged)
+    if worse and not better and (decisive or not waits):
+        return Verdict.WORSE, f"B is worse in {worse}, and better in nothing"
+    if waits:
         return Verdict.UNDECIDED, next(one.why for one in pace if one.verdict is Verdict.UNDECIDED)
     if better:
-        return Verdict.BETTER, f"B is better in {better}, and worse in nothing"
+        losses = [
+            f"{one.measure} (at most {one.worse_by[1]:.0%}, of {limits.tolerates(one.measure):.0%} tolerated)"
+            for one in judged
+            if one.verdict is Verdict.WORSE
+        ]
+        lost = f"a little worse in {', '.join(losses)}" if losses else "worse in nothing"
+        return Verdict.BETTER, f"B is better in {better}, and {lost}"
     return Verdict.EQUIVALENT, f"{', '.join(by[Verdict.EQUIVALENT])} differ by less than counts"
+
+
+def _outweighed(judged: Sequence[Judged], limits: Limits) -> bool:
+    """True where TPOT is better by more than counts as no difference, and what is worse is so within what is
+    tolerated."""
+    clear = any(
+        one.measure is Measure.TPOT and (one.high or math.inf) < 1.0 / (1.0 + limits.equivalent) for one in judged
+    )
+    return clear and all(one.within(limits) for one in judged if one.verdict is Verdict.WORSE)

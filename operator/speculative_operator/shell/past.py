@@ -7,24 +7,21 @@ nothing of it need be kept elsewhere.
 from __future__ import annotations
 
 import asyncio
-import bisect
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from speculative_operator.comparing.measures import Sample, sample_of
-from speculative_operator.domain.observation import Gap, PodWindow, Series
-from speculative_operator.domain.reasons import Reason
+from speculative_operator.comparing.measures import Sample
+from speculative_operator.domain.observation import Gap, Series
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.engines.registry import engine_for
-from speculative_operator.engines.samples import SAME_SCRAPE_SECONDS
 from speculative_operator.reconcile.snapshot.canaries import COMPARED, Progress
 from speculative_operator.reconcile.world import Evidence, Record
 from speculative_operator.settings import Settings
 from speculative_operator.shell.bodies import Key
 from speculative_operator.shell.podseries import Addresses, Answer
+from speculative_operator.shell.sampling import Sampler
 
 log = logging.getLogger(__name__)
 
@@ -51,21 +48,17 @@ Fetch = Callable[[str, Addresses, float, int, float], Answer | Gap]
 class _Side:
     """One of the two objects."""
 
-    spec: DeploymentSpec
+    sampler: Sampler
     samples: list[Sample] = field(default_factory=list)
     record: Record = field(default_factory=Record)
     """Without the samples."""
-    ends: dict[str, float] = field(default_factory=dict)
-    """Pod -> end of its last window."""
 
-    def add(self, series: Mapping[str, Sequence[Series]], start: float, end: float, stale: float) -> None:
+    def add(self, series: Mapping[str, Sequence[Series]], start: float, end: float) -> None:
         """Add what the pods did between two unix times, the second of which is the end of a slice."""
         first, last = math.floor(start / SLICE_SECONDS) + 1, round(end / SLICE_SECONDS)
-        for moment in (n * SLICE_SECONDS for n in range(first, last + 1)):
-            windows = (self._window(pod, tracks, start, moment, stale) for pod, tracks in series.items())
-            found = [one for one in windows if one is not None]
-            asked = self.spec.accelerator
-            sample = sample_of(found, accelerators_per_pod=asked.per_replica, hourly_cost=asked.hourly_cost)
+        for number in range(first, last + 1):
+            found = self.sampler.windows(series, number * SLICE_SECONDS)
+            sample = self.sampler.sample(found)
             self.samples += [sample] if sample is not None else []
             for one in found:
                 self.record = replace(
@@ -75,23 +68,6 @@ class _Side:
                     accepted=self.record.accepted + (one.accepted_tokens or 0.0),
                 )
         self.samples = [one for one in self.samples if one.end > end - LONGEST_SECONDS]
-
-    def _window(
-        self, pod: str, tracks: Sequence[Series], start: float, moment: float, stale: float
-    ) -> PodWindow | None:
-        """What the pod did until `moment` since its last window; of a new pod, since `start`."""
-        since = self.ends.get(pod)
-        piece = [_between(one, start if since is None else since, moment) for one in tracks]
-        known = {pod: since} if since is not None else {}
-        found = engine_for(self.spec).read([one for one in piece if one.samples], (pod,), known, moment, stale)[pod]
-        if isinstance(found, PodWindow):
-            self.ends[pod] = found.end
-            return found
-        if found.reason is Reason.COUNTER_RESET:
-            self.ends[pod] = moment
-        elif since is not None and moment - since > OVERLAP_SECONDS:
-            del self.ends[pod]
-        return None
 
 
 @dataclass
@@ -138,16 +114,17 @@ class Past:
         if step is None or step.of != of:
             self.forget(key)
             begin = max(known.since, now - LONGEST_SECONDS)
-            step = self._steps[key] = _Step(of, now, begin, _Side(spec), _Side(canary))
-        step.stable.spec, step.canary.spec = spec, canary
+            stable, other = (_Side(Sampler(one, begin, self._stale)) for one in (spec, canary))
+            step = self._steps[key] = _Step(of, now, begin, stable, other)
+        step.stable.sampler.spec, step.canary.sampler.spec = spec, canary
         whole = SLICE_SECONDS * math.floor(now / SLICE_SECONDS)
         if step.task is None and whole > max(step.until, step.asked):
             step.asked = whole
             step.task = asyncio.create_task(self._read(step, whole), name=f"canary {key[0]}/{key[1]}")
         if not step.read and now - step.begun < PATIENCE_SECONDS:
             return None
-        stable, other = (replace(one.record, samples=tuple(one.samples)) for one in (step.stable, step.canary))
-        return Evidence(stable, other, step.canary.spec, step.gap)
+        seen = [replace(one.record, samples=tuple(one.samples)) for one in (step.stable, step.canary)]
+        return Evidence(seen[0], seen[1], canary, step.gap)
 
     def forget(self, key: Key) -> None:
         """Forget the analysis of an object."""
@@ -171,27 +148,20 @@ class Past:
         """Read the next piece; returns why it could not be read, empty where it was."""
         end = min(SLICE_SECONDS * math.floor((step.until + QUERY_SECONDS) / SLICE_SECONDS), until)
         sides = (step.stable, step.canary)
-        pods = [self._pods_of(one.spec) for one in sides]
+        pods = [self._pods_of(one.sampler.spec) for one in sides]
         asked = {pod: own for some in pods for pod, own in some.items()}
         seconds = end - step.until + OVERLAP_SECONDS
         found = await asyncio.get_running_loop().run_in_executor(
-            self._threads, self._fetch, step.stable.spec.namespace, asked, end, MOST_UNITS, seconds
+            self._threads, self._fetch, step.stable.sampler.spec.namespace, asked, end, MOST_UNITS, seconds
         )
         step.gap = found.message if isinstance(found, Gap) else ""
         if isinstance(found, Answer):
             for side, own in zip(sides, pods, strict=True):
                 series = {pod: found.series[pod] for pod in own if pod in found.series}
-                side.add(series, step.until, end, self._stale)
+                side.add(series, step.until, end)
             step.until = end
         return step.gap
 
     def _pods_of(self, spec: DeploymentSpec) -> Addresses:
         found = self._addresses([(spec.namespace, spec.name)])
         return {pod: found[pod] for pod in sorted(found)[:MOST_PODS]}
-
-
-def _between(track: Series, start: float, end: float) -> Series:
-    times = [time for time, _ in track.samples]
-    first = bisect.bisect_left(times, start - SAME_SCRAPE_SECONDS)
-    last = bisect.bisect_right(times, end + SAME_SCRAPE_SECONDS)
-    return replace(track, samples=track.samples[first:last])

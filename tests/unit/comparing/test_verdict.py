@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import fields, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.comparing.drawn import priced, samples
 
+from speculative_operator.comparing.matching import STEEPEST, Basis
 from speculative_operator.comparing.measures import Sample
 from speculative_operator.comparing.verdict import Comparison, Limits, Measure, Verdict, compare
 
@@ -50,6 +52,7 @@ def test_swapping_the_objects_inverts_every_ratio_and_measure(
     # Worse in one measure is Worse; Better in one is nothing while TPOT is not known.
     allowed = {there.verdict, OPPOSITE[back.verdict]}
     assert len(allowed) == 1 or allowed in ({Verdict.WORSE, Verdict.UNDECIDED}, {Verdict.BETTER, Verdict.UNDECIDED})
+    assert there.basis is back.basis
     for one in there.measures:
         other = back.of(one.measure)
         assert one.verdict is OPPOSITE[other.verdict]
@@ -60,7 +63,7 @@ def test_swapping_the_objects_inverts_every_ratio_and_measure(
 
 
 @settings(max_examples=10, deadline=None)
-@given(st.floats(0.2, 5.0))
+@given(st.floats(0.3, 5.0))
 def test_units_of_time_and_money_cancel(scale: float) -> None:
     def scaled(every: list[Sample]) -> list[Sample]:
         times = ("start", "end", "request_seconds", "step_seconds", "ttft_seconds")
@@ -89,11 +92,34 @@ def test_other_loads_and_other_prompts_are_not_compared() -> None:
         assert "in common" in found.why
 
 
+def test_a_much_quicker_object_at_the_same_traffic_is_compared_at_equal_requests_per_second() -> None:
+    """With a quarter of the batch size it answers as many requests."""
+    found = compare(samples(1), samples(2, batch=2.0, pace=0.5))
+    tpot, speed = found.of(Measure.TPOT), found.of(Measure.THROUGHPUT)
+    assert (found.verdict, found.basis) == (Verdict.BETTER, Basis.ARRIVALS)
+    assert (tpot.low or 9.0) < 0.25 < (tpot.high or 0.0) < 0.3
+    assert (speed.verdict, speed.ratio, "equal batch" in speed.why) == (Verdict.UNDECIDED, None, False)
+    assert "batch sizes are equal" in speed.why
+    assert compare(samples(1), samples(2, pace=0.7)).basis is Basis.BATCH
+
+
+def test_requests_per_second_that_differ_a_little_widen_the_intervals_and_more_ends_it() -> None:
+    def width(pace: float) -> float:
+        one = compare(samples(1), samples(2, batch=2.0, pace=pace)).of(Measure.TPOT)
+        return math.log((one.high or math.inf) / (one.low or 1e-9))
+
+    assert width(0.47) > width(0.5) + 2 * STEEPEST * 0.04
+    assert "in common" in compare(samples(1), samples(2, batch=2.0, pace=0.4)).why
+
+
 def test_no_figures_are_undecided_and_name_the_side() -> None:
     assert compare([], samples(2)).why == "there are no figures of A"
     assert compare(samples(1), []).why == "there are no figures of B"
     few = compare(samples(1, 6), samples(2, 6, pace=0.5))
-    assert (few.verdict, few.of(Measure.TPOT).why) == (Verdict.UNDECIDED, "too few requests so far")
+    assert (few.verdict, few.of(Measure.TPOT).why) == (
+        Verdict.UNDECIDED,
+        "too few requests or minutes in common so far",
+    )
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1.0, 1e300])
@@ -128,6 +154,27 @@ def test_what_is_better_in_one_and_worse_in_another_is_left_to_the_user() -> Non
     assert found.of(Measure.TPOT).verdict is Verdict.BETTER
     assert found.of(Measure.TTFT).verdict is Verdict.WORSE
     assert (found.verdict, "worse in TTFT" in found.why) == (Verdict.UNDECIDED, True)
+
+
+def test_a_small_loss_of_ttft_beside_a_clear_gain_of_tpot_is_better_and_named() -> None:
+    found = compare(samples(1), samples(2, pace=0.7, ttft=1.1))
+    ttft = found.of(Measure.TTFT)
+    assert (found.verdict, ttft.verdict) == (Verdict.BETTER, Verdict.WORSE)
+    assert re.search(r"a little worse in TTFT \(at most 1\d%, of 25% tolerated\)", found.why)
+    strict = Limits(ttft_tolerated=0.05)
+    assert compare(samples(1), samples(2, pace=0.7, ttft=1.1), strict).verdict is Verdict.UNDECIDED
+    assert (ttft.beyond(Limits()), ttft.beyond(strict), ttft.within(strict)) == (False, True, False)
+    assert compare(samples(1), samples(2, pace=0.99, ttft=1.1)).verdict is not Verdict.BETTER
+
+
+def test_a_loss_of_ttft_decides_nothing_while_tpot_is_not_known_but_where_it_is_large() -> None:
+    def compared(ttft: float) -> Comparison:
+        return compare(samples(1, scatter=0.1), samples(2, pace=0.97, ttft=ttft, scatter=0.1))
+
+    small, large = compared(1.2), compared(1.6)
+    assert [one.of(Measure.TPOT).verdict for one in (small, large)] == [Verdict.UNDECIDED] * 2
+    assert [one.of(Measure.TTFT).verdict for one in (small, large)] == [Verdict.WORSE] * 2
+    assert (small.verdict, large.verdict) == (Verdict.UNDECIDED, Verdict.WORSE)
 
 
 def test_a_longer_tail_is_worse_though_the_mean_is_equal() -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
 
 from demo.figures import (
     Phases,
     adoptions,
     asked_ks,
     compared_blocks,
+    compared_variants,
     decision_row,
     lost_seconds,
     mean_k,
@@ -22,8 +28,13 @@ from demo.figures import (
     unix,
     within,
 )
+from demo.report import ratios
+from demo.scene import AUTO, OFF, STATIC
+from demo.screen import Scene, picture
 from demo.watch import Sight, to_series
+from speculative_operator.comparing.verdict import Verdict
 from speculative_operator.domain.observation import BlockTotals, Comparison, PodWindow
+from speculative_operator.domain.spec import AcceleratorRequest
 
 
 def sight(at: float, request_steps: float, seconds: float, tokens: float, drafted: float) -> Sight:
@@ -127,3 +138,21 @@ def test_compared_blocks_are_counted_by_the_k_that_was_tried() -> None:
     window = replace(sight(5, 100, 1.0, 200, 300).window, comparisons=(tried(5, 4, 2), tried(3, 4, 1), tried(3, 2, 4)))
     assert compared_blocks(window) == {3: 5.0, 5: 2.0}
     assert compared_blocks(None) == {}
+
+
+def test_the_tuned_variant_is_held_against_the_others_and_drawn() -> None:
+    """Half the seconds of a token, by as many requests, at constant rates."""
+    chance = np.random.default_rng(1)
+
+    def seen(pace: float) -> list[Sight]:
+        return [sight(at, 400, 4.0 * pace * chance.uniform(0.9, 1.1), 400, 0) for at in range(5, 605, 5)]
+
+    found = compared_variants({AUTO: seen(0.5), OFF: seen(1.0)}, AcceleratorRequest("H100-SXM"))
+    assert {role: one.verdict for role, one in found.items()} == {OFF: Verdict.BETTER}
+    assert STATIC not in found
+    (drawn,) = [one for one in ratios(found).data if one["mode"] == "markers"]
+    assert drawn["x"][0] == pytest.approx(0.5, rel=0.03)
+    console = Console(file=io.StringIO(), width=112)
+    console.print(picture(Scene(compared=found)))
+    assert isinstance(console.file, io.StringIO)
+    assert "against A, no speculation, at equal batch size: Better" in console.file.getvalue()

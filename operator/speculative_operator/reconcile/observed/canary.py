@@ -125,11 +125,13 @@ def _judge(world: Snapshot, known: Progress, analysis: Analysis, now: float) -> 
     seen, since = world.evidence, known.since
     if seen is None or since is None:
         return known
-    limits = Limits(equivalent=analysis.worse_by_percent / 100.0)
-    found = compare(seen.stable.samples, seen.canary.samples, limits)
+    tolerated, late = analysis.worse_by_percent / 100.0, analysis.ttft_worse_by_percent / 100.0
+    limits = Limits(equivalent=tolerated, tolerated=tolerated, ttft_tolerated=late)
+    sides = seen.stable.samples, seen.canary.samples
+    found = world.memo.get(("compare", sides, limits), lambda: compare(*sides, limits))
     known = replace(known, comparison=_in_words(found))
-    if worse := [_of_measure(one) for one in found.measures if _is_worse(one, analysis)]:
-        why = f"it is worse than {world.spec.name} at equal load: {', '.join(worse)}"
+    if worse := [_of_measure(one) for one in found.measures if one.beyond(limits)]:
+        why = f"it is worse than {world.spec.name} at {found.basis}: {', '.join(worse)}"
         return _taken_back(known, Reason.CANARY_WORSE, why)
     unsure = "" if _passes(found) else seen.gap or f"{found.why} (A is {world.spec.name}, B {known.name})"
     return _in_time(world, known, analysis, now - since, left_out(world) or unsure)
@@ -219,17 +221,6 @@ def _passes(found: Comparison) -> bool:
     return bool(pace) and _PASSED.issuperset(pace)
 
 
-def _is_worse(one: Judged, analysis: Analysis) -> bool:
-    """True where the canary is surely worse in this measure by more than is allowed."""
-    late = one.measure in (Measure.TTFT, Measure.TTFT_P99)
-    tolerance = (analysis.ttft_worse_by_percent if late else analysis.worse_by_percent) / 100.0
-    if one.verdict is not Verdict.WORSE:
-        return False
-    if one.measure is Measure.THROUGHPUT:
-        return one.high is not None and one.high * (1.0 + tolerance) < 1.0
-    return one.low is not None and one.low > 1.0 + tolerance
-
-
 def _of_measure(one: Judged) -> str:
     """The ratio of a measure, the canary over this object, with its interval."""
     ends = [f"{end:.2f}" if end is not None else "?" for end in (one.low, one.high)]
@@ -239,4 +230,4 @@ def _of_measure(one: Judged) -> str:
 def _in_words(found: Comparison) -> str:
     """Verdict and ratios of a comparison."""
     told = [_of_measure(one) for one in found.measures if one.ratio is not None]
-    return f"{found.verdict}: {', '.join(told) or found.why}"[:LONGEST_MESSAGE]
+    return f"{found.verdict} at {found.basis}: {', '.join(told) or found.why}"[:LONGEST_MESSAGE]

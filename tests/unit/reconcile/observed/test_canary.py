@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.comparing.drawn import samples
 from tests.unit.reconcile.worlds import NOW, SPEC, Cluster
 
 from speculative_operator.comparing.verdict import Comparison, Judged, Measure, Verdict
+from speculative_operator.domain.memo import Memo
 from speculative_operator.domain.platform import Analysis, Canary, CanarySeen, Promotion, Route
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import Method, Speculator
@@ -66,7 +68,7 @@ class Life:
     def world(self, seen: CanarySeen | None = SEEN, evidence: Evidence | None = LOOKED) -> Snapshot:
         status = replace(BASE.status, canary=read(self.stored))
         spec = led(self.analysis, accept=self.accept)
-        return canary.weighed(replace(BASE, spec=spec, status=status, canary=seen, evidence=evidence))
+        return canary.weighed(replace(BASE, spec=spec, status=status, canary=seen, evidence=evidence, memo=Memo()))
 
     def look(
         self, verdict: Verdict = GOOD, *, seen: CanarySeen | None = SEEN, evidence: Evidence | None = LOOKED,
@@ -177,6 +179,23 @@ def test_worse_is_what_is_surely_beyond_the_tolerance(
     life.look()
     monkeypatch.setattr(canary, "compare", lambda *_: Comparison(BAD, "", (judged,)))
     assert (life.look().phase is Phase.TAKEN_BACK) is worse
+
+
+def test_a_look_without_new_samples_compares_nothing_anew(monkeypatch: pytest.MonkeyPatch, life: Life) -> None:
+    looked: list[Any] = []
+
+    def compare(*sides: Any) -> Comparison:
+        looked.append(sides)
+        return saying(OPEN)
+
+    monkeypatch.setattr(canary, "compare", compare)
+    life.look()
+    world = life.world()
+    first, again = canary.follow(world, NOW + 30.0), canary.follow(world, NOW + 45.0)
+    assert (first, len(looked)) == (again, 1)
+    later = replace(LOOKED, canary=Record(tuple(samples(1, 1))))
+    canary.follow(replace(world, evidence=later), NOW + 60.0)
+    assert len(looked) == 2
 
 
 def test_figures_that_are_missing_are_told_at_the_deadline(life: Life) -> None:
