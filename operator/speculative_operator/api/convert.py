@@ -82,7 +82,22 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
         suspend=str(annotations.get(names.ANNOTATION_SUSPEND) or ""),
         verified=str(annotations.get(names.ANNOTATION_VERIFIED) or ""),
         auto_speculator=wanted.speculator is not None and bool(wanted.speculator.auto),
+        measure=_measure(wanted.speculator),
+        candidate_of=_candidate_of(metadata, name),
     )
+
+
+def _measure(given: wire.Speculator | None) -> spec.Measure | None:
+    return _as(spec.Measure, given.measure) if given is not None and given.measure is not None else None
+
+
+def _candidate_of(metadata: Mapping[str, Any], name: str) -> str:
+    """Name of the object whose candidate this is; empty where its name or its controller says otherwise."""
+    for one in metadata.get("ownerReferences") or ():
+        if one.get("kind") == names.KIND and one.get("controller") is True:
+            owner = str(one.get("name") or "")
+            return owner if name == names.candidate(owner) else ""
+    return ""
 
 
 _RULES = {rule.cel: rule for rule in ALL_RULES if rule is not TARGET_STAYS}

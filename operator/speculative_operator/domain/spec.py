@@ -178,6 +178,16 @@ class Speculator:
 
 
 @dataclass(frozen=True, slots=True)
+class Measure:
+    """How rows of the catalogue are measured beside the speculator that serves."""
+
+    deadline_seconds: int = 1800
+    """Seconds for which a candidate is compared at most."""
+    priority_class_name: str = ""
+    """PriorityClass of a candidate's pod; empty: the cluster's default."""
+
+
+@dataclass(frozen=True, slots=True)
 class Objective:
     goal: Goal = Goal.GOODPUT
     tpot_p99_seconds: float | None = None
@@ -379,6 +389,10 @@ class DeploymentSpec:
     """Value of the annotation with what `speculative verify` found."""
     auto_speculator: bool = field(default=False, metadata=NOT_OF_PODS)
     """The speculator is picked from the catalogue: `speculator` is then None until it was."""
+    measure: Measure | None = field(default=None, metadata=NOT_OF_PODS)
+    """The next rows of the catalogue are measured, one at a time; None: they are not."""
+    candidate_of: str = field(default="", metadata=NOT_OF_PODS)
+    """Name of the object for which this one is measured as a candidate; empty: it is none."""
 
     @property
     def key(self) -> tuple[str, str]:
