@@ -101,7 +101,6 @@ def _wanted(world: Snapshot) -> Running | None:
 def hindrances(world: Snapshot, picking: Picking, suspended: bool) -> Iterator[str]:
     """Why no candidate may be there now."""
     rollout, pick = world.rollout, picking.pick
-    ready = world.status.condition(ConditionType.READY)
     outputs = world.status.condition(ConditionType.OUTPUTS_VERIFIED).status
     if world.spec.speculation.mode is Mode.DISABLED or pick is None or pick.method is None:
         yield "no speculator is picked that a candidate could be compared with"
@@ -111,7 +110,7 @@ def hindrances(world: Snapshot, picking: Picking, suspended: bool) -> Iterator[s
         yield "no pod is asked for"
     elif pick.generation != world.spec.generation or world.status.speculation.removed or world.status.leaving:
         yield "the pods do not run the pick yet, or run without a speculator"
-    elif not rollout.complete or rollout.ready < rollout.wanted or world.problems or ready.status != Truth.TRUE:
+    elif not rollout.complete or rollout.ready < rollout.wanted or world.problems:
         yield "the object is not Ready, or its pods are being replaced"
     elif suspended:
         yield "drafts are suspended"
@@ -121,11 +120,11 @@ def hindrances(world: Snapshot, picking: Picking, suspended: bool) -> Iterator[s
         yield "by their priority, pods of it may displace pods of others: set speculator.measure.priorityClassName"
 
 
-def is_short(world: Snapshot) -> bool:
-    """True where pods of the object are missing and none is of another template: a pod crashed, or more are asked for.
-    The candidate helps then."""
+def is_settling(world: Snapshot) -> bool:
+    """True where pods of the object are missing or too many, and none is of another template: a pod crashed, or another
+    number is asked for. A candidate that is there helps then, and stays."""
     rollout = world.rollout
-    return rollout.exists and rollout.ready < rollout.wanted and rollout.updated == rollout.replicas
+    return rollout.wanted > 0 and not rollout.complete and rollout.updated == rollout.replicas
 
 
 def needs_room(world: Snapshot) -> bool:

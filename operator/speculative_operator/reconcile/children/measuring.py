@@ -24,7 +24,7 @@ from speculative_operator.reconcile.children.candidate import (
     START_SECONDS,
     WARM_SECONDS,
     hindrances,
-    is_short,
+    is_settling,
     lost,
     needs_room,
     subject_of,
@@ -51,6 +51,8 @@ PAUSE_SECONDS = 600.0
 """Seconds without a candidate after one that went without a verdict."""
 ROOM_SECONDS = 3600.0
 """The same after one for which there was no room."""
+MOST_RESTARTS = 3
+"""Ends of an engine before its first answer after which its candidate has failed."""
 LIMITS = Analysis((50,), 60, 60, worse_by_percent=5, ttft_worse_by_percent=25, least_acceptance_percent=0)
 """By how much a candidate may be worse in one measure, as by default for a canary."""
 
@@ -69,7 +71,7 @@ def follow(
     asked, known = asked or Measure(), _standing(world)
     if known.running is None:
         return _begin(world, known, picking, next(hindrances(world, picking, suspended), ""), now), picking
-    if is_short(world) and not needs_room(world):
+    if is_settling(world) and not needs_room(world):
         return known, picking
     why = next(hindrances(world, picking, suspended), "") or lost(world, known.running, asked, now)
     if why:
@@ -113,6 +115,8 @@ def _begin(world: Snapshot, known: Measured, picking: Picking, why: str, now: fl
 def _not_now(world: Snapshot, metrics: str) -> str:
     if world.candidate is not None:
         return "the last candidate is still there" if world.candidate.owned else taken(world)
+    if world.status.condition(ConditionType.READY).status != Truth.TRUE:
+        return "the object is not Ready"
     idle = world.status.speculation.reason == Reason.IDLE
     return "there are no requests to compare" if idle or metrics != Truth.TRUE else ""
 
@@ -127,8 +131,9 @@ def _start(
     seen = world.candidate
     if seen is None:
         return known
-    if seen.refused:
-        return _judged(known, running, picking, (Result.FAILED, f"it did not start: {seen.refused}"), now)
+    if seen.refused or seen.restarts >= MOST_RESTARTS:
+        why = f"it did not start: {seen.refused or f'its engine ended {seen.restarts} times'}"
+        return _judged(known, running, picking, (Result.FAILED, why), now)
     lacking = [pod for pod in seen.pods if pod.unschedulable and now - (pod.unschedulable_since or now) >= WAIT_SECONDS]
     if lacking:
         why = f"no node has room for its pod {lacking[0].name}: {lacking[0].unschedulable}"

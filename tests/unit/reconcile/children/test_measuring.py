@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -127,12 +128,22 @@ class Measuring(Choosing):
         return {one["speculator"].removeprefix("hf://"): one["verdict"] for one in self.measured.get("verdicts", ())}
 
 
-def begun(**change: Any) -> Measuring:
-    """The catalogue's first row serves, and nothing was measured."""
-    cluster = Measuring(**change)
+@cache
+def _begun(phase: str) -> Measuring:
+    cluster = Measuring()
     advance(cluster)
     cluster.settle()
     assert cluster.serving == A
+    if phase:
+        cluster.until(phase)
+    return cluster
+
+
+def begun(phase: str = "", **change: Any) -> Measuring:
+    """The catalogue's first row serves, and nothing was measured, or the first candidate is in `phase`."""
+    cluster = deepcopy(_begun(phase))
+    for name, value in change.items():
+        setattr(cluster, name, value)
     return cluster
 
 
@@ -208,8 +219,7 @@ def test_a_candidate_goes_when_its_reason_does(phase: str, change: dict[str, Any
 
 
 def test_a_candidate_that_alone_answers_stays_until_a_pod_of_the_object_is_back() -> None:
-    cluster = begun()
-    cluster.until("Comparing")
+    cluster = begun("Comparing")
     lost, cluster.pods = cluster.pods, []
     deployment = cluster.children["Deployment", "demo"]
     deployment["status"] |= {"readyReplicas": 0, "availableReplicas": 0}
@@ -246,8 +256,7 @@ def test_missing_figures_keep_what_serves_and_use_up_no_row() -> None:
     ],
 )  # fmt: skip
 def test_a_candidate_that_crashes_or_may_displace_others_goes(fault: dict[str, Any], verdict: str | None) -> None:
-    cluster = begun()
-    cluster.until("Comparing")
+    cluster = begun("Comparing")
     cluster.shape = fault
     cluster.serve(60.0)
     assert cluster.body is None
@@ -290,8 +299,7 @@ def test_an_object_by_that_name_which_is_not_ours_is_left_alone() -> None:
     )
 )
 def test_a_garbled_status_starts_anew_and_harms_nothing(block: dict[str, Any]) -> None:
-    cluster = begun()
-    cluster.until("Comparing")
+    cluster = begun("Comparing")
     cluster.status["measured"] = block | {"reason": "CandidateMeasured"}
     before = cluster.deployment
     cluster.serve(60.0)
@@ -324,3 +332,20 @@ def test_by_their_priority_pods_that_may_displace_others_are_measured_with_a_cla
     cluster.serve(60.0)
     assert cluster.body is not None
     assert cluster.body["spec"]["template"]["spec"] == {"priorityClassName": "spare"}
+
+
+def test_other_numbers_of_replicas_end_no_measurement() -> None:
+    cluster = begun("Comparing")
+    deployment = cluster.children["Deployment", "demo"]
+    cluster.edit(replicas=3)
+    cluster.tick(observed(cluster))
+    deployment["status"] |= {"observedGeneration": deployment["metadata"]["generation"], "replicas": 3,
+                             "updatedReplicas": 3, "readyReplicas": 1, "availableReplicas": 1}  # fmt: skip
+    cluster.tick(observed(cluster))
+    cluster.roll()
+    cluster.serve(60.0)
+    cluster.edit(replicas=1)
+    cluster.tick(observed(cluster))
+    cluster.serve(60.0)
+    assert cluster.made == [B]
+    assert cluster.measured["candidate"]["phase"] == "Comparing"
