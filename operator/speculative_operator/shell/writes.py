@@ -271,15 +271,17 @@ class Writer:
 
     async def _create(self, key: Key, snapshot: Snapshot, action: ApplyChild) -> Report:
         """Create a candidate. One by its name, whoever made it, is never changed; a refusal is logged, and the next
-        reconcile tries again until the candidate's time is over: nothing that serves waits for it."""
+        reconcile tries again until the candidate's time is over: nothing that serves waits for it. Its own watch brings
+        it: from the cache it would be no news, and nobody would reconcile it."""
         if not self._still(key, snapshot):
             return Report(again=True)
         try:
-            body = await self._kube.create(OWNER, key[0], action.manifest)
+            await self._kube.create(OWNER, key[0], action.manifest)
+        except ConflictError:
+            return Report()
         except ApiError as error:
             log.warning("no candidate: %s", error, extra=tags(key))
             return Report()
-        self._cache.put(trim(body))
         self._telemetry.action("apply", OWNER.kind)
         log.info("created candidate %s: %s", slot_of(action.manifest)[1], action.why, extra=tags(key))
         return Report(acted=1)

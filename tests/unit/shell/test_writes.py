@@ -467,10 +467,10 @@ async def test_a_candidate_is_created_once_and_deleted_only_as_the_one_it_was(ri
     await rig.begin()
     create = ApplyChild(CANDIDATE, Reason.CANDIDATE_MEASURED, "tiny/head (eagle3)")
     assert (await rig.do(create)).acted == 1
-    stored = rig.cache.snapshot(("ns", "gemma-candidate"))
-    assert stored is not None
+    (stored,) = (one for one in rig.api.find(names.KIND) if one["metadata"]["name"] == "gemma-candidate")
+    assert rig.cache.put(stored) == ("ns", "gemma-candidate"), "its watch has news, so it is reconciled"
     assert await rig.do(create) == Report(), "one by its name is there: nothing is changed"
-    uid = stored.owner["metadata"]["uid"]
+    uid = stored["metadata"]["uid"]
     assert (await rig.do(DeleteChild(names.KIND, "gemma-candidate", "another", "the candidate"))).again
     assert len(rig.api.find(names.KIND)) == 2
     assert (await rig.do(DeleteChild(names.KIND, "gemma-candidate", uid, "the candidate"))).acted == 1
