@@ -17,6 +17,7 @@ from tests.e2e.conftest import NAMESPACE, Stage, until
 from tests.e2e.test_canary_decides import waves
 
 from demo import scene
+from demo.load import read_records
 from demo.sender import Sender, models
 from speculative_operator.pairing.catalogue_rows import parse
 
@@ -116,6 +117,25 @@ def test_the_best_of_three_is_kept_and_no_request_fails(listed: Stage) -> None:
     rows = parse(told, "measured")
     assert (rows[0].speculator, rows[0].verifier) == (BEST, VERIFIER)
     assert rows[0].acceptance_length
+
+
+def test_a_candidate_comes_and_goes_as_its_user_asks(listed: Stage) -> None:
+    stage = listed
+    stage.apply(manifest())
+    scene.wait_ready(stage.cluster, NAME, 240)
+    (before,) = stage.pods(NAME)
+    with stage.under_load({NAME: NAME}, 2.0, prompt=100) as out:
+        for _ in range(3):
+            stage.apply(manifest(measure={}))
+            until(lambda: len(_behind(stage)) == 2, 240)
+            found = stage.get("specdep", CANDIDATE)
+            assert found["spec"]["speculator"] == {"method": "draft_model", "model": f"hf://{MIDDLE}"}
+            stage.apply(manifest())
+            until(lambda: not stage.get("specdep", CANDIDATE), 60)
+            until(lambda: len(_behind(stage)) == 1, 60)
+    assert not [record for record in read_records(out) if record["failed"]]
+    (after,) = stage.pods(NAME)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
 
 
 def _behind(stage: Stage) -> list[str]:

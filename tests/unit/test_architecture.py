@@ -74,7 +74,7 @@ BUDGETS = {
     "operator/speculative_operator/pairing/": 3_340,
     "operator/speculative_operator/payload/": 1_920,
     "operator/speculative_operator/physics/": 908,
-    "operator/speculative_operator/reconcile/": 9_062,
+    "operator/speculative_operator/reconcile/": 9_066,
     "operator/speculative_operator/render/": 2_032,
     "operator/speculative_operator/shell/": 6_560,
     "operator/speculative_operator/tuner/": 4_868,

@@ -21,7 +21,7 @@ from speculative_operator.api.targets import TARGET_STAYS, Canary, InferenceServ
 from speculative_operator.api.weights import Cache, Weights
 from speculative_operator.api.wire import VALIDATIONS, RuleError, SpecError, Wire
 from speculative_operator.domain import names, spec
-from speculative_operator.domain.platform import Analysis, InferenceServiceSettings
+from speculative_operator.domain.platform import Analysis, InferenceServiceSettings, Measuring
 from speculative_operator.domain.platform import Canary as CanaryTold
 from speculative_operator.domain.platform import Route as RouteTold
 from speculative_operator.domain.table import KTable
@@ -87,8 +87,8 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
     )
 
 
-def _measure(given: wire.Speculator | None) -> spec.Measure | None:
-    return _as(spec.Measure, given.measure) if given is not None and given.measure is not None else None
+def _measure(given: wire.Speculator | None) -> Measuring | None:
+    return _as(Measuring, given.measure) if given is not None and given.measure is not None else None
 
 
 def _candidate_of(metadata: Mapping[str, Any], name: str) -> str:

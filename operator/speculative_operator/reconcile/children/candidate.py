@@ -8,8 +8,9 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, Truth
+from speculative_operator.domain.platform import Measuring
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.domain.spec import Measure, Mode, Scheme
+from speculative_operator.domain.spec import Mode, Scheme
 from speculative_operator.engines.pairs import with_speculator
 from speculative_operator.reconcile.pair.picking import Picking
 from speculative_operator.reconcile.snapshot.candidates import Candidate, Measured, Phase, Row, Running
@@ -46,7 +47,7 @@ def manifest(world: Snapshot, row: Row) -> dict[str, Any]:
     spec, given = world.spec, world.asked
     speculation = dict(given.get("speculation") or {})
     start = with_speculator(spec, row.drafter, row.k).speculation.num_speculative_tokens
-    template, asked = dict(given.get("template") or {}), spec.measure or Measure()
+    template, asked = dict(given.get("template") or {}), spec.measure or Measuring()
     if asked.priority_class_name:
         template["spec"] = {**(template.get("spec") or {}), "priorityClassName": asked.priority_class_name}
     one = {"method": row.method.value, "model": row.uri, "parallelDrafting": row.one_pass}
@@ -116,7 +117,7 @@ def hindrances(world: Snapshot, picking: Picking, suspended: bool) -> Iterator[s
         yield "drafts are suspended"
     elif outputs == Truth.FALSE:
         yield "OutputsVerified is False"
-    elif any(pod.displaces for pod in world.pods) and not (world.spec.measure or Measure()).priority_class_name:
+    elif any(pod.displaces for pod in world.pods) and not (world.spec.measure or Measuring()).priority_class_name:
         yield "by their priority, pods of it may displace pods of others: set speculator.measure.priorityClassName"
 
 
@@ -132,7 +133,7 @@ def needs_room(world: Snapshot) -> bool:
     return any(pod.unschedulable for pod in world.pods) and world.rollout.ready > 0
 
 
-def lost(world: Snapshot, running: Running, asked: Measure, now: float) -> str:
+def lost(world: Snapshot, running: Running, asked: Measuring, now: float) -> str:
     """Why the candidate that runs cannot be measured; empty where it can."""
     seen, age = world.candidate, now - running.since
     if age < 0 or now - running.began > START_SECONDS + WARM_SECONDS + 2.0 * asked.deadline_seconds:

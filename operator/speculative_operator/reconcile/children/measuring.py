@@ -17,9 +17,8 @@ from speculative_operator.comparing.verdict import Comparison, Verdict, compare
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Truth
 from speculative_operator.domain.formats import duration
-from speculative_operator.domain.platform import Analysis
+from speculative_operator.domain.platform import Analysis, Measuring
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.domain.spec import Measure
 from speculative_operator.reconcile.children.candidate import (
     START_SECONDS,
     WARM_SECONDS,
@@ -68,7 +67,7 @@ def follow(
     if asked is None and before is not None:
         message = "speculator.measure is not set"
         return replace(before, reason=Reason.MEASURE_WAITS, message=message, running=None, comparison=""), picking
-    asked, known = asked or Measure(), _standing(world)
+    asked, known = asked or Measuring(), _standing(world)
     if known.running is None:
         return _begin(world, known, picking, next(hindrances(world, picking, suspended), ""), now), picking
     if is_settling(world) and not needs_room(world):
@@ -126,7 +125,7 @@ def _serving(picking: Picking) -> str:
 
 
 def _start(
-    world: Snapshot, known: Measured, running: Running, asked: Measure, picking: Picking, now: float
+    world: Snapshot, known: Measured, running: Running, asked: Measuring, picking: Picking, now: float
 ) -> Measured:
     seen = world.candidate
     if seen is None:
@@ -147,7 +146,9 @@ def _start(
     return known
 
 
-def _warm(world: Snapshot, known: Measured, running: Running, asked: Measure, picking: Picking, now: float) -> Measured:
+def _warm(
+    world: Snapshot, known: Measured, running: Running, asked: Measuring, picking: Picking, now: float
+) -> Measured:
     seen = world.candidate
     if seen is None or not seen.answers or now - running.since < WARM_SECONDS:
         return known
@@ -155,7 +156,7 @@ def _warm(world: Snapshot, known: Measured, running: Running, asked: Measure, pi
 
 
 def _compare(
-    world: Snapshot, known: Measured, running: Running, asked: Measure, picking: Picking, now: float
+    world: Snapshot, known: Measured, running: Running, asked: Measuring, picking: Picking, now: float
 ) -> Measured:
     seen, evidence = world.candidate, world.evidence
     if seen is not None and (fault := _fault(seen, running)):

@@ -20,7 +20,8 @@ from speculative_operator.comparing.measures import Sample
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild
 from speculative_operator.domain.formats import timestamp
-from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, Measure, ModelSource, Scheme
+from speculative_operator.domain.platform import Measuring as MeasuringTold
+from speculative_operator.domain.spec import AcceleratorRequest, DeploymentSpec, ModelSource, Scheme
 from speculative_operator.pairing.catalogue import Catalogue
 from speculative_operator.reconcile.snapshot import candidates
 from speculative_operator.reconcile.tick import Outcome
@@ -30,7 +31,7 @@ from speculative_operator.render import Capabilities
 A, B, C = (f"tiny/{name}" for name in "abc")
 ROWS = rows(row(A), row(B), row(C))
 MEASURED = replace(
-    LEFT, measure=Measure(900), accelerator=AcceleratorRequest(product="H100-SXM", hourly_cost=5.0), replicas=1
+    LEFT, measure=MeasuringTold(900), accelerator=AcceleratorRequest(product="H100-SXM", hourly_cost=5.0), replicas=1
 )
 OTHER = replace(LEFT.verifier, source=ModelSource(Scheme.HF, "x/y"))
 PACES = {A: 1.0, B: 0.9, C: 0.8}
@@ -331,7 +332,7 @@ def test_by_their_priority_pods_that_may_displace_others_are_measured_with_a_cla
     cluster.serve(300.0)
     assert cluster.made == []
     assert "priorityClassName" in cluster.measured["message"]
-    cluster.annotate(measure=Measure(900, "spare"))
+    cluster.annotate(measure=MeasuringTold(900, "spare"))
     cluster.serve(60.0)
     assert cluster.body is not None
     assert cluster.body["spec"]["template"]["spec"] == {"priorityClassName": "spare"}
