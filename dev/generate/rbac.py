@@ -39,7 +39,12 @@ class Permission:
 
 
 OPERATOR: tuple[Permission, ...] = (
-    Permission(names.GROUP, names.PLURAL, FOLLOW, "what to serve"),
+    Permission(
+        names.GROUP,
+        names.PLURAL,
+        (*FOLLOW, "create", "delete"),
+        "what to serve; candidates of speculator.measure, which are another object's, are made and deleted",
+    ),
     Permission(names.GROUP, f"{names.PLURAL}/status", ("patch",), "conditions, figures and decisions"),
     Permission(
         names.GROUP,
@@ -131,7 +136,8 @@ def written() -> list[dict[str, Any]]:
     """Kinds of children as `resourceRules` of an admission policy. Status, Leases and Events are bounded by roles."""
     groups: dict[str, list[str]] = {}
     for permission in OPERATOR:
-        if permission.group not in (names.GROUP, EVENT_GROUP) and "patch" in permission.verbs:
+        ours = permission.group in (names.GROUP, EVENT_GROUP) and permission.resource != names.PLURAL
+        if not ours and {"patch", "delete"} & {*permission.verbs}:
             groups.setdefault(permission.group, []).append(permission.resource)
     return [
         {

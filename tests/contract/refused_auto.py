@@ -17,11 +17,20 @@ BESIDE: tuple[tuple[str, Any, str], ...] = (
     ("options", {"attention_backend": "TRITON_ATTN"}, "is set"),
 )
 
+MEASURED = {"speculator": {"auto": True, "measure": {}}}
 AUTO: tuple[Bad, ...] = (
     broken("method-or-auto", {"speculator": {}}, "method is not set"),
     broken("method-or-auto", {"speculator": {"auto": False}}, "auto is not true"),
     broken("method-without-auto", {"speculator.auto": True}, "method is draft_model but auto is true"),
     wrong("speculator.auto", "yes"),
+    broken("measure-needs-auto", {"speculator.measure": {}}, "measure is set but auto is not true"),
+    broken("measure-target", {**MEASURED, "target": "InferenceService"}, "target is InferenceService"),
+    broken(
+        "measure-or-canary",
+        {**MEASURED, "route": {"gateway": {"name": "public"}, "canary": {"name": "next", "weight": 5}}},
+        "route.canary is set",
+    ),
+    broken("measure-keeps-serving", {**MEASURED, "rollout.strategy": "Recreate"}, "rollout.strategy is Recreate"),
     *(
         broken(
             f"auto-without-{field.lower()}",

@@ -75,7 +75,7 @@ def test_kubectl_refuses_unknown_fields_unasked(bare_cluster: Cluster, installed
 
 def test_every_rule_has_a_refused_object() -> None:
     named = {bad.rule for bad in BAD} - {""}
-    assert RULES.keys() - {"name-form", "group-name", "target-stays"} == named
+    assert RULES.keys() - {"name-form", "group-name", "measured-name", "target-stays"} == named
     assert len(BAD) >= 40
 
 
@@ -95,6 +95,13 @@ def test_a_name_that_pods_of_several_nodes_cannot_carry_is_refused(server: Serve
     said = server.refusal(specdep(spread, name="g" * 42))["message"]
     assert "use at most 41 characters" in said
     server.create(specdep(name="g" * 42))
+
+
+def test_a_name_that_a_candidate_cannot_carry_is_refused(server: Server) -> None:
+    measured = {"speculator": {"auto": True, "measure": {}}}
+    server.create(specdep(measured, name="m" * 43))
+    assert "use at most 43 characters" in server.refusal(specdep(measured, name="m" * 44))["message"]
+    server.create(specdep({"speculator": {"auto": True}}, name="m" * 44))
 
 
 def test_fills_in_defaults(server: Server) -> None:

@@ -49,10 +49,10 @@ def manifest(name: str, text: str, speculation: dict[str, Any], **more: Any) -> 
     return found
 
 
-def waves() -> list[dict[str, float]]:
+def waves(seconds: float = LOAD_SECONDS) -> list[dict[str, float]]:
     """Arrivals by chance, at a rate that rises and falls."""
     chance, found, at = random.Random(7), list[dict[str, float]](), 0.0
-    while at < LOAD_SECONDS:
+    while at < seconds:
         rate = FEWEST + (MOST - FEWEST) * (1.0 - math.cos(2.0 * math.pi * at / PERIOD)) / 2.0
         at += chance.expovariate(rate)
         found.append({"at": at, "prompt": 200, "output": 120})

@@ -65,7 +65,7 @@ TOP = {"__init__", "world", "turn", "tick"}
 
 BUDGETS = {
     "operator/speculative_operator/*.py": 850,
-    "operator/speculative_operator/api/": 2_712,
+    "operator/speculative_operator/api/": 2_862,
     "operator/speculative_operator/cli/": 4_784,
     "operator/speculative_operator/comparing/": 1_107,
     "operator/speculative_operator/domain/": 2_503,
@@ -74,14 +74,14 @@ BUDGETS = {
     "operator/speculative_operator/pairing/": 3_355,
     "operator/speculative_operator/payload/": 1_920,
     "operator/speculative_operator/physics/": 936,
-    "operator/speculative_operator/reconcile/": 8_330,
+    "operator/speculative_operator/reconcile/": 9_066,
     "operator/speculative_operator/render/": 2_171,
-    "operator/speculative_operator/shell/": 6_545,
+    "operator/speculative_operator/shell/": 6_560,
     "operator/speculative_operator/tuner/": 4_868,
     "operator/speculative_operator/weights/": 3_025,
     "lab/": 8_425,
     "dev/": 23_076,
-    "tests/": 70_750,
+    "tests/": 70_800,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 

@@ -21,7 +21,7 @@ from speculative_operator.api.targets import TARGET_STAYS, Canary, InferenceServ
 from speculative_operator.api.weights import Cache, Weights
 from speculative_operator.api.wire import VALIDATIONS, RuleError, SpecError, Wire
 from speculative_operator.domain import names, spec
-from speculative_operator.domain.platform import Analysis, InferenceServiceSettings
+from speculative_operator.domain.platform import Analysis, InferenceServiceSettings, Measuring
 from speculative_operator.domain.platform import Canary as CanaryTold
 from speculative_operator.domain.platform import Route as RouteTold
 from speculative_operator.domain.table import KTable
@@ -82,7 +82,22 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
         suspend=str(annotations.get(names.ANNOTATION_SUSPEND) or ""),
         verified=str(annotations.get(names.ANNOTATION_VERIFIED) or ""),
         auto_speculator=wanted.speculator is not None and bool(wanted.speculator.auto),
+        measure=_measure(wanted.speculator),
+        candidate_of=_candidate_of(metadata, name),
     )
+
+
+def _measure(given: wire.Speculator | None) -> Measuring | None:
+    return _as(Measuring, given.measure) if given is not None and given.measure is not None else None
+
+
+def _candidate_of(metadata: Mapping[str, Any], name: str) -> str:
+    """Name of the object whose candidate this is; empty where its name or its controller says otherwise."""
+    for one in metadata.get("ownerReferences") or ():
+        if one.get("kind") == names.KIND and one.get("controller") is True:
+            owner = str(one.get("name") or "")
+            return owner if name == names.candidate(owner) else ""
+    return ""
 
 
 _RULES = {rule.cel: rule for rule in ALL_RULES if rule is not TARGET_STAYS}

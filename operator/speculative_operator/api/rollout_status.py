@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from speculative_operator.api.scalars import Count, Line, Long, Rows, Sentence, Time
@@ -58,6 +60,74 @@ class RolloutStatus(Wire):
     """The rollout that the operator watches, and undoes if it finds no node, stalls or its pods are slower."""
     held_until: Time | None = None
     """Time before which the tuner starts no rollout, because the last one was undone."""
+
+
+class MeasuredRow(Wire):
+    """One row of the catalogue that was measured."""
+
+    speculator: Annotated[str, Field(max_length=1024)] | None = None
+    """Address of the speculator's weights. Left out if they are part of the verifier."""
+    method: Line
+    """Method of drafting."""
+    parallel_drafting: bool | None = Field(default=None, strict=True)
+    """True: the speculator drafts all tokens in one pass."""
+    k: Count | None = None
+    """K that its source recommends."""
+    verdict: Line
+    """Better (it was picked), Worse, Equivalent, Undecided (nothing was certain by the deadline) or Failed (it did not
+    start, restarted, or its outputs differ)."""
+    against: Line
+    """The speculator that served then."""
+    why: Sentence
+    """The figures, or what failed."""
+    acceptance_length: Line | None = None
+    """Measured tokens per verification, the verifier's own token included."""
+    acceptance_k: Count | None = None
+    """Draft tokens of a verification at that length, in the mean."""
+    time: Time
+    """Time of the verdict."""
+
+
+class CandidateStatus(Wire):
+    """The candidate that serves beside the pods."""
+
+    speculator: Annotated[str, Field(max_length=1024)] | None = None
+    """Address of the speculator's weights. Left out if they are part of the verifier."""
+    method: Line
+    """Method of drafting."""
+    parallel_drafting: bool | None = Field(default=None, strict=True)
+    """True: the speculator drafts all tokens in one pass."""
+    k: Count | None = None
+    """K that its source recommends, with which tuning starts."""
+    phase: Line
+    """Starting (no pod of it is ready), Warming (its K finds its level) or Comparing."""
+    began: Time
+    """Time at which it was asked for."""
+    since: Time
+    """Begin of the phase."""
+    restarts: Count | None = None
+    """Restarts of its engine when the comparison began."""
+
+
+class MeasuredStatus(Wire):
+    """What speculator.measure has found."""
+
+    of: Line
+    """Hash of verifier, engine and accelerator; with another one all rows are measured anew."""
+    reason: Line
+    """Reason of docs/reasons.md."""
+    message: Sentence
+    """What is measured now, or why nothing is."""
+    candidate: CandidateStatus | None = None
+    """The candidate, the object NAME-candidate. Left out if there is to be none."""
+    comparison: Sentence | None = None
+    """Verdict on the candidate so far, and ratios of its figures over those of this object at equal load."""
+    verdicts: Annotated[tuple[MeasuredRow, ...], Field(max_length=16)] = ()
+    """Rows that were measured, the latest last. `speculative pairs --measured` prints them as rows of a catalogue."""
+    paused_until: Time | None = None
+    """Time before which no candidate is started."""
+    generation: Long | None = None
+    """Generation of the spec for which a measured row was picked last."""
 
 
 class CanaryStatus(Wire):

@@ -20,7 +20,7 @@ from speculative_operator.api.targets import (
 )
 from speculative_operator.api.weights import CACHE_RULES
 from speculative_operator.api.wire import Rule
-from speculative_operator.domain.spec import EngineType, Method
+from speculative_operator.domain.spec import EngineType, Method, RolloutStrategy, Target
 from speculative_operator.domain.vllm import ADAPTIVE, IN_ONE_PASS
 
 _AUTO = "has(self.auto) && self.auto"
@@ -52,6 +52,14 @@ AUTO_RULES = (
         "method",
         "FieldValueForbidden",
     ),
+    Rule(
+        "measure-needs-auto",
+        f"!has(self.measure) || ({_AUTO})",
+        "measure is set but auto is not true: set auto: true, because rows of the catalogue are measured; or remove "
+        "measure",
+        "measure",
+        "FieldValueForbidden",
+    ),
     _not_beside_auto("model", '"{self.model}"'),
     _not_beside_auto("revision", '"{self.revision}"'),
     _not_beside_auto("tensorParallelSize", "{#self.tensorParallelSize}"),
@@ -75,7 +83,18 @@ def _cel_list(methods: tuple[Method, ...]) -> str:
     return "[" + ", ".join(f"'{method}'" for method in methods) + "]"
 
 
+_MEASURED = "has(self.speculator) && has(self.speculator.measure)"
+MEASURED_NAME_LIMIT = NAME_LIMIT - len("-candidate")
+
 ROOT_RULES = (
+    Rule(
+        "measured-name",
+        "!has(self.spec.speculator) || !has(self.spec.speculator.measure) || "
+        f"size(self.metadata.name) <= {MEASURED_NAME_LIMIT}",
+        'metadata.name is "{self.metadata.name}" and spec.speculator.measure is set: use at most '
+        f"{MEASURED_NAME_LIMIT} characters, because the candidate is named NAME-candidate; or remove measure",
+        "metadata.name",
+    ),
     Rule(
         "name-form",
         f"size(self.metadata.name) <= {NAME_LIMIT} && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
@@ -270,7 +289,35 @@ _NO_DRAFT_TP = "!has(self.speculator) || !has(self.speculator.tensorParallelSize
 _ADAPTIVE = "has(self.speculation.adaptiveVerification) && self.speculation.adaptiveVerification"
 _PRODUCT = f"{_VERIFIERS_TP} * self.verifier.pipelineParallelSize * self.verifier.dataParallelSize"
 
+MEASURE_RULES = (
+    Rule(
+        "measure-target",
+        f"!({_MEASURED}) || self.target == '{Target.DEPLOYMENT}'",
+        f"speculator.measure is set but target is {{self.target}}: remove measure, or set target: {Target.DEPLOYMENT}, "
+        "because only there one Service leads requests to the pods of two objects",
+        "speculator.measure",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "measure-or-canary",
+        f"!({_MEASURED}) || !has(self.route) || !has(self.route.canary)",
+        "speculator.measure is set but route.canary is set, too: remove one of the two, because requests are compared "
+        "with one other object at a time",
+        "speculator.measure",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "measure-keeps-serving",
+        f"!({_MEASURED}) || self.rollout.strategy != '{RolloutStrategy.RECREATE}'",
+        "speculator.measure is set but rollout.strategy is {self.rollout.strategy}, by which a better speculator would "
+        "interrupt serving: remove measure, or set rollout.strategy: Auto",
+        "speculator.measure",
+        "FieldValueForbidden",
+    ),
+)
+
 SPEC_RULES = (
+    *MEASURE_RULES,
     *ROUTE_RULES,
     *TARGET_RULES,
     TARGET_STAYS,

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from speculative_operator.api.rollout_status import CanaryStatus, RolloutStatus
+from speculative_operator.api.rollout_status import CanaryStatus, MeasuredStatus, RolloutStatus
 from speculative_operator.api.scalars import Count, Line, Long, Rows, Sentence, Time
 from speculative_operator.api.wire import Wire
 
@@ -373,6 +373,8 @@ class Status(Wire):
     """Rollouts that the tuner wants or has started."""
     canary: CanaryStatus | None = None
     """The analysis of spec.route.canary, if it has one."""
+    measured: MeasuredStatus | None = None
+    """What speculator.measure has found."""
     leaving: Annotated[tuple[LeavingTable, ...], Field(max_length=4)] = ()
     """Tables of previous pairs whose pods still serve."""
     decisions: Annotated[tuple[DecisionRecord, ...], Field(max_length=DECISIONS_KEPT)] = ()

@@ -114,6 +114,19 @@ class PromptLookup(Wire):
     choice."""
 
 
+class Measure(Wire):
+    """Whether other rows of the catalogue are better is measured, one row at a time, on accelerators that nothing else
+    uses (docs/pairs.md). The operator creates the object NAME-candidate with one replica and the row's speculator; the
+    Service of this object leads a replica's share of the requests to it. A better speculator is kept, by a rollout that
+    takes no request away. status.measured shows every verdict. Remove measure to stop."""
+
+    deadline_seconds: Annotated[int, scalars.whole(300, 86_400)] = 1800
+    """Seconds for which a candidate is compared at most; if nothing is certain by then, what serves stays."""
+    priority_class_name: scalars.ObjectName | None = None
+    """PriorityClass of the candidate's pod: one with preemptionPolicy Never and a negative value gives way to all
+    others. Default: none, and nothing is measured while pods of this object could displace others by their priority."""
+
+
 class Speculator(Wire):
     """The speculator, which proposes draft tokens. If the object has none, or if drafts cost more than they gain, the
     engine serves the verifier alone."""
@@ -125,6 +138,9 @@ class Speculator(Wire):
     (docs/pairs.md); no other field of speculator may then be set. status.picked and an event show the pick and its
     reason. The pick stays until the verifier or the annotation serving.speculative.dev/repin changes. If the catalogue
     knows none, the engine serves the verifier alone. Default: false."""
+    measure: Measure | None = None
+    """With auto only: measure the catalogue's next rows beside the pick, and keep the best. Default: the pick stays as
+    the catalogue ranks it."""
     method: Method | None = None
     """Method of drafting in the engines' spelling. Without weights: ngram, ngram_gpu, suffix. With separate weights:
     draft_model, eagle, eagle3, dflash. With weights that may be part of the verifier: mtp, dspark, medusa. Required

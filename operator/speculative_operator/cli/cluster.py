@@ -85,6 +85,7 @@ class Cluster:
     def pods(self, name: str) -> list[Object]:
         """Serving pods of an object; an empty list where this user may not list pods."""
         labels = ",".join(f"{key}={value}" for key, value in names.selector(name).items())
+        labels += f",!{names.LABEL_CANDIDATE}"
         try:
             found = self._call(self._core.list_namespaced_pod, self.namespace, label_selector=labels)
         except CommandError:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from speculative_operator.cli import terminal
+from speculative_operator.cli import cluster, measured, terminal
 from speculative_operator.cli.commands import FAILED, OK, UsageError, member, read_text
 from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.spec import AcceleratorRequest as Accelerator
@@ -94,6 +94,7 @@ EPILOG = """examples:
   speculative pairs
   speculative pairs Qwen/Qwen3-8B
   speculative pairs RedHatAI/Qwen3-32B-FP8-dynamic --method eagle3 -o json
+  speculative pairs --measured -n models > our-pairs.csv
   speculative pairs my-org/my-model --base Qwen/Qwen3-14B --catalogue our-pairs.csv
 
 docs/pairs.md explains the columns of --catalogue and the order of rows.
@@ -111,11 +112,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base", metavar="MODEL", action="append", default=[], help=base)
     parser.add_argument("--method", metavar="M", help="show rows of one method only")
     add_catalogue(parser)
+    measured_help = "print as CSV, for --catalogue and for the operator's catalogue, what speculator.measure found"
+    parser.add_argument("--measured", action="store_true", help=measured_help)
+    cluster.add_arguments(parser)
     terminal.add_format(parser, "the page of each source")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the rows that were asked for; returns the exit status. Raises UsageError."""
+    """Print the rows that were asked for; returns the exit status. Raises UsageError, and CommandError of a cluster."""
+    if arguments.measured:
+        print(measured.csv_of(cluster.Cluster(arguments).objects()), end="")
+        return OK
     rows = rows_of(arguments)
     if arguments.method:
         method = member(Method, arguments.method, "--method")

@@ -16,6 +16,9 @@ INSTALLED_IN = "speculative-system"
 LABEL_DEPLOYMENT = f"{GROUP}/deployment"
 LABEL_VARIANT = f"{GROUP}/variant"
 LABEL_PAIR = f"{GROUP}/pair"
+LABEL_CANDIDATE = f"{GROUP}/candidate"
+"""On pods and children of a candidate: its own name. LABEL_DEPLOYMENT is there that of the object it is measured for,
+whose Service therefore leads requests to it."""
 LABEL_JOB = f"{GROUP}/job"
 """On Jobs and their pods: what they are for, a value of `domain.jobs.Purpose`."""
 LABEL_BENCH = f"{GROUP}/bench"
@@ -107,6 +110,11 @@ def notes(name: str) -> str:
     return child(name, "notes")
 
 
+def candidate(name: str) -> str:
+    """Name of the object with another speculator that is measured beside the object `name`."""
+    return child(name, "candidate")
+
+
 def kserve_deployment(name: str) -> str:
     """Name of the Deployment that KServe makes for the InferenceService `name`."""
     return f"{name}-predictor"
@@ -123,6 +131,8 @@ def group(name: str) -> str:
     return child(name, "group")
 
 
-def selector(name: str) -> dict[str, str]:
-    """Labels that select the serving pods of object `name`; immutable for the life of its Deployment."""
-    return {LABEL_DEPLOYMENT: name, LABEL_MANAGED_BY: OPERATOR}
+def selector(name: str, measured_for: str = "") -> dict[str, str]:
+    """Labels that select the serving pods of object `name`; immutable for the life of its Deployment. `measured_for`:
+    the object whose candidate it is; empty: it is none."""
+    own = {LABEL_CANDIDATE: name} if measured_for else {}
+    return {LABEL_DEPLOYMENT: measured_for or name, LABEL_MANAGED_BY: OPERATOR, **own}

@@ -32,6 +32,16 @@ class Analysis:
 
 
 @dataclass(frozen=True, slots=True)
+class Measuring:
+    """How rows of the catalogue are measured beside the speculator that serves."""
+
+    deadline_seconds: int = 1800
+    """Seconds for which a candidate is compared at most."""
+    priority_class_name: str = ""
+    """PriorityClass of a candidate's pod; empty: the cluster's default."""
+
+
+@dataclass(frozen=True, slots=True)
 class Canary:
     """Another object of the namespace that gets a share of the requests."""
 

@@ -73,6 +73,13 @@ class Reason(StrEnum):
     CANARY_UNDECIDED = "CanaryUndecided"
     CANARY_FAILED = "CanaryFailed"
     CANARY_LOW_ACCEPTANCE = "CanaryLowAcceptance"
+    MEASURE_WAITS = "MeasureWaits"
+    CANDIDATE_MEASURED = "CandidateMeasured"
+    CANDIDATE_BETTER = "CandidateBetter"
+    CANDIDATE_NOT_BETTER = "CandidateNotBetter"
+    CANDIDATE_FAILED = "CandidateFailed"
+    CANDIDATE_REMOVED = "CandidateRemoved"
+    ALL_MEASURED = "AllMeasured"
     UNSUPPORTED_SOURCE = "UnsupportedSource"
     NAME_CONFLICT = "NameConflict"
     FORBIDDEN = "Forbidden"
@@ -211,6 +218,19 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.CANARY_FAILED: "Taken back: containers of the canary's pods restarted, its requests fail more often, or its "
     "outputs differ.",
     Reason.CANARY_LOW_ACCEPTANCE: "Taken back: the canary's drafts gain far less than is published for its speculator.",
+    Reason.MEASURE_WAITS: "speculator.measure: no candidate is started now; the message has the cause.",
+    Reason.CANDIDATE_MEASURED: "speculator.measure: a candidate with the catalogue's next speculator starts beside the "
+    "pods, or is compared with them.",
+    Reason.CANDIDATE_BETTER: "speculator.measure: the candidate was better at equal load; its speculator is picked. "
+    "The message has the figures.",
+    Reason.CANDIDATE_NOT_BETTER: "speculator.measure: the candidate was not shown to be better by the deadline, or was "
+    "worse; what serves stays.",
+    Reason.CANDIDATE_FAILED: "speculator.measure: the candidate did not start, restarted, or its outputs differ; what "
+    "serves stays.",
+    Reason.CANDIDATE_REMOVED: "speculator.measure: the candidate goes without a verdict; the message has the cause. "
+    "Its row is measured later.",
+    Reason.ALL_MEASURED: "speculator.measure: every row of the catalogue that can be served was measured for this "
+    "verifier, engine and accelerator.",
     Reason.UNSUPPORTED_SOURCE: "The model cannot be served from this source; the message has the remedy.",
     Reason.NAME_CONFLICT: "An object that this one does not own has the name of a child.",
     Reason.FORBIDDEN: "The operator's ServiceAccount lacks a permission; the message has verb and resource.",

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from speculative_operator.domain.names import CACHE_FOLDER, KSERVE_PORT, SERVING_PORT
-from speculative_operator.domain.platform import InferenceServiceSettings, Route, Vendor, vendor_of
+from speculative_operator.domain.platform import InferenceServiceSettings, Measuring, Route, Vendor, vendor_of
 from speculative_operator.domain.table import KTable
 
 NOT_OF_PODS: Mapping[str, bool] = {"of_pods": False}
@@ -369,16 +369,16 @@ class DeploymentSpec:
     route: Route | None = field(default=None, metadata=NOT_OF_PODS)
     template: Mapping[str, Any] = field(default_factory=dict)
     paused: bool = field(default=False, metadata=NOT_OF_PODS)
-    adopt: str = ""
-    """Value of the annotation that has pods made as this release of the operator makes them."""
+    adopt: str = ""  # value of the annotation that has pods made as this release of the operator makes them
     accept: str = field(default="", metadata=NOT_OF_PODS)
     """Value of the annotation that accepts a rollout which the operator has proposed."""
     suspend: str = field(default="", metadata=NOT_OF_PODS)
     """Value of the annotation that asks for K = 0 until a time."""
     verified: str = field(default="", metadata=NOT_OF_PODS)
     """Value of the annotation with what `speculative verify` found."""
-    auto_speculator: bool = field(default=False, metadata=NOT_OF_PODS)
-    """The speculator is picked from the catalogue: `speculator` is then None until it was."""
+    auto_speculator: bool = field(default=False, metadata=NOT_OF_PODS)  # `speculator` is None until one was picked
+    measure: Measuring | None = field(default=None, metadata=NOT_OF_PODS)  # None: no row of the catalogue is measured
+    candidate_of: str = field(default="", metadata=NOT_OF_PODS)  # the object for which this one is measured; or empty
 
     @property
     def key(self) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from speculative_operator.domain.table import Actuator, KnobSpace
 from speculative_operator.engines.base import Notice
 from speculative_operator.engines.pairs import unknown_accelerator
 from speculative_operator.engines.registry import engine_for
-from speculative_operator.reconcile.children import privileges, upgrade
+from speculative_operator.reconcile.children import candidate, measuring, privileges, upgrade
 from speculative_operator.reconcile.children.desired import Desired, desired_children
 from speculative_operator.reconcile.children.plan import (
     Plan,
@@ -119,7 +119,8 @@ def _refuse(turn: Turn) -> Outcome | Turn:
         spec, notices = without_unknown_method(turn.world, turn.spec)
         turn = replace(turn, spec=spec, notices=notices)
         refused = _refusals(turn) if notices else refused
-    return stay(turn, (*refused, *turn.world.problems), actions=follow_route(turn.world)) if refused else turn
+    beside = (*follow_route(turn.world), *candidate.actions(turn.world))
+    return stay(turn, (*refused, *turn.world.problems), actions=beside) if refused else turn
 
 
 def _refusals(turn: Turn) -> tuple[Condition, ...]:
@@ -161,7 +162,7 @@ def _hold(turn: Turn) -> Outcome | Turn:
     pairing = turn.pairing
     if pairing.choices and (not pairing.frozen or _rereads_table(turn)):
         return turn
-    actions = (*pairing.actions, *follow_route(turn.world))
+    actions = (*pairing.actions, *follow_route(turn.world), *candidate.actions(turn.world))
     return stay(turn, turn.world.problems, actions)
 
 
@@ -267,6 +268,8 @@ def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
         waiting, planned = (upgrade.notice(world, planned),), keep_pods(world, planned, repairs=True)
     repairs = () if pairing.frozen else repairs_of_group(world, desired, planned.actions)
     actions = (*pairing.actions, *targets.of_objects(choice.pinned, planned.actions), *repairs)
+    measured, picking = measuring.follow(world, turn.picking, bool(suspended.until), turn.now)
+    actions = (*actions, *candidate.actions(world, measured))
     late = first_ended_by_probe(world.pods)
     notices = (
         *turn.notices, *suspended.notices, *turn.engine.notices(choice.by_name), *unknown_accelerator(world.spec),
@@ -278,7 +281,8 @@ def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
     view = replace(
         decided, rollout=_rollout_with(world, turn.rollout, planned), notices=notices, startup=starts,
         problems=(*planned.problems, *route.problems(world), *world.problems), leaving=leaving, of_pair=observation,
-        pairing=pairing if pairing.is_known else None, picking=turn.picking, canary=canary.follow(world, turn.now),
+        pairing=pairing if pairing.is_known else None, picking=picking, canary=canary.follow(world, turn.now),
+        measured=measured,
     )  # fmt: skip
     return conclude(
         turn, view, verdict.memory, actions, leaving=memories,

@@ -85,6 +85,12 @@ class Surroundings:
     """What is seen of the object that `spec.route.canary` names; None where there is none of that name."""
     evidence: Evidence | None = None
     """By which a canary is judged; None until figures since the begin of its step were asked for."""
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    """The object's spec as its user wrote it, of which a candidate's is made."""
+    candidate_body: Mapping[str, Any] | None = None
+    """The object by the name of this one's candidate, whoever made it; None where there is none."""
+    candidate_pods: tuple[Mapping[str, Any], ...] = ()
+    """Its serving pods."""
     memo: Memo = field(default_factory=Memo, compare=False, repr=False)
     """What was computed for the object at this reconcile and the last one: the one thing here that changes."""
 

@@ -44,7 +44,8 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
     if spec.replicas > 1 or not inp.owns_replicas:
         budget = {**common, "selector": group or common["selector"]}
         children.append(with_hash(render_manifest("poddisruptionbudget", budget)))
-    if inp.capabilities.pod_monitor:
+    # A candidate's pods are scraped by the PodMonitor of the object that it is measured for.
+    if inp.capabilities.pod_monitor and not spec.candidate_of:
         children.append(with_hash(render_manifest("podmonitor", {**reached, **values.scraping(inp, common["labels"])})))
     if spec.route is not None and inp.capabilities.http_route:
         children.append(http_route(spec, spec.route, inp.canary))
@@ -92,7 +93,7 @@ def _check_selector(spec: DeploymentSpec, template: Mapping[str, Any]) -> None:
     """Raises RenderError when overrides took away the labels by which Deployment and Service find the pods."""
     metadata = template.get("metadata")
     found = metadata.get("labels") if isinstance(metadata, Mapping) else None
-    for label, wanted in names.selector(spec.name).items():
+    for label, wanted in names.selector(spec.name, spec.candidate_of).items():
         value = found.get(label) if isinstance(found, Mapping) else None
         if value != wanted:
             raise RenderError(

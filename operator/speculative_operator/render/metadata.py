@@ -36,7 +36,7 @@ def common(spec: DeploymentSpec) -> dict[str, str]:
         "app.kubernetes.io/name": label_value(spec.engine.type.lower()),
         "app.kubernetes.io/instance": spec.name,
         "app.kubernetes.io/component": COMPONENT,
-        **names.selector(spec.name),
+        **names.selector(spec.name, spec.candidate_of),
     }
 
 

@@ -25,7 +25,7 @@ def common(spec: DeploymentSpec, name: str) -> dict[str, Any]:
         "name": name,
         "namespace": spec.namespace,
         "labels": metadata.common(spec),
-        "selector": names.selector(spec.name),
+        "selector": names.selector(spec.name, spec.candidate_of),
         "owner": metadata.owner(spec),
         "port_name": names.SERVING_PORT_NAME,
         "port": spec.port,

@@ -54,7 +54,8 @@ def owner_key(body: Body) -> Key | None:
     for reference in meta.get("ownerReferences") or ():
         if reference.get("kind") == OWNER.kind and reference.get("apiVersion", "").startswith(f"{names.GROUP}/"):
             return meta["namespace"], reference["name"]
-    name = (meta.get("labels") or {}).get(names.LABEL_DEPLOYMENT)
+    labels = meta.get("labels") or {}
+    name = labels.get(names.LABEL_CANDIDATE) or labels.get(names.LABEL_DEPLOYMENT)
     return (meta["namespace"], name) if name else None
 
 

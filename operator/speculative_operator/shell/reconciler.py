@@ -23,7 +23,7 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.observed.series import Recent, measured, steady
-from speculative_operator.reconcile.snapshot import canaries, notes
+from speculative_operator.reconcile.snapshot import canaries, candidates, notes
 from speculative_operator.reconcile.snapshot.notes import Notes
 from speculative_operator.reconcile.snapshot.status import read_status
 from speculative_operator.reconcile.snapshot.writing import cannot_wait, should_write
@@ -232,6 +232,9 @@ class Reconciler:
             if spec.weights.cache is not None
             else frozenset(),
             canary=self.canaries.look(spec),
+            asked=mapping(snapshot.owner, "spec"),
+            candidate_body=candidate.owner if (candidate := self.canaries.candidate(spec)) is not None else None,
+            candidate_pods=candidate.pods if candidate is not None else (),
             evidence=self._past(spec, snapshot, now),
             notes=state.notes,
             memo=state.memo,
@@ -244,8 +247,11 @@ class Reconciler:
         return outcome
 
     def _past(self, spec: DeploymentSpec, snapshot: Snapshot, now: float) -> Evidence | None:
-        """What a canary and its object did, where one is analysed."""
+        """What a canary or candidate and its object did, where one is analysed or measured."""
         known, key = canaries.read(mapping(snapshot.owner, "status", "canary")), (spec.namespace, spec.name)
+        measured = candidates.read(mapping(snapshot.owner, "status", "measured")) if spec.measure is not None else None
+        if measured is not None and measured.running is not None:
+            known = measured.running.progress
         return self._sources.past.look(spec, self.canaries.spec_of(key), known, now)
 
     def _show(self, key: Key, spec: DeploymentSpec | None, status: Body, state: _State, now: float) -> None:
@@ -352,8 +358,10 @@ def _told(owner: Body, state: _State) -> Body:
 
 
 def _canary_moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """True where the new status gives the canary another weight."""
-    return whole(old, "canary", "weight") != whole(new, "canary", "weight")
+    """True where the new status gives the canary another weight, or asks for a candidate or for its end."""
+    weights, wants = ([whole(one, "canary", "weight") for one in (old, new)],
+                      [bool(mapping(one, "measured", "candidate")) for one in (old, new)])  # fmt: skip
+    return weights[0] != weights[1] or wants[0] != wants[1]
 
 
 def _unless_changed(before: Memory | None, after: Memory | None) -> Memory | None:

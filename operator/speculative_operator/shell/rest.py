@@ -63,5 +63,5 @@ def is_still(snapshot: Snapshot, spec: DeploymentSpec, ledger: Ledger) -> bool:
     problem waits to be tried again, and no other object's pods are looked at."""
     cache, route = spec.weights.cache, spec.route
     fetching = cache is not None and cache.in_pods and len(snapshot.ready) < len(snapshot.pods)
-    led = route is not None and route.canary is not None
+    led = (route is not None and route.canary is not None) or spec.measure is not None
     return not (snapshot.workers or fetching or led or ledger.problems or ledger.foreign)

@@ -20,7 +20,7 @@ from speculative_operator.reconcile.world import Catalogue, load_packaged
 from speculative_operator.render import Capabilities
 from speculative_operator.render.metadata import digest
 from speculative_operator.shell.bodies import Body, Key
-from speculative_operator.shell.cache import Cache
+from speculative_operator.shell.cache import Cache, Snapshot
 from speculative_operator.shell.jobs import Jobs
 from speculative_operator.shell.past import Past
 from speculative_operator.shell.report import Budget
@@ -52,7 +52,7 @@ class Sources:
 
 
 class Canaries:
-    """Which objects lead requests to a canary, as of the last look at each object."""
+    """Which objects lead requests to a canary or a candidate, as of the last look at each object."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -67,6 +67,14 @@ class Canaries:
             return None
         key = self._of[own] = (spec.namespace, spec.route.canary.name)
         return _look(self._cache, key, spec.verifier.served_name)
+
+    def candidate(self, spec: DeploymentSpec) -> Snapshot | None:
+        """The object by the name of the candidate of an object, whoever made it; None where there is none."""
+        own, key = (spec.namespace, spec.name), (spec.namespace, names.candidate(spec.name))
+        found = self._cache.snapshot(key)
+        if found is not None or spec.measure is not None:
+            self._of.setdefault(own, key)
+        return found
 
     def spec_of(self, own: Key) -> DeploymentSpec | None:
         """The spec of an object's canary, as of the last look; None where there is none that can be read."""

@@ -45,6 +45,7 @@ from speculative_operator.shell.resources import (
     CHILD_BY_KIND,
     CLAIM,
     CONFIG_MAP,
+    OWNER,
     POD,
     SERVING_RUNTIME,
     WORKLOADS,
@@ -152,6 +153,8 @@ class Writer:
         try:
             if isinstance(action, DeleteChild):
                 return await self._delete(key, snapshot, action)
+            if action.manifest["kind"] == OWNER.kind:
+                return await self._create(key, snapshot, action)
             slot = slot_of(action.manifest)
             if slot[0] == CLAIM.kind and slot[1] not in snapshot.claims:
                 # A read finds whether it is somebody else's, not a write that fails: it is asked for again and again.
@@ -266,10 +269,27 @@ class Writer:
         else:
             ledger.foreign[slot] = (outline(body), now + (FOREIGN_CLAIM_PAUSE if kind == CLAIM.kind else FOREIGN_PAUSE))
 
+    async def _create(self, key: Key, snapshot: Snapshot, action: ApplyChild) -> Report:
+        """Create a candidate. One by its name, whoever made it, is never changed; a refusal is logged, and the next
+        reconcile tries again until the candidate's time is over: nothing that serves waits for it. Its own watch brings
+        it: from the cache it would be no news, and nobody would reconcile it."""
+        if not self._still(key, snapshot):
+            return Report(again=True)
+        try:
+            await self._kube.create(OWNER, key[0], action.manifest)
+        except ConflictError:
+            return Report()
+        except ApiError as error:
+            log.warning("no candidate: %s", error, extra=tags(key))
+            return Report()
+        self._telemetry.action("apply", OWNER.kind)
+        log.info("created candidate %s: %s", slot_of(action.manifest)[1], action.why, extra=tags(key))
+        return Report(acted=1)
+
     async def _delete(self, key: Key, snapshot: Snapshot, action: DeleteChild) -> Report:
         still = partial(self._still, key, snapshot)
         try:
-            await self._kube.delete(CHILD_BY_KIND[action.kind], key[0], action.name, action.uid, still=still)
+            await self._kube.delete(_WRITTEN[action.kind], key[0], action.name, action.uid, still=still)
         except NotFoundError:
             return Report()
         except ConflictError:
@@ -312,8 +332,12 @@ class Writer:
         )
 
 
+_WRITTEN = {**CHILD_BY_KIND, OWNER.kind: OWNER}
+"""Children by their kind, and a candidate."""
+
+
 def _resource(action: ApplyChild) -> Resource:
-    return CHILD_BY_KIND[action.manifest["kind"]]
+    return _WRITTEN[action.manifest["kind"]]
 
 
 def _is_workload(action: ApplyChild | DeleteChild) -> bool:

@@ -13,6 +13,7 @@ from tests.contract.refused import BAD
 from tests.contract.strategies import objects
 
 from speculative_operator.api.convert import SpecError, to_domain
+from speculative_operator.domain import names
 from speculative_operator.domain.spec import (
     DEFAULT_VERSIONS,
     AcceleratorRequest,
@@ -290,3 +291,27 @@ JSON = st.recursive(
 @given(spec=JSON, metadata=st.none() | st.just({"name": "a"}))
 def test_any_json_converts_or_says_why(spec: Any, metadata: Any) -> None:
     assert str(outcome({"metadata": metadata, "spec": spec}))
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "expected"),
+    [
+        ("qwen-candidate", {"kind": names.KIND, "name": "qwen", "controller": True}, "qwen"),
+        ("qwen-candidate", {"kind": names.KIND, "name": "other", "controller": True}, ""),
+        ("qwen-candidate", {"kind": names.KIND, "name": "qwen"}, ""),
+        ("qwen-candidate", {"kind": "Deployment", "name": "qwen", "controller": True}, ""),
+        ("qwen-candidate", None, ""),
+        ("other", {"kind": names.KIND, "name": "qwen", "controller": True}, ""),
+    ],
+)
+def test_a_candidate_is_known_by_name_and_controller(name: str, owner: dict[str, Any] | None, expected: str) -> None:
+    body = specdep(name=name)
+    body["metadata"]["ownerReferences"] = [owner] if owner else []
+    assert to_domain(body).candidate_of == expected
+
+
+def test_measuring_has_its_defaults() -> None:
+    given = to_domain(specdep({"speculator": {"auto": True, "measure": {}}})).measure
+    assert given is not None
+    assert (given.deadline_seconds, given.priority_class_name) == (1800, "")
+    assert to_domain(specdep({"speculator": {"auto": True}})).measure is None

@@ -141,7 +141,7 @@ def test_operator_may_what_the_shell_does_and_no_more() -> None:
         for kind in resources.CHILDREN
     }
     wanted |= {
-        (resources.OWNER.group, resources.OWNER.plural): {"list", "watch"},
+        (resources.OWNER.group, resources.OWNER.plural): {"list", "watch", "create", "delete"},
         (resources.OWNER.group, f"{resources.OWNER.plural}/status"): {"patch"},
         (resources.OWNER.group, f"{resources.OWNER.plural}/finalizers"): {"update"},
         (resources.POD.group, resources.POD.plural): {"list", "watch", "patch"},

@@ -303,3 +303,26 @@ def test_any_text_in_any_field_round_trips(
     assert manifest["spec"]["strategy"] == {"type": value}
     assert manifest["metadata"]["namespace"] == value
     assert manifest["metadata"]["ownerReferences"][0]["uid"] == argument
+
+
+def test_a_candidates_pods_serve_for_the_object_and_its_own_children_choose_them_alone() -> None:
+    of, candidate = (
+        replace(SPEC, name=name, candidate_of=measured_for)
+        for name, measured_for in ((SPEC.name, ""), (names.candidate(SPEC.name), SPEC.name))
+    )
+    capable = Capabilities(pod_monitor=True)
+    stable, other = (
+        {one["kind"]: one for one in render(replace(INPUT, spec=spec, capabilities=capable))}
+        for spec in (of, candidate)
+    )
+    pods = [one["Deployment"]["spec"]["template"]["metadata"]["labels"] for one in (stable, other)]
+
+    def chosen(selector: dict[str, str]) -> list[bool]:
+        return [selector.items() <= labels.items() for labels in pods]
+
+    assert chosen(stable["Service"]["spec"]["selector"]) == [True, True]
+    assert chosen(stable["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"]) == [True, True]
+    assert chosen(other["Service"]["spec"]["selector"]) == [False, True]
+    assert chosen(other["Deployment"]["spec"]["selector"]["matchLabels"]) == [False, True]
+    assert "PodMonitor" in stable
+    assert "PodMonitor" not in other, "its pods would be scraped twice"

@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.shell.scene import manifest, owner, pod
+from tests.unit.shell.scene import manifest, owner, pod, replica_set
 
 from speculative_operator.api.convert import to_domain
+from speculative_operator.domain import names
 from speculative_operator.domain.platform import CanarySeen
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.shell.cache import Cache
@@ -124,3 +125,26 @@ def test_who_leads_to_an_object_is_known_from_the_last_look() -> None:
     canaries.look(stable())
     canaries.forget(OWN)
     assert list(canaries.leading_to(KEY)) == []
+
+
+def measured() -> DeploymentSpec:
+    body = stored(owner(name="stable"), "stable")
+    body["spec"]["speculator"] = {"auto": True, "measure": {}}
+    return to_domain(body)
+
+
+def test_a_candidate_wakes_the_object_that_it_is_measured_for_and_keeps_its_own_pods() -> None:
+    cache, key = Cache(), ("ns", "stable-candidate")
+    canaries = Canaries(cache)
+    assert canaries.candidate(measured()) is None
+    assert list(canaries.leading_to(key)) == [OWN]
+    one = stored(pod("stable-candidate-5d-1"), "pod")
+    one["metadata"]["labels"] |= names.selector("stable-candidate", "stable")
+    one["metadata"]["ownerReferences"] = [replica_set("stable-candidate-5d")]
+    for body in (stored(owner(name="stable"), "a"), stored(owner(name="stable-candidate"), "b"), one):
+        cache.put(body)
+    found, stable = canaries.candidate(measured()), cache.snapshot(OWN)
+    assert found is not None
+    assert stable is not None
+    assert [body["metadata"]["name"] for body in found.pods] == ["stable-candidate-5d-1"]
+    assert stable.pods == ()

@@ -458,3 +458,35 @@ async def test_no_workload_is_written_once_a_pod_has_found_a_node(rig: Rig) -> N
     report = await rig.writer.carry_out(KEY, seen, [applying(of, DEPLOYMENT.kind)], rig.ledger, 1000.0)
     assert (report, rig.api.find(DEPLOYMENT.kind)) == (Report(again=True), [])
     assert await rig.do(applying(of, DEPLOYMENT.kind)) == Report(acted=1)
+
+
+CANDIDATE = {**owner(name="gemma-candidate"), "metadata": {"name": "gemma-candidate", "namespace": "ns"}}
+
+
+async def test_a_candidate_is_created_once_and_deleted_only_as_the_one_it_was(rig: Rig) -> None:
+    await rig.begin()
+    create = ApplyChild(CANDIDATE, Reason.CANDIDATE_MEASURED, "tiny/head (eagle3)")
+    assert (await rig.do(create)).acted == 1
+    (stored,) = (one for one in rig.api.find(names.KIND) if one["metadata"]["name"] == "gemma-candidate")
+    assert rig.cache.put(stored) == ("ns", "gemma-candidate"), "its watch has news, so it is reconciled"
+    assert await rig.do(create) == Report(), "one by its name is there: nothing is changed"
+    uid = stored["metadata"]["uid"]
+    assert (await rig.do(DeleteChild(names.KIND, "gemma-candidate", "another", "the candidate"))).again
+    assert len(rig.api.find(names.KIND)) == 2
+    assert (await rig.do(DeleteChild(names.KIND, "gemma-candidate", uid, "the candidate"))).acted == 1
+    assert [one["metadata"]["name"] for one in rig.api.find(names.KIND)] == ["gemma"]
+
+
+async def test_a_candidate_that_may_not_be_created_holds_up_nothing(rig: Rig) -> None:
+    of = await rig.begin()
+    rig.api.failures.append(lambda call: FaultError(403, "no") if call.method == "POST" else None)
+    report = await rig.do(ApplyChild(CANDIDATE, Reason.CANDIDATE_MEASURED, "tiny/head (eagle3)"), applying(of))
+    assert (report.acted, report.refused) == (1, False)
+    assert rig.ledger.conditions() == ()
+
+
+async def test_a_replica_that_does_not_lead_creates_no_candidate(rig: Rig) -> None:
+    await rig.begin()
+    rig.leading = False
+    await rig.do(ApplyChild(CANDIDATE, Reason.CANDIDATE_MEASURED, "tiny/head (eagle3)"))
+    assert len(rig.api.find(names.KIND)) == 1

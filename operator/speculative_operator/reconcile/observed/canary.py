@@ -33,7 +33,7 @@ ENOUGH_DRAFTS = 500.0
 _UNSEEN = "-"
 """Stands for the hash of what is analysed while there is no canary, or its spec is refused."""
 _PASSED = frozenset({Verdict.BETTER, Verdict.EQUIVALENT})
-_PACE = (Measure.TPOT, Measure.THROUGHPUT, Measure.COST)
+PACE = (Measure.TPOT, Measure.THROUGHPUT, Measure.COST)
 """Measures of which the canary must be no worse to pass."""
 
 
@@ -129,8 +129,8 @@ def _judge(world: Snapshot, known: Progress, analysis: Analysis, now: float) -> 
     limits = Limits(equivalent=tolerated, tolerated=tolerated, ttft_tolerated=late)
     sides = seen.stable.samples, seen.canary.samples
     found = world.memo.get(("compare", sides, limits), lambda: compare(*sides, limits))
-    known = replace(known, comparison=_in_words(found))
-    if worse := [_of_measure(one) for one in found.measures if one.beyond(limits)]:
+    known = replace(known, comparison=in_words(found))
+    if worse := [of_measure(one) for one in found.measures if one.beyond(limits)]:
         why = f"it is worse than {world.spec.name} at {found.basis}: {', '.join(worse)}"
         return _taken_back(known, Reason.CANARY_WORSE, why)
     unsure = "" if _passes(found) else seen.gap or f"{found.why} (A is {world.spec.name}, B {known.name})"
@@ -217,17 +217,17 @@ def _published(spec: DeploymentSpec, speculator: Speculator, k: int, catalogue: 
 
 def _passes(found: Comparison) -> bool:
     """True where the canary is no worse in what every token costs. The rest decides nothing for it, only against it."""
-    pace = [one.verdict for one in found.measures if one.measure in _PACE and one.ratio is not None]
+    pace = [one.verdict for one in found.measures if one.measure in PACE and one.ratio is not None]
     return bool(pace) and _PASSED.issuperset(pace)
 
 
-def _of_measure(one: Judged) -> str:
+def of_measure(one: Judged) -> str:
     """The ratio of a measure, the canary over this object, with its interval."""
     ends = [f"{end:.2f}" if end is not None else "?" for end in (one.low, one.high)]
     return f"{one.measure} {one.ratio:.2f} ({ends[0]} to {ends[1]})"
 
 
-def _in_words(found: Comparison) -> str:
+def in_words(found: Comparison) -> str:
     """Verdict and ratios of a comparison."""
-    told = [_of_measure(one) for one in found.measures if one.ratio is not None]
+    told = [of_measure(one) for one in found.measures if one.ratio is not None]
     return f"{found.verdict} at {found.basis}: {', '.join(told) or found.why}"[:LONGEST_MESSAGE]

@@ -22,6 +22,7 @@ from speculative_operator.engines.base import Notice
 from speculative_operator.engines.pairs import Key, choose, hindrance, key_of, with_entry
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.pairing.catalogue import REMEDY, Choice, Match
+from speculative_operator.pairing.catalogue_rows import Entry
 from speculative_operator.reconcile.pair import jobs, verdicts
 from speculative_operator.reconcile.pair.choices import Pairing, compares, running_pair, running_versions
 from speculative_operator.reconcile.pair.pairing import pairing_of
@@ -132,6 +133,13 @@ def settle(picking: Picking, pairing: Pairing, now: float) -> tuple[Picking, Pai
     return replace(picking, pick=pick), pairing
 
 
+def next_entry(picking: Picking, without: frozenset[Key]) -> Entry | None:
+    """The catalogue's best entry for the object that is none of `without`; None where none is left."""
+    world, pick = picking.asked, picking.pick
+    over = frozenset(one.key for one in pick.passed_over) if pick is not None else frozenset()
+    return choose(world.spec, world.catalogue, _card(world, pick) or (), without=without | over, memo=world.memo).entry
+
+
 # -- choosing
 
 
@@ -205,6 +213,8 @@ def _better(world: Snapshot, pick: Pick, card: tuple[str, ...] | None) -> tuple[
     spec = world.spec
     if spec.speculation.mode is Mode.DISABLED or (pick.basis is Basis.CARD and card is None):
         return ()
+    if spec.measure is not None:
+        return ()  # measuring says which is better
     best = _choose(world, card, pick.passed_over)
     if best.entry is None or key_of(best.entry) == pick.key:
         return ()

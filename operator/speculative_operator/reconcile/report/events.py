@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason, reason_of
 from speculative_operator.reconcile.snapshot.canaries import Phase
@@ -49,6 +50,7 @@ def events(old: Status, new: Status, actions: Sequence[Action]) -> tuple[Event, 
         *_warning_events(old, new),
         *_decision_events(old, new),
         *_canary_events(old, new),
+        *_measured_events(old, new),
         *_leaving_events(old, new),
         *_action_events(actions),
     )
@@ -142,6 +144,15 @@ def _canary_events(old: Status, new: Status) -> Iterator[Event]:
         yield Event(WARNING if after.phase is Phase.TAKEN_BACK else NORMAL, after.reason, after.message)
 
 
+def _measured_events(old: Status, new: Status) -> Iterator[Event]:
+    """One event for each candidate, for what became of it, and for each new cause for which none is started."""
+    before, after = old.measured, new.measured
+    if after is None or (before is not None and (before.reason, before.running) == (after.reason, after.running)):
+        return
+    if after.running is None or before is None or before.running is None:
+        yield Event(NORMAL, after.reason, after.message)
+
+
 def _leaving_events(old: Status, new: Status) -> Iterator[Event]:
     """One event for each former pair whose pods get another table."""
     before = {one.pair: one.version for one in old.leaving}
@@ -160,7 +171,7 @@ def _action_events(actions: Sequence[Action]) -> Iterator[Event]:
         yield Event(NORMAL, Reason.CREATED, f"created {created}")
     for action in actions:
         if isinstance(action, DeleteChild):
-            if action.kind == "Job":
+            if action.kind in ("Job", names.KIND):
                 continue  # what it brought was told
             yield Event(NORMAL, Reason.SPEC_CHANGED, f"deleted {action.why}")
         elif isinstance(action, ApplyChild) and action.reason in _TOLD:

@@ -30,7 +30,7 @@ PAUSED = "Paused"
 """Stands in place of the mode while the object is paused."""
 _OF_PODS = (
     "pair", "leaving", "nextPair", "weights", "startup", "engine", "warnings", "speculation", "rollout", "decisions",
-    "canary",
+    "canary", "measured",
 )  # fmt: skip
 """Parts of the status that stay as they were while pods run on as an earlier spec had them."""
 _UNLOOKED = (
@@ -60,7 +60,7 @@ def make_status(view: View, old: Status, now: float) -> dict[str, Any]:
         "replicas": rollout.replicas,
         "readyReplicas": rollout.ready,
         "updatedReplicas": rollout.updated,
-        "selector": ",".join(f"{key}={value}" for key, value in names.selector(spec.name).items()),
+        "selector": ",".join(f"{key}={value}" for key, value in names.selector(spec.name, spec.candidate_of).items()),
         "url": rollout.url or target_of(spec).url(spec),
         **{name: block for name, block in blocks.items() if name not in found},
         **{name: block for name, block in found.items() if block},
@@ -77,6 +77,7 @@ def _blocks(view: View, old: Status, now: float) -> dict[str, Any]:
         "warnings": warnings[:WARNINGS_KEPT],
         "rollout": dict(view.own_rollouts),
         "canary": view.canary.to_status() if view.canary is not None else {},
+        "measured": view.measured.to_status() if view.measured is not None else {},
         "leaving": [one.to_status() for one in view.leaving],
     }
     return {

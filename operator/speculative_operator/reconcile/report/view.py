@@ -16,6 +16,7 @@ from speculative_operator.outputs.record import Record
 from speculative_operator.reconcile.pair.choices import Pairing
 from speculative_operator.reconcile.pair.picking import Picking
 from speculative_operator.reconcile.snapshot.canaries import Progress
+from speculative_operator.reconcile.snapshot.candidates import Measured
 from speculative_operator.reconcile.snapshot.pods import Pod
 from speculative_operator.reconcile.snapshot.tables import Leaving
 from speculative_operator.reconcile.snapshot.workload import Rollout
@@ -61,6 +62,8 @@ class View:
     """The pairing where the status tells of the pair; else None."""
     canary: Progress | None = None
     """The analysis of the canary; None where there is none, or nothing is decided now."""
+    measured: Measured | None = None
+    """What was measured of the catalogue's rows; None where none are, or nothing is decided now."""
     picking: Picking | None = None
     """The pick; None where the spec names its speculator itself."""
 

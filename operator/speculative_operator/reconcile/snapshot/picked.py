@@ -43,7 +43,7 @@ class PassedOver:
     @property
     def title(self) -> str:
         """Speculator and method of the entry, for messages."""
-        return _name(self.uri, self.method)
+        return title_of(self.uri, self.method)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Pick:
     @property
     def title(self) -> str:
         """Speculator and method of the pick, or `no speculator`, for messages."""
-        return _name(self.uri, self.method) if self.method is not None else "no speculator"
+        return title_of(self.uri, self.method) if self.method is not None else "no speculator"
 
     @property
     def drafter(self) -> Speculator | None:
@@ -102,12 +102,12 @@ def pick_of(
 def read(block: Mapping[str, Any]) -> Pick | None:
     """The pick in the block `status.picked`; None where the block is empty or invalid."""
     verifier, named = text(block, "verifier"), text(block, "method")
-    method, uri = _method(named), text(block, "speculator")
+    method, uri = known_method(named), text(block, "speculator")
     fits = method is None or bool(uri) or method.may_sit_in_verifier
-    if not verifier or (named and method is None) or not fits or (uri and not _is_uri(uri)):
+    if not verifier or (named and method is None) or not fits or (uri and not is_uri(uri)):
         return None
     over = (PassedOver(text(one, "speculator"), found, text(one, "why")) for one in mappings(block, "passedOver")
-            if (found := _method(text(one, "method"))) is not None)  # fmt: skip
+            if (found := known_method(text(one, "method"))) is not None)  # fmt: skip
     return Pick(
         verifier=verifier,
         reason=text(block, "reason"),
@@ -144,14 +144,17 @@ def to_status(pick: Pick) -> dict[str, Any]:
     return {name: value for name, value in block.items() if value not in ("", [], None)}
 
 
-def _name(uri: str, method: Method) -> str:
+def title_of(uri: str, method: Method) -> str:
+    """Speculator and method, for messages; `uri` is empty where the weights are part of the verifier."""
     return f"{uri.removeprefix('hf://') or 'the drafting layers of the verifier'} ({method})"
 
 
-def _method(word: str) -> Method | None:
+def known_method(word: str) -> Method | None:
+    """The method that is written so; None for any other word, and for methods without weights."""
     return next((one for one in Method if one.value == word and not one.draft_free), None)
 
 
-def _is_uri(uri: str) -> bool:
+def is_uri(uri: str) -> bool:
+    """True where a user could name the address."""
     scheme, mark, location = uri.partition("://")
     return bool(mark and location) and scheme in SOURCES

@@ -14,8 +14,9 @@ from speculative_operator.domain.formats import timestamp
 from speculative_operator.domain.reading import at, items, mapping, mappings, seconds_of, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason, reason_of
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile.snapshot import canaries, picked, records, rollouts
+from speculative_operator.reconcile.snapshot import canaries, candidates, picked, records, rollouts
 from speculative_operator.reconcile.snapshot.canaries import Progress
+from speculative_operator.reconcile.snapshot.candidates import Measured
 from speculative_operator.reconcile.snapshot.notes import facts_of, memory_of
 from speculative_operator.reconcile.snapshot.picked import Pick
 from speculative_operator.reconcile.snapshot.records import Record
@@ -71,6 +72,8 @@ class Speculation:
     """When the version became active, unix seconds."""
     method: str = ""
     state: str = ""
+    reason: str = ""
+    """Of the last decision."""
     figures: Mapping[str, Any] = field(default_factory=dict)
     """The fields FIGURES as they are: to be kept, not read."""
 
@@ -150,6 +153,8 @@ class Status:
     rollouts: OwnRollouts = field(default_factory=OwnRollouts)
     canary: Progress | None = None
     """None where no canary is analysed, or the entry is garbled."""
+    measured: Measured | None = None
+    """None where no rows of the catalogue are measured, or the entry is garbled."""
     starts: tuple[Start, ...] = ()
     """Starts that were measured, the latest first."""
     budget_seconds: int = 0
@@ -193,6 +198,7 @@ def read_status(status: Mapping[str, Any], notes: Mapping[str, Any] | None = Non
         names_pick=bool(mapping(status, "picked")),
         rollouts=rollouts.read(mapping(status, "rollout")),
         canary=canaries.read(mapping(status, "canary")),
+        measured=candidates.read(mapping(status, "measured")),
         starts=_starts(mapping(status, "startup")),
         budget_seconds=whole(status, "startup", "budgetSeconds"),
         leaving=tuple(read_leaving(mappings(status, "leaving"))),
@@ -227,6 +233,7 @@ def _speculation(block: Mapping[str, Any]) -> Speculation:
         since=seconds_of(text(block, "tableSince")),
         method=text(block, "method"),
         state=text(block, "state"),
+        reason=text(block, "reason"),
         figures={key: block[key] for key in FIGURES if key in block},
     )
 

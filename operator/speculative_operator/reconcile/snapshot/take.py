@@ -10,6 +10,7 @@ from speculative_operator.domain.reading import seconds_of
 from speculative_operator.domain.spec import DeploymentSpec, Target
 from speculative_operator.outputs import record as outputs
 from speculative_operator.reconcile.snapshot.by_target import find_elsewhere, with_workload
+from speculative_operator.reconcile.snapshot.candidates import Candidate, read_candidate
 from speculative_operator.reconcile.snapshot.children import Child, read_child
 from speculative_operator.reconcile.snapshot.notes import read as read_notes
 from speculative_operator.reconcile.snapshot.pods import Pod, read_pods
@@ -40,6 +41,8 @@ class Snapshot(Surroundings):
     """Unix time until which the object asks for K = 0; None where it says no time."""
     verified: outputs.Record | None = None
     """What `speculative verify` found; None where nothing readable says so."""
+    candidate: Candidate | None = None
+    """The object by the name of this one's candidate; None where there is none."""
     elsewhere: str = ""
     """Kind of the object's workload by another target than its own; empty where there is none."""
 
@@ -69,5 +72,6 @@ def take(world: World, now: float) -> Snapshot:
         results={one.name: read_result(one.result) for one in world.jobs},
         suspended_until=seconds_of(spec.suspend),
         verified=outputs.read(spec.verified),
+        candidate=read_candidate(world.candidate_body, world.candidate_pods, spec.uid),
         elsewhere=find_elsewhere(spec, world.children),
     )

@@ -15,12 +15,13 @@ FIGURES_SECONDS = 30.0
 """Least seconds between two writes of figures; more in a large fleet (`shell.report`)."""
 FIGURES_SHARE = 0.05
 """Figures are written only when one of them moved by more than this share."""
-_APART = frozenset({"memory", "speculation", "conditions", "engine", "weights", "canary"})
+_APART = frozenset({"memory", "speculation", "conditions", "engine", "weights", "canary", "measured"})
 _DOWNLOADS = frozenset({Reason.DOWNLOADING.value, Reason.DOWNLOAD_STALLED.value})
 _ACKNOWLEDGED = "tableVersionInPods"
 """Field of `status.engine` that follows each change of the table by seconds: it goes along, or waits like a figure."""
 _COMPARED = "comparison"
-"""Field of `status.canary` with figures that move at each look."""
+"""Field of `status.canary` and `status.measured` with figures that move at each look."""
+_TWO = ("canary", "measured")
 _VERDICT = ConditionType.TUNING_CONVERGED.value
 _SILENT = frozenset({"message", "observedAt"})
 """Figures that never cause a write: they go along with the next one."""
@@ -52,7 +53,7 @@ def _steady(status: Mapping[str, Any]) -> dict[str, Any]:
     block = mapping(status, "speculation")
     return steady | {
         "engine": {key: value for key, value in mapping(status, "engine").items() if key != _ACKNOWLEDGED},
-        "canary": {key: value for key, value in mapping(status, "canary").items() if key != _COMPARED},
+        **{name: {key: value for key, value in mapping(status, name).items() if key != _COMPARED} for name in _TWO},
         "speculation": {key: value for key, value in block.items() if key not in FIGURES},
         "conditions": [_still(one) for one in items(status, "conditions") if text(one, "type") != _VERDICT],
     }
@@ -75,7 +76,8 @@ def _moves(condition: Any) -> bool:
 def _slow(status: Mapping[str, Any]) -> list[Any]:
     """What is written as seldom as figures."""
     moving = [one for one in items(status, "conditions") if _moves(one)]
-    return [at(status, "engine", _ACKNOWLEDGED), at(status, "canary", _COMPARED), mapping(status, "weights"), moving]
+    compared = [at(status, name, _COMPARED) for name in _TWO]
+    return [at(status, "engine", _ACKNOWLEDGED), *compared, mapping(status, "weights"), moving]
 
 
 def _figures_moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

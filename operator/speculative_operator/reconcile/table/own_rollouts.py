@@ -83,7 +83,9 @@ def _cost(world: Snapshot) -> str:
 def _is_unasked(world: Snapshot, memory: Memory | None) -> bool:
     """True where the rollout under way is one that no user asked for. Once pods were measured after that, what replaces
     them is something else."""
-    last = world.status.rollouts.last
+    last, measured = world.status.rollouts.last, world.status.measured
+    if measured is not None and measured.generation == world.spec.generation:
+        return True  # a better speculator was measured
     over = memory is not None and memory.speed.windows >= ENOUGH
     return last is not None and last.generation == world.spec.generation and last.keeps_capacity and not over
 

@@ -1,0 +1,256 @@
+"""Which speculator is best, by measurement (`speculator.measure`): rows of the catalogue, one at a time, serve as a
+candidate beside the pods and are compared with them at equal load. Called by `tick`.
+
+    nothing runs -> Starting -> Warming -> Comparing -> a verdict -> the next row, until none is left
+
+The candidate is another SpeculativeDeployment of one replica, made and owned by this one. Its pod bears the labels by
+which this object's Service chooses pods, so it gets a replica's share of the requests while it is ready, with or
+without the operator. Each look asks again whether there is reason to go on; missing figures decide nothing, and what
+serves stays unless a candidate was surely better. A candidate goes only while a pod of the object itself is ready.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from speculative_operator.comparing.verdict import Comparison, Limits, Verdict, compare
+from speculative_operator.domain import names
+from speculative_operator.domain.actions import Truth
+from speculative_operator.domain.formats import duration
+from speculative_operator.domain.platform import Measuring
+from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.reconcile.children.candidate import (
+    START_SECONDS,
+    WARM_SECONDS,
+    hindrances,
+    is_settling,
+    lost,
+    needs_room,
+    subject_of,
+    taken,
+)
+from speculative_operator.reconcile.observed.canary import PACE, in_words, of_measure
+from speculative_operator.reconcile.observed.surge import WAIT_SECONDS
+from speculative_operator.reconcile.pair.picking import Picking, next_entry
+from speculative_operator.reconcile.snapshot.candidates import (
+    MOST_VERDICTS,
+    Candidate,
+    Measured,
+    Phase,
+    Result,
+    Row,
+    Running,
+)
+from speculative_operator.reconcile.snapshot.candidates import Verdict as Told
+from speculative_operator.reconcile.snapshot.picked import Basis
+from speculative_operator.reconcile.snapshot.take import Snapshot
+from speculative_operator.reconcile.world import Record
+
+PAUSE_SECONDS = 600.0
+"""Seconds without a candidate after one that went without a verdict."""
+ROOM_SECONDS = 3600.0
+"""The same after one for which there was no room."""
+MOST_RESTARTS = 3
+"""Ends of an engine before its first answer after which its candidate has failed."""
+LIMITS = Limits()
+"""By how much a candidate may be worse in one measure, as by default for a canary."""
+
+
+def follow(
+    world: Snapshot, picking: Picking | None, suspended: bool, now: float
+) -> tuple[Measured | None, Picking | None]:
+    """What is measured after this reconcile, and the pick; None where the spec asks for no measuring. `suspended`:
+    drafts are suspended. `now` in unix seconds."""
+    asked, before = world.spec.measure, world.status.measured
+    if picking is None or (asked is None and before is None):
+        return None, picking
+    if asked is None and before is not None:
+        message = "speculator.measure is not set"
+        return replace(before, reason=Reason.MEASURE_WAITS, message=message, running=None, comparison=""), picking
+    asked, known = asked or Measuring(), _standing(world)
+    if known.running is None:
+        return _begin(world, known, picking, next(hindrances(world, picking, suspended), ""), now), picking
+    if is_settling(world) and not needs_room(world):
+        return known, picking
+    why = next(hindrances(world, picking, suspended), "") or lost(world, known.running, asked, now)
+    if why:
+        return _without_verdict(known, why, PAUSE_SECONDS, now), picking
+    found = _STEPS[known.running.phase](world, known, known.running, asked, picking, now)
+    better = found.running is None and found.reason is Reason.CANDIDATE_BETTER
+    return found, _picked(picking, known.running.row, found, now) if better else picking
+
+
+def _standing(world: Snapshot) -> Measured:
+    """What the status has of this verifier, engine and accelerator."""
+    known, of = world.status.measured, subject_of(world)
+    if known is not None and known.of == of:
+        return known
+    return Measured(of, Reason.MEASURE_WAITS, "nothing was measured yet")
+
+
+# -- the steps
+
+
+def _begin(world: Snapshot, known: Measured, picking: Picking, why: str, now: float) -> Measured:
+    """The next candidate, or why there is none now."""
+    if known.paused_until is not None and now < known.paused_until <= now + ROOM_SECONDS:
+        return known
+    metrics, pick = world.status.condition(ConditionType.METRICS_AVAILABLE), picking.pick
+    measured = frozenset(one.row.key for one in known.verdicts)
+    entry = None
+    if not why and pick is not None and pick.key is not None and len(known.verdicts) < MOST_VERDICTS:
+        entry = next_entry(picking, measured | {pick.key})
+    if why or (entry is not None and (why := _not_now(world, metrics.status))):
+        return replace(known, reason=Reason.MEASURE_WAITS, message=f"no candidate is started: {why}", comparison="")
+    if entry is None:
+        message = f"{len(known.verdicts)} rows were measured, and no other is left; {pick.title if pick else ''} serves"
+        return replace(known, reason=Reason.ALL_MEASURED, message=message, comparison="")
+    row = Row(entry.method, entry.uri, entry.one_pass, entry.k)
+    message = f"the candidate {names.candidate(world.spec.name)} measures {row.title} against {_serving(picking)}"
+    running = Running(row, Phase.STARTING, float(now), float(now))
+    return replace(known, reason=Reason.CANDIDATE_MEASURED, message=message, running=running, comparison="")
+
+
+def _not_now(world: Snapshot, metrics: str) -> str:
+    if world.candidate is not None:
+        return "the last candidate is still there" if world.candidate.owned else taken(world)
+    if world.status.condition(ConditionType.READY).status != Truth.TRUE:
+        return "the object is not Ready"
+    idle = world.status.speculation.reason == Reason.IDLE
+    return "there are no requests to compare" if idle or metrics != Truth.TRUE else ""
+
+
+def _serving(picking: Picking) -> str:
+    return picking.pick.title if picking.pick is not None else ""
+
+
+def _start(
+    world: Snapshot, known: Measured, running: Running, asked: Measuring, picking: Picking, now: float
+) -> Measured:
+    seen = world.candidate
+    if seen is None:
+        return known
+    if seen.refused or seen.restarts >= MOST_RESTARTS:
+        why = f"it did not start: {seen.refused or f'its engine ended {seen.restarts} times'}"
+        return _judged(known, running, picking, (Result.FAILED, why), now)
+    lacking = [pod for pod in seen.pods if pod.unschedulable and now - (pod.unschedulable_since or now) >= WAIT_SECONDS]
+    if lacking:
+        why = f"no node has room for its pod {lacking[0].name}: {lacking[0].unschedulable}"
+        return _without_verdict(known, why, ROOM_SECONDS, now)
+    if seen.answers:
+        return replace(known, running=replace(running, phase=Phase.WARMING, since=float(now)))
+    if now - running.since >= START_SECONDS:
+        trouble = next((pod.trouble for pod in seen.pods if pod.trouble), "no pod of it was ready")
+        why = f"it did not start within {duration(START_SECONDS)}: {trouble}"
+        return _judged(known, running, picking, (Result.FAILED, why), now)
+    return known
+
+
+def _warm(
+    world: Snapshot, known: Measured, running: Running, asked: Measuring, picking: Picking, now: float
+) -> Measured:
+    seen = world.candidate
+    if seen is None or not seen.answers or now - running.since < WARM_SECONDS:
+        return known
+    return replace(known, running=replace(running, phase=Phase.COMPARING, since=float(now), restarts=seen.restarts))
+
+
+def _compare(
+    world: Snapshot, known: Measured, running: Running, asked: Measuring, picking: Picking, now: float
+) -> Measured:
+    seen, evidence = world.candidate, world.evidence
+    if seen is not None and (fault := _fault(seen, running)):
+        return _judged(known, running, picking, (Result.FAILED, fault), now)
+    late = now - running.since >= asked.deadline_seconds
+    if evidence is None or not (evidence.stable.samples and evidence.canary.samples):
+        missing = f"no figures of both could be read: {evidence.gap if evidence is not None else ''}"
+        return _without_verdict(known, missing, ROOM_SECONDS, now) if late else known
+    found = compare(evidence.stable.samples, evidence.canary.samples, LIMITS)
+    known, (result, why) = replace(known, comparison=in_words(found)), _result(found)
+    if result is not Result.UNDECIDED:
+        return _judged(known, running, picking, (result, why), now, evidence.canary)
+    why = f"nothing was certain after {duration(asked.deadline_seconds)}: {evidence.gap or why}"
+    return _judged(known, running, picking, (result, why), now, evidence.canary) if late else known
+
+
+def _fault(seen: Candidate, running: Running) -> str:
+    if seen.restarts > running.restarts:
+        return f"its engine restarted {seen.restarts - running.restarts} times"
+    return "its condition OutputsVerified is False" if seen.outputs_differ else ""
+
+
+def _result(found: Comparison) -> tuple[Result, str]:
+    """Better where a measure of the pace is, none is worse, and the rest is within what is allowed."""
+    told = ", ".join(of_measure(one) for one in found.measures if one.ratio is not None)
+    pace = [one.verdict for one in found.measures if one.measure in PACE and one.ratio is not None]
+    if worse := [of_measure(one) for one in found.measures if one.beyond(LIMITS)]:
+        return Result.WORSE, f"worse at {found.basis}: {', '.join(worse)}"
+    if Verdict.BETTER in pace and Verdict.WORSE not in pace:
+        return Result.BETTER, f"better at {found.basis}: {told}"
+    if pace and set(pace) == {Verdict.EQUIVALENT}:
+        return Result.EQUIVALENT, f"no different at {found.basis}: {told}"
+    return Result.UNDECIDED, found.why
+
+
+_STEPS = {Phase.STARTING: _start, Phase.WARMING: _warm, Phase.COMPARING: _compare}
+
+
+# -- the ends
+
+
+def _without_verdict(known: Measured, why: str, seconds: float, now: float) -> Measured:
+    """The end of a candidate that could not be measured; its row is measured later."""
+    message = f"the candidate goes without a verdict: {why}"
+    return replace(
+        known,
+        reason=Reason.CANDIDATE_REMOVED,
+        message=message,
+        running=None,
+        paused_until=float(now) + seconds,
+        comparison="",
+    )
+
+
+def _judged(
+    known: Measured, running: Running, picking: Picking, found: tuple[Result, str], now: float,
+    record: Record | None = None,
+) -> Measured:  # fmt: skip
+    """The verdict on a row. Each row has one; what served before a better row is then worse than it."""
+    row, serving, (result, why) = running.row, _serving(picking), found
+    length, k = _acceptance(record) if record is not None else (None, None)
+    told = [Told(row, result, serving, why, float(now), length, k)]
+    reason, generation = Reason.CANDIDATE_NOT_BETTER, known.generation
+    message = f"{serving} stays: {row.title} is {result}: {why}"
+    if result is Result.FAILED:
+        reason, message = Reason.CANDIDATE_FAILED, f"{serving} stays: {row.title} failed: {why}"
+    elif result is Result.BETTER:
+        pick = picking.pick
+        reason, generation = Reason.CANDIDATE_BETTER, picking.asked.spec.generation
+        message = f"{row.title} is picked in place of {serving}: {why}"
+        if pick is not None and pick.method is not None:
+            former = Row(pick.method, pick.uri, pick.one_pass, pick.k)
+            told.insert(0, Told(former, Result.WORSE, row.title, f"{row.title} is {why}", float(now)))
+    kept = {one.row.key: one for one in (*known.verdicts, *told)}
+    return replace(
+        known, reason=reason, message=message, running=None, verdicts=tuple(kept.values())[-MOST_VERDICTS:],
+        paused_until=None, generation=generation, comparison="",
+    )  # fmt: skip
+
+
+def _acceptance(record: Record) -> tuple[int | None, int | None]:
+    """Acceptance length in hundredths, and the drafts of a verification; None where too little was drafted."""
+    if record.gained is None or record.drafts < 500.0:
+        return None, None
+    k = round(record.draft_tokens / record.drafts)
+    return (round(100.0 * (1.0 + record.gained)), k) if k > 0 and record.gained <= k else (None, None)
+
+
+def _picked(picking: Picking, row: Row, found: Measured, now: float) -> Picking:
+    """The pick of the row that was better; no pods are made with it yet."""
+    if picking.pick is None:
+        return picking
+    pick = replace(
+        picking.pick, reason=found.message, method=row.method, uri=row.uri, one_pass=row.one_pass, k=row.k,
+        source="measured here", basis=Basis.CARD, at=float(now), generation=0,
+    )  # fmt: skip
+    return replace(picking, pick=pick)
