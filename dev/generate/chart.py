@@ -22,8 +22,13 @@ _KINDS = {bool: "bool", int: "int", float: "float", list: "list", dict: "object"
 
 
 def values_schema() -> dict[str, Any]:
-    """values.schema.json."""
+    """values.schema.json. Objects are required: a null in their place would drop their defaults, so Helm refuses it."""
     schema = Values.model_json_schema()
+    schema["required"] = [
+        str(field.alias)
+        for name, field in Values.model_fields.items()
+        if isinstance(getattr(Values(), name), BaseModel) and name != "global_"
+    ]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_drop_titles(schema)}
 
 
