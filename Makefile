@@ -50,11 +50,13 @@ lint: $(STAMP) ## ruff: style, imports, complexity
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 
+LINKS := at=$$($(PY) -m release address); SPECULATIVE_REPOSITORY=$$at SPECULATIVE_EDIT=$${at:+$$at/edit/main/docs/}
+
 docs: $(STAMP) ## serve the pages of docs/ with search, on http://127.0.0.1:8000
-	@SPECULATIVE_REPOSITORY=$$($(PY) -m release address) NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs serve
+	@$(LINKS) NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs serve
 
 docs-check: $(STAMP) ## build the pages of docs/ into build/site; fail on a link or anchor that leads nowhere
-	@SPECULATIVE_REPOSITORY=$$($(PY) -m release address) NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --site-dir build/site
+	@$(LINKS) NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --site-dir build/site
 
 types: $(STAMP) ## mypy, strict
 	@$(VENV)/bin/mypy

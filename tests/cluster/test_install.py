@@ -123,7 +123,7 @@ def test_wrong_values_are_refused(cluster: Cluster, setting: str, said: str) -> 
 
 
 def test_contradicting_values_are_refused(cluster: Cluster) -> None:
-    with pytest.raises(DevClusterError, match="set leaderElection: true or replicas: 1"):
+    with pytest.raises(DevClusterError, match="set leaderElection: true or replicaCount: 1"):
         rendered(cluster, "replicaCount=2", "leaderElection=false")
     with pytest.raises(DevClusterError, match="keep one of them"):
         rendered(cluster, "prometheus.token.secretName=a", "prometheus.token.ownServiceAccount=true")

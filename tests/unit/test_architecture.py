@@ -80,8 +80,8 @@ BUDGETS = {
     "operator/speculative_operator/tuner/": 4_868,
     "operator/speculative_operator/weights/": 3_025,
     "lab/": 8_425,
-    "dev/": 22_800,
-    "tests/": 70_250,
+    "dev/": 23_005,
+    "tests/": 70_452,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 
