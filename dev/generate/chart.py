@@ -61,7 +61,7 @@ def _rows(model: BaseModel, prefix: str) -> Iterator[str]:
             yield from _rows(value, f"{key}.")
         else:
             description = _described(field.description).replace("|", "\\|")
-            yield f"| {key} | {_KINDS[type(value)]} | `{json.dumps(value)}` | {description} |"
+            yield f"| {key} | {_KINDS[type(value)]} | `{json.dumps(value, separators=(',', ':'))}` | {description} |"
 
 
 def _described(text: str | None) -> str:
