@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/operator:$(CURDIR)/lab:$(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e e2e-autoscaling vllm contract-vllm contract-vllm-matrix e2e-vllm accelerator-kit bench bench-scale soak mutants bench-tuner bench-tuner-short bench-ablations generate check-generated check-manifests lock sbom image chart bundle plugin clean
+.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e e2e-autoscaling vllm contract-vllm contract-vllm-matrix e2e-vllm accelerator-kit bench bench-scale soak mutants bench-tuner bench-tuner-short bench-ablations generate check-generated check-manifests lock sbom image chart bundle plugin wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -50,11 +50,13 @@ lint: $(STAMP) ## ruff: style, imports, complexity
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 
+LINKS := at=$$($(PY) -m release address); SPECULATIVE_REPOSITORY=$$at SPECULATIVE_EDIT=$${at:+$$at/edit/main/docs/}
+
 docs: $(STAMP) ## serve the pages of docs/ with search, on http://127.0.0.1:8000
-	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs serve
+	@$(LINKS) NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs serve
 
 docs-check: $(STAMP) ## build the pages of docs/ into build/site; fail on a link or anchor that leads nowhere
-	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --site-dir build/site
+	@$(LINKS) NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --site-dir build/site
 
 types: $(STAMP) ## mypy, strict
 	@$(VENV)/bin/mypy
@@ -155,6 +157,9 @@ bundle: $(STAMP) ## the OLM bundle that names a registry's image, into build/rel
 
 plugin: $(STAMP) ## the plug-in for krew and its manifest, into build/release: ARGS="--url FOLDER_OF_THE_RELEASE"
 	@$(PY) -m release krew $(ARGS)
+
+wheel: $(STAMP) ## the operator's wheel with the command line, as PyPI takes it, into build/release
+	@$(PY) -m release wheel
 
 clean: ## remove build output and the virtual environment (caches outside the tree stay)
 	rm -rf build lab/build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -38,6 +38,7 @@ def files() -> dict[str, str]:
         f"{CHART}/files/rules.yaml": MARK + manifests.dump(rbac.chart_rules()),
         f"{CHART}/values.yaml": MARK + chart.values_yaml(),
         f"{CHART}/values.schema.json": json.dumps(chart.values_schema(), indent=2) + "\n",
+        f"{CHART}/README.md": chart.table((ROOT / CHART / "README.md").read_text(encoding="utf-8")),
         "docs/index.md": home.home((ROOT / "README.md").read_text(encoding="utf-8"), _nav()),
         "docs/api.md": docs.api_reference(),
         "docs/reasons.md": pages.reasons(_page("reasons.md")),

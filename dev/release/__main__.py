@@ -1,7 +1,7 @@
-"""`python -m release lock|sbom|image|chart|bundle|version`: packages by hash, bills of materials, images with their
-provenance, chart and OLM bundle that name them.
+"""`python -m release lock|sbom|image|chart|bundle|wheel|krew|version|address`: packages by hash, bills of materials,
+images with their provenance, chart and OLM bundle that name them, the wheel, its plug-in for krew.
 
-`make lock`, `make sbom`, `make image`, `make chart` and `make bundle` call it, and so does the release workflow. uv and
+`make lock`, `make sbom`, `make image` and so on call it, and so does the release workflow. uv and
 cyclonedx-py are pinned by hash as well, with all that they need, and live in an environment of their own. `image` needs
 Docker with buildx and a way to the base image's registry.
 """
@@ -11,15 +11,17 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import venv
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
-from release import versions
+from release import address, versions
 from release.krew import write_plugin
 from release.provenance import Build, statement
 from release.publish import PublishError, home_of, write_bundle, write_chart
@@ -63,9 +65,12 @@ def sbom() -> None:
         _run(str(tool), "requirements", f"requirements/{name}.txt", *options)
 
 
-def image(registry: str, base: str, *, archive: bool = False) -> None:
+def image(registry: str, base: str, *, archive: bool = False, platforms: str = "") -> None:
     """Build both images on a base by digest, with labels, and say where each came from; `archive`: into one file each,
-    to be looked at before it is pushed, else into Docker. Raises ReleaseError."""
+    to be looked at before it is pushed, else into Docker; `platforms`: such as linux/amd64,linux/arm64, else this
+    machine's. Raises ReleaseError."""
+    if "," in platforms and not archive:
+        raise ReleaseError(f"--platform is {platforms}, but Docker keeps one; add --archive")
     version = _version()
     pinned = base if "@" in base else f"{base}@{_resolved(base)}"
     if not DIGEST.fullmatch(pinned.partition("@")[2]):
@@ -77,6 +82,9 @@ def image(registry: str, base: str, *, archive: bool = False) -> None:
         metadata = OUT / f"{target}.metadata.json"
         arguments = {"BASE": pinned, "VERSION": version, "REVISION": revision}
         options = [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
+        options += ["--platform", platforms] if platforms else []
+        if home := address.repository(ROOT):
+            options += ["--label", f"org.opencontainers.image.source={home}"]
         output = f"--output=type=oci,dest={OUT / target}.oci.tar" if archive else "--load"
         _run("docker", "buildx", "build", output, "--target", target, "-t", reference, *options,
              "--metadata-file", str(metadata), ".")  # fmt: skip
@@ -107,36 +115,70 @@ def _built() -> str:
     return str(json.loads(metadata.read_text())["containerimage.digest"]) if metadata.is_file() else ""
 
 
+def wheel() -> Path:
+    """Build the operator's wheel, whose metadata have the repository's address."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        for name in ("pyproject.toml", "README.md", "LICENSE"):
+            shutil.copy(ROOT / name, place / name)
+        shutil.copytree(
+            ROOT / "operator", place / "operator", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__")
+        )
+        if home := address.repository(ROOT):
+            address.write(place, home)
+        _run(sys.executable, "-m", "build", "--wheel", "--outdir", str(OUT), folder)
+    built = next(OUT.glob(f"speculative_operator-{_version()}-*.whl"))
+    sys.stdout.write(f"{built}\n")
+    return built
+
+
 def krew(url: str) -> None:
     """Build the operator's wheel, and the plug-in for krew of it. Raises ReleaseError."""
     if not url.startswith("https://"):
         raise ReleaseError(f"--url is {url!r}; give the https:// folder from which krew will fetch the archive")
-    _run(sys.executable, "-m", "build", "--wheel", "--outdir", str(OUT), ".")
-    wheel = next(OUT.glob(f"speculative_operator-{_version()}-*.whl"))
-    sys.stdout.write(f"{write_plugin(ROOT, wheel, OUT, url, _version(), home_of(url))}\n")
+    sys.stdout.write(f"{write_plugin(ROOT, wheel(), OUT, url, _version(), home_of(url))}\n")
+
+
+def tell_address(url: str) -> None:
+    """Print the repository's address, or make it `url`. Raises ReleaseError."""
+    if url:
+        if not re.fullmatch(r"https://[^/\s]+(/[^/\s]+)+", url):
+            raise ReleaseError(f"{url} is no repository's address; give https://HOST/OWNER/NAME")
+        address.write(ROOT, url)
+        sys.stderr.write("run `make generate`\n")
+    sys.stdout.write(f"{address.repository(ROOT)}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 2 not possible here."""
     parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
-    parser.add_argument("what", choices=["lock", "sbom", "image", "chart", "bundle", "krew", "version"])
-    parser.add_argument("number", nargs="?", default="", help="version: the one that all files shall bear")
+    parser.add_argument(
+        "what", choices=["lock", "sbom", "image", "chart", "bundle", "wheel", "krew", "version", "address"]
+    )
+    parser.add_argument("number", nargs="?", default="", help="version, address: what the files shall bear")
     parser.add_argument(
         "--archive", action="store_true", help="image: into build/release/*.oci.tar, to be scanned first"
     )
     parser.add_argument("--tag", default="", help="version: fail unless this is the tag of the version")
-    parser.add_argument("--url", default="", help="krew, chart, bundle: https:// folder of the release's files")
+    parser.add_argument("--platform", default="", help="image: with --archive, such as linux/amd64,linux/arm64")
+    parser.add_argument(
+        "--url",
+        default=address.files_of(address.repository(ROOT), _version()),
+        help="krew, chart, bundle: https:// folder of the release's files (default: that of the repository's address)",
+    )
     parser.add_argument("--registry", default="", help="prefix of image names, such as registry.example.com/serving/")
     parser.add_argument("--base", default=BASE, help="base image; its digest is asked for (default: %(default)s)")
     chosen = parser.parse_args(arguments)
     try:
-        actions: dict[str, Callable[[], None]] = {
+        actions: dict[str, Callable[[], object]] = {
             "lock": lock,
             "sbom": sbom,
-            "image": lambda: image(chosen.registry, chosen.base, archive=chosen.archive),
+            "image": lambda: image(chosen.registry, chosen.base, archive=chosen.archive, platforms=chosen.platform),
             "chart": lambda: write_chart(ROOT, OUT, chosen.registry, _built(), chosen.url),
             "bundle": lambda: write_bundle(ROOT, OUT, chosen.registry, _built(), chosen.url),
+            "wheel": wheel,
             "krew": lambda: krew(chosen.url),
+            "address": lambda: tell_address(chosen.number),
             "version": lambda: version(chosen.number, chosen.tag),
         }
         actions[chosen.what]()

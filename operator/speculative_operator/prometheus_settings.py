@@ -73,7 +73,7 @@ class PrometheusSettings(BaseSettings):
         pattern="^(https?://.+)?$",
         description="URL of an HTTP proxy on the way to Prometheus. The operator ignores HTTP_PROXY and HTTPS_PROXY of "
         "its environment, because a Prometheus is mostly within the cluster. With user and password in the URL, set it "
-        "by the chart's `pod.extraEnv` with a `secretKeyRef`.",
+        "by the chart's `extraEnv` with a `secretKeyRef`.",
     )
     prometheus_pod_label: str = Field(
         default="pod",

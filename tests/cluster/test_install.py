@@ -101,7 +101,7 @@ def test_kustomization_builds(cluster: Cluster) -> None:
     ("setting", "said"),
     [
         ("replica=1", "replica"),
-        ("replicas=3", "replicas"),
+        ("replicaCount=3", "replicaCount"),
         ("prometheus.url=prometheus:9090", "prometheus/url"),
         ("tickSeconds=0", "tickSeconds"),
         ("tickSeconds=5", "settings.PROMETHEUS_TIMEOUT_SECONDS"),
@@ -123,8 +123,8 @@ def test_wrong_values_are_refused(cluster: Cluster, setting: str, said: str) -> 
 
 
 def test_contradicting_values_are_refused(cluster: Cluster) -> None:
-    with pytest.raises(DevClusterError, match="set leaderElection: true or replicas: 1"):
-        rendered(cluster, "replicas=2", "leaderElection=false")
+    with pytest.raises(DevClusterError, match="set leaderElection: true or replicaCount: 1"):
+        rendered(cluster, "replicaCount=2", "leaderElection=false")
     with pytest.raises(DevClusterError, match="keep one of them"):
         rendered(cluster, "prometheus.token.secretName=a", "prometheus.token.ownServiceAccount=true")
 
@@ -187,7 +187,7 @@ def test_on_openshift_both_prometheus_servers_may_scrape_the_operator(cluster: C
 
 
 def test_named_namespaces_get_roles_and_nothing_cluster_wide(cluster: Cluster) -> None:
-    objects = rendered(cluster, "watchNamespaces={models,more}", "rbac.aggregate=false", "crds.install=false")
+    objects = rendered(cluster, "watchNamespaces={models,more}", "rbac.aggregate=false", "crds.enabled=false")
     kinds = {item["kind"] for item in objects}
     assert not {kind for kind in kinds if kind.startswith("Cluster")}
     hooks = [item for item in objects if "helm.sh/hook" in (item["metadata"].get("annotations") or {})]
@@ -247,16 +247,16 @@ def mount_of(objects: list[dict[str, Any]], volume: str, secret: str) -> str:
 
 
 def test_two_operators_are_evicted_one_at_a_time_and_spread(cluster: Cluster) -> None:
-    spread = "pod.topologySpreadConstraints[0]"
+    spread = "topologySpreadConstraints[0]"
     values = (f"{spread}.maxSkew=1", f"{spread}.topologyKey=zone", f"{spread}.whenUnsatisfiable=ScheduleAnyway")
-    objects = rendered(cluster, "replicas=2", *values)
+    objects = rendered(cluster, "replicaCount=2", *values)
     template = one(objects, "Deployment")["spec"]["template"]
     budget = one(objects, "PodDisruptionBudget")["spec"]
     (constraint,) = template["spec"]["topologySpreadConstraints"]
     for selector in (budget["selector"], constraint["labelSelector"]):
         assert selector["matchLabels"].items() <= template["metadata"]["labels"].items()
     assert (budget["maxUnavailable"], constraint["topologyKey"]) == (1, "zone")
-    for few in (("replicas=1",), ("replicas=2", "podDisruptionBudget.enabled=false")):
+    for few in (("replicaCount=1",), ("replicaCount=2", "podDisruptionBudget.enabled=false")):
         assert "PodDisruptionBudget" not in {item["kind"] for item in rendered(cluster, *few)}, few
 
 
@@ -264,31 +264,31 @@ def test_server_takes_every_object_of_a_release(installed: Cluster) -> None:
     """With everything switched on that has a switch; strict validation, Pod Security of the namespace as warnings."""
     values = (
         "image.tag=x",
-        "image.pullSecrets={a}",
+        "imagePullSecrets[0].name=a",
         "prometheus.url=https://prometheus-operated.monitoring.svc:9090",
         "prometheus.token.ownServiceAccount=true",
         "prometheus.ca.configMapName=ca",
-        "pod.runAsUser=1000650000",
-        "pod.nodeSelector.zone=a",
-        "pod.tolerations[0].operator=Exists",
-        "pod.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].key=metadata.name",
-        "pod.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].operator=In",
-        "pod.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].values={a}",
-        "pod.annotations.a=b",
-        "pod.labels.a=b",
-        "replicas=2",
+        "podSecurityContext.runAsUser=1000650000",
+        "nodeSelector.zone=a",
+        "tolerations[0].operator=Exists",
+        "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].key=metadata.name",
+        "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].operator=In",
+        "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].values={a}",
+        "podAnnotations.a=b",
+        "podLabels.a=b",
+        "replicaCount=2",
         "prometheus.clientCertificate.secretName=certificate",
         "prometheus.headers.X-Scope-OrgID=a",
-        "pod.extraEnv[0].name=A",
-        "pod.extraEnv[0].value=b",
-        "pod.extraVolumes[0].name=extra",
-        "pod.extraVolumes[0].configMap.name=extra",
-        "pod.extraVolumeMounts[0].name=extra",
-        "pod.extraVolumeMounts[0].mountPath=/extra",
-        "pod.topologySpreadConstraints[0].maxSkew=1",
-        "pod.topologySpreadConstraints[0].topologyKey=kubernetes.io/hostname",
-        "pod.topologySpreadConstraints[0].whenUnsatisfiable=DoNotSchedule",
-        "pod.priorityClassName=system-cluster-critical",
+        "extraEnv[0].name=A",
+        "extraEnv[0].value=b",
+        "extraVolumes[0].name=extra",
+        "extraVolumes[0].configMap.name=extra",
+        "extraVolumeMounts[0].name=extra",
+        "extraVolumeMounts[0].mountPath=/extra",
+        "topologySpreadConstraints[0].maxSkew=1",
+        "topologySpreadConstraints[0].topologyKey=kubernetes.io/hostname",
+        "topologySpreadConstraints[0].whenUnsatisfiable=DoNotSchedule",
+        "priorityClassName=system-cluster-critical",
         "metrics.service.annotations.a=b",
         "serviceAccount.annotations.a=b",
         "fullnameOverride=all",

@@ -77,7 +77,7 @@ def installing(lab: OperatorLab, *settings: str) -> tuple[dict[str, dict[str, An
     """What Helm would install, which looks at the cluster, by kind; and its notes."""
     values = (
         "image.repository=a",
-        "crds.install=false",
+        "crds.enabled=false",
         "metrics.podMonitor.enabled=true",
         "metrics.alerts.enabled=true",
     )

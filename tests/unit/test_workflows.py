@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from release import __main__ as release
-from release import publish, versions
+from release import address, publish, versions
 from speculative_operator import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,13 +86,70 @@ def test_nothing_is_published_before_it_was_scanned() -> None:
     """Not even a login: a step that scans what was pushed leaves it there when it fails."""
     every = steps(ROOT / ".github" / "workflows" / "release.yaml")
     scan = next(number for number, step in enumerate(every) if "$GRYPE" in step.get("run", ""))
-    pushing = re.compile(r"--push|\bpush\b|\boras cp\b|\bcosign\b|gh release")
-    before = [step for step in every[:scan] if pushing.search(step.get("run", "")) or "login" in step.get("uses", "")]
+    pushing = re.compile(r"--push|\bpush\b|\boras cp\b|\bcosign\b|gh release|upload-|publish@")
+    before = [
+        step
+        for step in every[:scan]
+        if pushing.search(step.get("run", "")) or re.search(r"login|upload-|publish", step.get("uses", ""))
+    ]
     assert before == []
     scanned = re.findall(r"for target in (.*); do", every[scan]["run"])[0].split()
     assert set(scanned) == release.IMAGES.keys()
-    assert 'oci-archive:build/release/$target.oci.tar"' in every[scan]["run"]
+    taken = r'oras cp --from-oci-layout "build/release/\$target\.oci\.tar:\$version".*--to-oci-layout'
+    assert len(re.findall(r"\boras cp\b", every[scan]["run"])) == len(re.findall(taken, every[scan]["run"], re.DOTALL))
+    (built,) = re.findall(r"make image .*--platform (\S+)\"", scripts(ROOT / ".github" / "workflows" / "release.yaml"))
+    (arches,) = re.findall(r"for arch in (.*); do", every[scan]["run"])
+    assert [f"linux/{arch}" for arch in arches.split()] == built.split(",")
     assert any("oras cp" in step.get("run", "") for step in every[scan:])
+
+
+def test_a_tag_publishes_all_that_a_user_installs() -> None:
+    path = ROOT / ".github" / "workflows" / "release.yaml"
+    used = " ".join(step.get("uses", "") for step in steps(path))
+    for one in (
+        "oras cp",
+        "helm push",
+        "docker buildx build --push",
+        "build/release/speculative.yaml",
+        "make docs-check",
+    ):
+        assert one in scripts(path), one
+    assert {"pypi-publish", "deploy-pages"} <= set(re.findall(r"pypi-publish|deploy-pages", used))
+    assert all(jobs(path)[later]["needs"] == "publish" for later in ("wheel", "site")), "after the scan"
+
+
+def test_the_address_is_written_once_and_reaches_all_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(address.VARIABLE, raising=False)
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    assert release.main(["address", "https://git.example"]) == 2
+    for url in (HOME, f"{HOME}-2"):
+        assert release.main(["address", url]) == 0
+        assert address.repository(tmp_path) == url
+        readme = (tmp_path / "README.md").read_text()
+        assert (readme.count("badge.svg"), readme.count(f"]({url}/releases)")) == (1, 1)
+        assert readme.split("badge.svg")[0].count("\n") == 2, "under the title"
+    assert (tmp_path / "pyproject.toml").read_text().count("[project.urls]") == 1
+    monkeypatch.setenv(address.VARIABLE, "https://git.example/fork/operator/")
+    assert address.files_of(address.repository(tmp_path), "1.2.3") == (
+        "https://git.example/fork/operator/releases/download/v1.2.3"
+    )
+    about = publish.with_home((CHART / "Chart.yaml").read_text(), URL, "ghcr.io/me/", DIGEST)
+    chart = yaml.safe_load(about)
+    assert (chart["home"], chart["sources"], chart["icon"].startswith(HOME)) == (HOME, [HOME], True)
+
+
+def test_without_an_address_nothing_links_to_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(address.VARIABLE, raising=False)
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    assert address.files_of(address.repository(tmp_path), "1.2.3") == ""
+    set_here = address.repository(ROOT)
+    for path in (CHART / "Chart.yaml", ROOT / "mkdocs.yml", ROOT / "Dockerfile"):
+        found = re.findall(r"https://\S+/\S+/speculative-operator", path.read_text())
+        assert [one for one in found if one != set_here] == [], path
 
 
 def test_everything_bears_one_version() -> None:

@@ -2,10 +2,9 @@
 {{- define "speculative.name" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 48 | trimSuffix "-" -}}
-{{- else if contains .Chart.Name .Release.Name -}}
-{{- .Release.Name | trunc 48 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 48 | trimSuffix "-" -}}
+{{- $chart := .Values.nameOverride | default .Chart.Name -}}
+{{- contains $chart .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $chart) | trunc 48 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
@@ -13,13 +12,63 @@
 {{- .Values.serviceAccount.name | default (include "speculative.name" .) -}}
 {{- end -}}
 
-{{/* Labels that select the operator's pod: never changed. */}}
+{{/* Labels that select the operator's pod: never changed, not by nameOverride either. */}}
 {{- define "speculative.selector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{/* Labels of the user's for every object, as YAML. They may replace no label by which the operator is found. */}}
+{{- define "speculative.commonLabels" -}}
+{{- $common := mergeOverwrite (dict) ((.Values.global).commonLabels | default dict) .Values.commonLabels -}}
+{{- include "speculative.refuseSelector" (dict "root" . "value" "commonLabels" "labels" $common) -}}
+{{- with $common -}}
+{{- toYaml . -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "speculative.refuseSelector" -}}
+{{- $value := .value -}}
+{{- $labels := .labels -}}
+{{- $own := dict "app.kubernetes.io/managed-by" .root.Release.Service -}}
+{{- range $key, $held := mergeOverwrite $own (include "speculative.selector" .root | fromYaml) -}}
+{{- if ne (get $labels $key | default $held) $held -}}
+{{- fail (printf "%s has %s: %s, but selectors or Helm find the operator by %s: remove it; nameOverride and fullnameOverride change names" $value $key (get $labels $key) $held) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Labels of an object: the chart's, with those of the user in place of or beside them. */}}
 {{- define "speculative.labels" -}}
+{{- include "speculative.labelsWith" (dict "root" . "more" dict) -}}
+{{- end -}}
+
+{{/* The same with the labels .more, which take precedence. */}}
+{{- define "speculative.labelsWith" -}}
+{{- $own := include "speculative.ownLabels" .root -}}
+{{- with mergeOverwrite (include "speculative.commonLabels" .root | fromYaml) .more -}}
+{{- mergeOverwrite ($own | fromYaml) . | toYaml -}}
+{{- else -}}
+{{- $own -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Names of Secrets for the image's registry, as YAML of a pod. */}}
+{{- define "speculative.pullSecrets" -}}
+{{- $names := list -}}
+{{- range concat .Values.imagePullSecrets ((.Values.global).imagePullSecrets | default list) -}}
+{{- if kindIs "map" . -}}
+{{- $names = append $names .name -}}
+{{- else -}}
+{{- $names = append $names . -}}
+{{- end -}}
+{{- end -}}
+{{- range uniq $names }}
+- name: {{ . }}
+{{- end -}}
+{{- end -}}
+
+{{- define "speculative.ownLabels" -}}
 {{ include "speculative.selector" . }}
 app.kubernetes.io/component: operator
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
@@ -31,7 +80,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "speculative.image" -}}
 {{- with .Values.image -}}
 {{- if not .repository -}}
-{{- fail "image.repository is empty and nobody publishes the operator's image: build and push one (make image), then add --set image.repository=REGISTRY/speculative-operator" -}}
+{{- fail "image.repository is empty and this chart was not published with an image: build and push one (make image), then add --set image.repository=REGISTRY/speculative-operator" -}}
 {{- end -}}
 {{- if .digest -}}
 {{ .repository }}@{{ .digest }}
@@ -103,7 +152,5 @@ serving pods: none with a prefix, which belong to other programs. */}}
 {{- range $left -}}
 {{- $_ := unset $labels . -}}
 {{- end -}}
-{{- with merge (deepCopy .own) $labels -}}
-{{- toYaml . -}}
-{{- end -}}
+{{- merge (deepCopy .own) $labels | toYaml -}}
 {{- end -}}

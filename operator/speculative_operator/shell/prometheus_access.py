@@ -29,7 +29,7 @@ _OF_STATUS: Mapping[int, str] = {
     "cluster-monitoring-view, or view in the namespace on the tenancy port)",
     404: "there is no query API at this path: set the address before /api/v1, with its path prefix (chart: "
     "prometheus.url)",
-    407: f"the proxy asks for credentials: set {PREFIX}PROMETHEUS_PROXY by pod.extraEnv with a secretKeyRef to its URL "
+    407: f"the proxy asks for credentials: set {PREFIX}PROMETHEUS_PROXY by extraEnv with a secretKeyRef to its URL "
     "with user and password, in place of the chart's prometheus.proxy",
     422: "it refuses the query, for its limits perhaps: its log says why",
     502: "what is in front of Prometheus cannot reach it; the operator asks again",

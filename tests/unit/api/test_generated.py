@@ -16,7 +16,8 @@ from pydantic import ValidationError
 
 from generate import __main__ as generate
 from generate import manifests, pages, rbac
-from generate.chart import Values, values_schema, values_yaml
+from generate.chart import table, values_schema, values_yaml
+from generate.values import Values
 from speculative_operator.api.v1alpha1 import Spec
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import ConditionType, Reason
@@ -86,9 +87,23 @@ def test_values_are_documented_and_valid() -> None:
 
 
 def test_values_schema_refuses_unknown_values() -> None:
+    """But for what Kubernetes or a chart around this one may add to."""
     schema = values_schema()
-    objects = [schema, *schema["$defs"].values()]
-    assert all(node["additionalProperties"] is False for node in objects)
+    objects = {"": schema, "settings": schema["properties"]["settings"], **schema["$defs"]}
+    open_ones = [name for name, node in objects.items() if node["additionalProperties"] is not False]
+    assert sorted(open_ones) == ["Global", "PodSecurityContext", "SecurityContext"]
+    assert objects["settings"]["properties"].keys() == {name.upper() for name in Settings.model_fields}
+
+
+def test_the_table_of_the_readme_has_every_value() -> None:
+    readme = (CHART / "README.md").read_text()
+    assert table(readme) == readme
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in readme.splitlines() if line.count(" | ") >= 3]
+    for key in rows[rows.index("image.repository") :]:
+        node: Any = yaml.safe_load(values_yaml())
+        for part in key.split("."):
+            node = node[part]
+    assert {"podSecurityContext.runAsNonRoot", "global.commonLabels", "crds.keep"} <= set(rows)
 
 
 def test_values_refuse_a_password_of_the_proxy() -> None:

@@ -100,7 +100,7 @@ def test_doctor_does_not_call_well_what_nobody_looked_at(
         return {one["result"] for one in checks if one["check"] in doctor.BY_STATUS}
 
     assert results(healthy()) == {"ok"}
-    assert results(healthy(**{"operator pods": []})) == {"unknown"}
+    assert results(healthy(None, **{"operator pods": []})) == {"unknown"}
 
 
 def test_old_figures_carry_their_age() -> None:

@@ -323,7 +323,7 @@ def test_a_missing_ca_file_is_a_gap(server: PrometheusServer) -> None:
 def test_a_proxy_takes_user_and_password_from_its_url(
     server: PrometheusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which a Secret holds, in the variable that pod.extraEnv sets; refused, it is told where they go."""
+    """Which a Secret holds, in the variable that extraEnv sets; refused, it is told where they go."""
     monkeypatch.setenv("SPECULATIVE_PROMETHEUS_PROXY", server.url.replace("://", "://operator:secret@"))
     found = Asking(Prometheus(Settings(prometheus_url="http://prometheus.example")))
     assert found.fetch("a", NOW) == Answer()
@@ -331,7 +331,7 @@ def test_a_proxy_takes_user_and_password_from_its_url(
     assert server.headers[0]["Proxy-Authorization"] == wanted
     server.answer = says({}, 407)
     message = gap(found.fetch("a", NOW)).message
-    assert "SPECULATIVE_PROMETHEUS_PROXY by pod.extraEnv with a secretKeyRef" in message
+    assert "SPECULATIVE_PROMETHEUS_PROXY by extraEnv with a secretKeyRef" in message
 
 
 def test_proxies_of_the_environment_are_not_used(server: PrometheusServer, monkeypatch: pytest.MonkeyPatch) -> None:
