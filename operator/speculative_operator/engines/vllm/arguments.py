@@ -159,7 +159,7 @@ def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
     source = locate(spec.verifier.source, "verifier")
     # vLLM's own command takes the model by position and refuses the flag; its API server takes the flag only.
     yield source.model if command_of(spec) != API_SERVER else f"--model={source.model}"
-    yield from ("--served-model-name", spec.verifier.served_name)
+    yield from ("--served-model-name", *spec.served_names)
     yield from ("--host", ALL_INTERFACES, "--port", str(spec.port))
     if spec.inference_service.tls:
         yield from ("--ssl-certfile", f"{CERTIFICATE}/tls.crt", "--ssl-keyfile", f"{CERTIFICATE}/tls.key")
