@@ -69,7 +69,7 @@ class InferenceServiceTarget(KServeTarget):
         """False for pods of a `spec.canary` that somebody adds to the InferenceService: from release 0.20 on KServe
         makes Deployments of its own for them, with the labels of all."""
         own = f"isvc.{names.kserve_deployment(spec.name)}"
-        return labels.get("app", own) == own
+        return bool(labels.get("app", own) == own)
 
     def check(self, template: Mapping[str, Any]) -> None:
         pod, engine = mapping(template, "spec"), self.engine_in(template)
