@@ -146,7 +146,6 @@ class LoraLimits:
 class Verifier:
     source: ModelSource
     served_name: str
-    aliases: tuple[str, ...] = ()
     tensor_parallel_size: int = 1
     pipeline_parallel_size: int = 1
     data_parallel_size: int = 1
@@ -160,6 +159,8 @@ class Verifier:
     expert_parallel: bool = False
     """Experts of a mixture-of-experts model spread over the accelerators instead of each being split."""
     lora: LoraLimits | None = None
+    aliases: tuple[str, ...] = ()
+    """Further names than `served_name` by which clients ask for the model."""
 
 
 @dataclass(frozen=True, slots=True)
