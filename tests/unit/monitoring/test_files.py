@@ -12,6 +12,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as models
 from tests.golden.test_words import words
 
+from monitoring import console
 from monitoring.__main__ import files, main
 from monitoring.alerts import PAGE, alerts
 from monitoring.dashboards import DASHBOARDS, POD
@@ -84,6 +85,21 @@ def test_the_json_is_of_grafanas_own_schema(board: Dashboard) -> None:
     cells = [(at["x"] + x, at["y"] + y) for at, _ in places for x in range(at["w"]) for y in range(at["h"])]
     assert len(set(cells)) == len(cells)
     assert max(x for x, _ in cells) < 24
+
+
+@BOARDS
+def test_the_console_of_openshift_gets_what_it_can_show(board: Dashboard) -> None:
+    """Types, columns and variables that its source names; no series are asked for by a label that one cluster lacks."""
+    found = console.board(board)
+    panels = [panel for row in found["rows"] for panel in row["panels"]]
+    assert {panel["type"] for panel in panels} <= {"graph", "singlestat", "table"}
+    assert all(panel["styles"] for panel in panels if panel["type"] == "table")
+    assert "$cluster" not in json.dumps(found)
+    known = {one["name"] for one in found["templating"]["list"]}
+    exprs = [target["expr"] for panel in panels for target in panel["targets"]]
+    assert {name for expr in exprs for name in re.findall(r"\$(\w+)", expr)} <= known
+    names = {query.expr for _, each in board.rows for panel in each if panel.names for query in panel.queries}
+    assert len(exprs) == len(list(board.queries)) - len(names) - len(board.annotations)
 
 
 @BOARDS
