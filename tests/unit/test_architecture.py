@@ -65,23 +65,23 @@ TOP = {"__init__", "world", "turn", "tick"}
 
 BUDGETS = {
     "operator/speculative_operator/*.py": 850,
-    "operator/speculative_operator/api/": 2_712,
+    "operator/speculative_operator/api/": 2_723,
     "operator/speculative_operator/cli/": 4_256,
     "operator/speculative_operator/comparing/": 785,
-    "operator/speculative_operator/domain/": 2_440,
+    "operator/speculative_operator/domain/": 2_455,
     "operator/speculative_operator/engines/": 5_085,
     "operator/speculative_operator/outputs/": 210,
     "operator/speculative_operator/pairing/": 3_340,
     "operator/speculative_operator/payload/": 1_920,
     "operator/speculative_operator/physics/": 908,
-    "operator/speculative_operator/reconcile/": 8_330,
-    "operator/speculative_operator/render/": 2_032,
+    "operator/speculative_operator/reconcile/": 8_331,
+    "operator/speculative_operator/render/": 2_041,
     "operator/speculative_operator/shell/": 6_516,
     "operator/speculative_operator/tuner/": 4_868,
     "operator/speculative_operator/weights/": 3_025,
     "lab/": 8_425,
-    "dev/": 22_800,
-    "tests/": 70_250,
+    "dev/": 22_945,
+    "tests/": 70_310,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 
