@@ -23,7 +23,8 @@ PODS = f'{OWN}, pod=~"$pod"'
 """Those of the object's pods that the reader chose."""
 NAMED = "{{namespace}}/{{name}} {{cluster}}"
 TPOT_TARGET, TTFT_TARGET = "spec.speculation.objective.tpotP99", "spec.speculation.objective.ttftP99"
-CLUSTERS = Variable("cluster", "Cluster", f"{OBJECT}_info", True, "a Prometheus that adds the label cluster")
+CLUSTERS = Variable("cluster", "Cluster", f"{OBJECT}_info", True)
+"""A label that a Prometheus of several clusters adds; without it, all is the one choice."""
 BOARD = "/d/speculative-object?${datasource:queryparam}&${cluster:queryparam}&${__url_time_range}"
 TO_OBJECT, ROW_TO_OBJECT = (
     f"{BOARD}&var-namespace=${{{found}.namespace}}&var-name=${{{found}.name}}"

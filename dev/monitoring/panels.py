@@ -104,8 +104,6 @@ class Variable:
     selector: str
     every: bool = False
     """Several may be chosen, or all, series without the label included."""
-    needs: str = ""
-    """As of `Query`."""
 
     @property
     def query(self) -> str:

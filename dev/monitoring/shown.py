@@ -47,8 +47,9 @@ def shown(address: str, chosen: Mapping[str, str], start: float, end: float) -> 
         chosen = {**every, **chosen}
         for variable in board.variables:
             query = filled(variable.query, chosen)
-            found = [one for one in _values(address, query, start, end) if re.fullmatch(chosen[variable.name], one)]
-            yield Shown(f"{board.title}, {variable.label}", query, len(found), variable.needs)
+            offered = [*_values(address, query, start, end), *([".*"] if variable.every else [])]
+            found = [one for one in offered if re.fullmatch(chosen[variable.name], one)]
+            yield Shown(f"{board.title}, {variable.label}", query, len(found))
         for panel, one in board.queries:
             query = filled(one.expr, chosen)
             lines = _ask(address, "query_range", query=query, start=start, end=end, step=_STEP)["result"]
