@@ -1,5 +1,6 @@
 """A stand-in for what KServe and the webhooks of OpenShift AI do with an LLMInferenceService, written after
-pkg/controller/v1alpha2/llmisvc of KServe 0.20, which publishes models by a longer name, as 0.19 does; see tests/kserve.py, whose `Controller` this one's is."""
+pkg/controller/v1alpha2/llmisvc of KServe 0.20, which publishes models by a longer name, as 0.19 does; see
+tests/kserve.py, whose `Controller` this one's is."""
 
 from __future__ import annotations
 
