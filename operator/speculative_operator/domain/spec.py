@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self
 
-from speculative_operator.domain.names import CACHE_FOLDER, KSERVE_PORT, SERVING_PORT, published
+from speculative_operator.domain.names import CACHE_FOLDER, KSERVE_PORT, SERVING_PORT
 from speculative_operator.domain.platform import InferenceServiceSettings, Route, Vendor, vendor_of
 from speculative_operator.domain.table import KTable
 
@@ -159,8 +159,7 @@ class Verifier:
     expert_parallel: bool = False
     """Experts of a mixture-of-experts model spread over the accelerators instead of each being split."""
     lora: LoraLimits | None = None
-    aliases: tuple[str, ...] = ()
-    """Further names than `served_name` by which clients ask for the model."""
+    aliases: tuple[str, ...] = ()  # further names than `served_name`
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,13 +389,6 @@ class DeploymentSpec:
     def port(self) -> int:
         """Port of the engine's HTTP server."""
         return KSERVE_PORT if self.target is Target.INFERENCE_SERVICE else SERVING_PORT
-
-    @property
-    def served_names(self) -> tuple[str, ...]:
-        """Names that the model has for clients, each once; metrics bear the first."""
-        name, of_kserve = self.verifier.served_name, self.target is Target.LLM_INFERENCE_SERVICE
-        others = (*self.verifier.aliases, *((published(self.namespace, name),) if of_kserve else ()))
-        return tuple(dict.fromkeys((name, *others)))
 
     def without_speculator(self) -> Self:
         """The spec with mode Disabled, from which pods are made while the tuner has them run without a speculator.

@@ -17,6 +17,7 @@ from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.platform import InferenceServiceSettings
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineSettings, RolloutStrategy, Target
+from speculative_operator.engines.vllm import arguments
 from speculative_operator.render import Capabilities
 from speculative_operator.shell.bodies import engine_address
 
@@ -119,7 +120,7 @@ def test_the_engine_answers_to_the_name_that_kserve_publishes_and_metrics_keep_t
 def test_a_release_that_serves_more_names_replaces_no_pod() -> None:
     """Pods of an operator that knew of no published name stay, and a warning says how to replace them."""
     with pytest.MonkeyPatch.context() as former:
-        former.setattr(DeploymentSpec, "served_names", property(lambda spec: (spec.verifier.served_name,)))
+        former.setattr(arguments, "served_names", lambda spec: (spec.verifier.served_name,))
         former.setattr(kserve_llm, "published", lambda service: [service["spec"]["model"]["name"]])
         platform = serve()
     platform.upgraded = True
