@@ -27,11 +27,15 @@ GROUP = "serving.kserve.io"
 DEFINITIONS = Path(__file__).parent / "fixtures" / "kserve" / "definitions.json.gz"
 MODE = "serving.kserve.io/deploymentMode"
 _COMPONENT = ("minReplicas", "maxReplicas", "deploymentStrategy", "model", "labels", "annotations")
+TEMPLATES = ("vllm-cuda-runtime", "vllm-cuda-runtime-fast-1", "vllm-cuda-runtime-fast-2", "vllm-rocm-runtime")
+"""Runtimes for which the platform has a Template (odh-model-controller, config/runtimes/vllm and runtimes-fast-1)."""
 _MODEL = ("modelFormat", "runtime", "storageUri", "protocolVersion")
 
 
 def deployment_of(service: Mapping[str, Any], runtime: Mapping[str, Any]) -> Json:
     """The Deployment that KServe makes of an InferenceService and its ServingRuntime."""
+    named = runtime["metadata"].get("annotations", {}).get("opendatahub.io/template-name")
+    assert named is None or named in TEMPLATES, f"the dashboard would say of {named}: Template removed"
     name, namespace = (service["metadata"][key] for key in ("name", "namespace"))
     predictor = service["spec"]["predictor"]
     labels = {

@@ -1,10 +1,12 @@
 """A stand-in for what KServe and the webhooks of OpenShift AI do with an LLMInferenceService, written after
-pkg/controller/v1alpha2/llmisvc of KServe 0.20; see tests/kserve.py, whose `Controller` this one's is."""
+pkg/controller/v1alpha2/llmisvc of KServe 0.20, which publishes models by a longer name, as 0.19 does; see
+tests/kserve.py, whose `Controller` this one's is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
+from itertools import takewhile
 from typing import Any
 
 from kubernetes import client
@@ -19,6 +21,8 @@ _KEYS = {
 _PASSED_ON = ("k8s.v1.cni.cncf.io", "kueue.x-k8s.io", "prometheus.io")
 _HANDLERS = ("exec", "grpc", "httpGet", "sleep", "tcpSocket")
 _PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+ROUTED = "serving.kserve.io/model-based-routing-enabled"
+"""Annotation of KServe's template: requests for the published name are sent to the pods as they are. No pod has it."""
 
 
 def template_of_kserve(name: str, tls: bool) -> Json:
@@ -49,6 +53,20 @@ def template_of_kserve(name: str, tls: bool) -> Json:
     }
 
 
+def published(service: Mapping[str, Any]) -> list[str]:
+    """The names by which KServe has clients ask for the model: a second one, unless the object has its annotation say
+    that pods do not serve it."""
+    name = service["spec"]["model"]["name"]
+    routed = {ROUTED: "true", **service["spec"].get("annotations", {})}[ROUTED]
+    return [name, *([f"publishers/{service['metadata']['namespace']}/models/{name}"] if routed == "true" else [])]
+
+
+def served(container: Mapping[str, Any]) -> list[str]:
+    """The names for which vLLM in the container answers; others get a 404."""
+    after = container["args"][container["args"].index("--served-model-name") + 1 :]
+    return list(takewhile(lambda one: not one.startswith("-"), after))
+
+
 def deployment_of(service: Mapping[str, Any], *, tls: bool = False) -> Json:
     """The Deployment that KServe makes of an LLMInferenceService."""
     metadata, spec = service["metadata"], kserve.executed(deepcopy(service["spec"]))
@@ -57,6 +75,9 @@ def deployment_of(service: Mapping[str, Any], *, tls: bool = False) -> Json:
     pod = merged(template_of_kserve(name, tls), spec["template"])
     for container in pod["containers"]:
         _has_one_handler_each(container)
+        if container["name"] == "main" and "--served-model-name" in container["args"]:
+            missing = set(published(service)) - set(served(container))
+            assert not missing, f"KServe sends requests for {missing}, which the engine answers with 404"
     # One map, as in KServe: what is added to the labels of pods is added to the selector.
     labels = {
         "app.kubernetes.io/component": "llminferenceservice-workload",
@@ -68,6 +89,7 @@ def deployment_of(service: Mapping[str, Any], *, tls: bool = False) -> Json:
         **spec.get("labels", {}),
     }
     annotations = {**_of_prefix(metadata.get("annotations", {})), **spec.get("annotations", {})}
+    annotations.pop(ROUTED, None)
     body: Json = {
         "selector": {"matchLabels": dict(labels)},
         "template": {"metadata": {"labels": dict(labels), "annotations": annotations}, "spec": pod},
@@ -121,7 +143,8 @@ def status_of(service: Mapping[str, Any], ready: bool, *, tls: bool = False) -> 
         {"type": "Ready", "status": truth},
     ]
     url = f"{'https' if tls else 'http'}://{name}-kserve-workload-svc.{namespace}.svc.cluster.local"
-    return {"addresses": [{"url": url}], "conditions": conditions}
+    models = [{"name": one} for one in published(service)[1:]]
+    return {"addresses": [{"url": url, "models": models}], "conditions": conditions}
 
 
 def admitted(service: Mapping[str, Any]) -> Json:

@@ -128,6 +128,8 @@ class Dashboards(Wire):
     """Labels by which the sidecar finds them."""
     annotations: dict[str, str] = Field(default_factory=dict)
     """Annotations to add, such as the sidecar's grafana_folder."""
+    openshift: bool = False
+    """Create one ConfigMap per dashboard in openshift-config-managed, which OpenShift's console shows."""
 
 
 class Metrics(Wire):

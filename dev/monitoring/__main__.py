@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from generate.__main__ import CHART, ROOT, drift
+from monitoring import console
 from monitoring.dashboards import DASHBOARDS
 
 
 def files() -> dict[str, str]:
     """Path from the repository's root to text."""
-    return {
-        f"{CHART}/files/dashboards/{name}.json": json.dumps(board.json(), indent=1) + "\n"
-        for name, board in DASHBOARDS.items()
-    }
+    found = {f"dashboards/{name}": board.json() for name, board in DASHBOARDS.items()}
+    found |= {f"console/{name}": console.board(board) for name, board in DASHBOARDS.items()}
+    return {f"{CHART}/files/{path}.json": json.dumps(board, indent=1) + "\n" for path, board in found.items()}
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:

@@ -27,7 +27,7 @@ class Shown:
     """The dashboard and its panel or variable."""
     query: str
     lines: int
-    """How many have a value; of a variable, whether what was chosen is among those that it offers."""
+    """How many have a value; of a variable, how many of what it offers were chosen."""
     needs: str = ""
     """As of `Query`."""
 
@@ -40,13 +40,16 @@ def filled(text: str, chosen: Mapping[str, str]) -> str:
 def shown(address: str, chosen: Mapping[str, str], start: float, end: float) -> Iterator[Shown]:
     """Every query of every dashboard, asked over a time in unix seconds. Raises requests.RequestException.
 
-    `chosen` has the value of each variable that a reader chooses.
+    `chosen` has the value of each variable that a reader chooses; what may be all is, where it is not in there.
     """
     for board in DASHBOARDS.values():
+        every = {one.name: ".*" for one in board.variables if one.every}
+        chosen = {**every, **chosen}
         for variable in board.variables:
-            query = filled(variable["query"]["query"], chosen)
-            offered = _values(address, query, start, end)
-            yield Shown(f"{board.title}, {variable['label']}", query, int(chosen[variable["name"]] in offered))
+            query = filled(variable.query, chosen)
+            offered = [*_values(address, query, start, end), *([".*"] if variable.every else [])]
+            found = [one for one in offered if re.fullmatch(chosen[variable.name], one)]
+            yield Shown(f"{board.title}, {variable.label}", query, len(found))
         for panel, one in board.queries:
             query = filled(one.expr, chosen)
             lines = _ask(address, "query_range", query=query, start=start, end=end, step=_STEP)["result"]

@@ -78,7 +78,7 @@ def test_an_install_without_an_image_says_what_to_do(cluster: Cluster) -> None:
 def test_alerts_and_dashboards_are_those_of_the_repository(cluster: Cluster) -> None:
     objects = rendered(
         cluster, "metrics.alerts.enabled=true", "metrics.alerts.labels.release=kps", "metrics.dashboards.enabled=true",
-        "metrics.dashboards.annotations.grafana_folder=Serving", "metrics.alerts.runbookUrl=https://example.org/a.md",
+        "metrics.dashboards.annotations.grafana_folder=Serving", "metrics.dashboards.openshift=true", "metrics.alerts.runbookUrl=https://example.org/a.md",
     )  # fmt: skip
     rule = one(objects, "PrometheusRule")
     assert rule["metadata"]["labels"]["release"] == "kps"
@@ -89,6 +89,8 @@ def test_alerts_and_dashboards_are_those_of_the_repository(cluster: Cluster) -> 
         assert config["metadata"]["labels"]["grafana_dashboard"] == "1"
         assert config["metadata"]["annotations"] == {"grafana_folder": "Serving"}
         assert json.loads(config["data"][f"speculative-{name}.json"]) == board.json()
+    labels = [item["metadata"]["labels"] for item in objects if "console" in item["metadata"]["name"]]
+    assert [each["console.openshift.io/dashboard"] for each in labels] == ["true"] * len(DASHBOARDS)
     assert not {"PrometheusRule"} & {item["kind"] for item in rendered(cluster)}
 
 

@@ -216,6 +216,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "revision": {"verifier.revision": "main", "speculator.revision": "c1899de289a04d12100db370d81485cdf75e47ca"},
     "verifier-all": {
         "verifier.servedName": "Qwen/Qwen3-8B",
+        "verifier.aliases": ["gpt-4", "publishers/models/models/qwen"],
         "verifier.maxModelLen": 8192,
         "verifier.maxNumSeqs": 256,
         "verifier.dtype": "bfloat16",

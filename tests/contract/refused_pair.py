@@ -27,6 +27,7 @@ PAIR: tuple[Bad, ...] = (
     ),
     wrong("verifier.revision", "a b"),
     wrong("verifier.servedName", "-x"),
+    broken("aliases-engine", {"engine.type": "SGLang", "verifier.aliases": ["chat"]}, "engine.type is SGLang"),
     wrong("verifier.dtype", "bfloat 16"),
     # the speculator
     broken("method-or-auto", {"speculator": {"model": DRAFT}}, "method is not set and auto is not true"),

@@ -7,6 +7,8 @@ KServe's definition is the real one; its controller and the webhooks are tests/k
 from __future__ import annotations
 
 import copy
+import json
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,6 +63,13 @@ def test_the_loop_closes_through_pods_that_kserve_makes(stage: Stage, platform: 
     status = stage.get("specdep", NAME)["status"]
     assert status["url"] == f"http://{MADE}-workload-svc.{NAMESPACE}.svc.cluster.local"
     stage.wait_available(NAME)
+    asked = {"model": f"publishers/{NAMESPACE}/models/{NAME}", "prompt": "hello", "max_tokens": 4}
+    code = (
+        "import sys, urllib.request as r; "
+        "r.urlopen(r.Request(sys.argv[1], sys.argv[2].encode(), {'Content-Type': 'application/json'}))"
+    )
+    url = f"{scene.service_url(stage.cluster, f'{MADE}-workload-svc')}/v1/completions"
+    assert stage.cluster.inside([sys.executable, "-c", code, url, json.dumps(asked)]).wait(60) == 0, "KServe's name"
     (after,) = stage.pods(NAME)
     assert after["metadata"]["uid"] == pod["metadata"]["uid"]
     assert after["metadata"]["annotations"]["serving.speculative.dev/table-version"]

@@ -100,7 +100,7 @@ spec:
 OTHERWISE: Mapping[str, str] = {
     "ServingRuntime metadata.annotations[openshift.io/display-name]": "a text, with the model's name in it",
     "ServingRuntime metadata.annotations[opendatahub.io/template-name]": (
-        "by it the dashboard takes a runtime for a copy of one of its templates and offers to edit it as such"
+        "the runtime is of no Template; the dashboard would compare releases with it, or say that it was removed"
     ),
     "ServingRuntime metadata.annotations[opendatahub.io/template-display-name]": "a text, as that template's",
     "ServingRuntime spec.supportedModelFormats[vLLM].autoSelect": (

@@ -348,6 +348,14 @@ SPEC_RULES = (
         "FieldValueForbidden",
     ),
     Rule(
+        "aliases-engine",
+        f"!({_OTHER_ENGINE}) || !has(self.verifier.aliases)",
+        "verifier.aliases is set but engine.type is {self.engine.type}: remove it, because the flag of "
+        f"{EngineType.VLLM} alone takes several names",
+        "verifier.aliases",
+        "FieldValueForbidden",
+    ),
+    Rule(
         "options-engine",
         f"!({_OTHER_ENGINE}) || !has(self.speculator) || !has(self.speculator.options)",
         "speculator.options is set but engine.type is {self.engine.type}: remove it, because it applies to "

@@ -143,8 +143,9 @@ ROUTE_RULES = (
     Rule(
         "route-of-kserve",
         f"!has(self.route) || !(self.target in {_KSERVE})",
-        "route is set but target is {self.target}, and KServe makes the routes of its objects: "
-        f"remove route, or set target: {Target.DEPLOYMENT}",
+        "route is set but target is {self.target}, and KServe makes the routes of its objects: remove route and set "
+        "inferenceService.exposed: true, or, to divide requests among two objects, apply a Route as in "
+        f"docs/openshift-ai.md; or set target: {Target.DEPLOYMENT}",
         "route",
         "FieldValueForbidden",
     ),

@@ -71,6 +71,8 @@ class Verifier(Wire):
     """For hf:// only: branch, tag or commit. Default: the repository's main branch."""
     served_name: scalars.ServedName | None = None
     """Name of the model in the API for clients. Default: metadata.name."""
+    aliases: Annotated[tuple[scalars.ServedName, ...], Field(min_length=1, max_length=16)] | None = None
+    """Further names of the model in the API for clients, by engine.type vLLM alone; metrics bear servedName."""
     tensor_parallel_size: scalars.Parallelism = 1
     """Number of accelerators that share each layer."""
     pipeline_parallel_size: scalars.Parallelism = 1

@@ -125,6 +125,12 @@ def kserve_llm_deployment(name: str) -> str:
     return f"{name}-kserve"
 
 
+def published(namespace: str, model: str) -> str:
+    """Name by which KServe, from release 0.19 on, publishes the model of an LLMInferenceService to clients: the only
+    one by which its gateway tells models apart (pkg/controller/v1alpha2/llmisvc/router_discovery_filter.go)."""
+    return f"publishers/{namespace}/models/{model}"
+
+
 def group(name: str) -> str:
     """Name of the LeaderWorkerSet of the object `name`: its controller makes a headless Service of the same name, which
     must not be the one that clients use."""

@@ -159,6 +159,7 @@ class Verifier:
     expert_parallel: bool = False
     """Experts of a mixture-of-experts model spread over the accelerators instead of each being split."""
     lora: LoraLimits | None = None
+    aliases: tuple[str, ...] = ()  # further names than `served_name`
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +204,7 @@ class EngineSettings:
     image: str = ""
     args: tuple[str, ...] = ()
     env: tuple[Mapping[str, Any], ...] = ()
-    version_named: bool = field(default=False, metadata=NOT_OF_PODS)
-    """True where the user named the version, even if it is the default too."""
+    version_named: bool = field(default=False, metadata=NOT_OF_PODS)  # by the user, even if it is the default too
 
     @property
     def live(self) -> bool:

@@ -65,6 +65,12 @@ class InferenceServiceTarget(KServeTarget):
         own = {MODE: RAW, _AUTOSCALER: "none"}
         return self.annotations_of_dashboard(spec, "true" if spec.inference_service.authenticated else "", **own)
 
+    def has_pod(self, spec: DeploymentSpec, labels: Mapping[str, Any]) -> bool:
+        """False for pods of a `spec.canary` that somebody adds to the InferenceService: from release 0.20 on KServe
+        makes Deployments of its own for them, with the labels of all."""
+        own = f"isvc.{names.kserve_deployment(spec.name)}"
+        return bool(labels.get("app", own) == own)
+
     def check(self, template: Mapping[str, Any]) -> None:
         pod, engine = mapping(template, "spec"), self.engine_in(template)
         path = f"spec.template.spec.containers[{names.CONTAINER}]"
@@ -124,7 +130,6 @@ def _of_runtime(spec: DeploymentSpec) -> dict[str, str]:
     """Annotations by which the dashboard tells one ServingRuntime from another."""
     return {
         "openshift.io/display-name": f"{spec.engine.type} with speculative decoding: {spec.name}",
-        "opendatahub.io/template-name": "speculative-operator",
         "opendatahub.io/template-display-name": "Speculative decoding",
         "opendatahub.io/runtime-version": f"v{spec.engine.version}",
         "opendatahub.io/recommended-accelerators": f'["{spec.accelerator.resource}"]',

@@ -54,6 +54,10 @@ class TargetKind:
         """Labels of all pods that serve together, where a replica is several pods; empty where it is one pod."""
         return {}
 
+    def has_pod(self, spec: DeploymentSpec, labels: Mapping[str, Any]) -> bool:
+        """True for the labels of a pod of this workload: its platform may make others that bear its labels, too."""
+        return True
+
     def check(self, template: Mapping[str, Any]) -> None:
         """Raises RenderError for a pod template that cannot be written."""
 

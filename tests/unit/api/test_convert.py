@@ -47,6 +47,7 @@ WHOLE: dict[str, Any] = {
         "model": "hf://Qwen/Qwen3-8B",
         "revision": "main",
         "servedName": "chat",
+        "aliases": ["gpt-4"],
         "tensorParallelSize": 2,
         "pipelineParallelSize": 2,
         "dataParallelSize": 1,
@@ -114,7 +115,7 @@ def test_every_field_arrives() -> None:
     assert (spec.name, spec.namespace, spec.uid, spec.generation, spec.paused) == ("pair", "default", "u", 7, True)
     assert spec.verifier == Verifier(
         ModelSource(Scheme.HF, "Qwen/Qwen3-8B", "main"), "chat", 2, 2, 1, 8192, 256, "bfloat16", "fp8", "fp8", 90,
-        8192, True, LoraLimits(4, 64),
+        8192, True, LoraLimits(4, 64), ("gpt-4",),
     )  # fmt: skip
     options = {"attention_backend": "TRITON_ATTN", "draft_load_config": {"a": [2.5, None], "b": 1}}
     assert spec.speculator == Speculator(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from pathlib import Path
 
 import pytest
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models import dashboard as models
 from tests.golden.test_words import words
 
+from monitoring import console
 from monitoring.__main__ import files, main
 from monitoring.alerts import PAGE, alerts
 from monitoring.dashboards import DASHBOARDS, POD
@@ -61,13 +65,54 @@ def test_every_series_of_an_alert_exists() -> None:
 
 @BOARDS
 def test_every_variable_is_defined_and_asks_for_what_exists(board: Dashboard) -> None:
-    found = board.json()["templating"]["list"]
-    used = {name for _, query in board.queries for name in re.findall(r"\$\{?(\w+)", query.expr)} - {"labels"}
-    assert used <= {one["name"] for one in found}
-    queries = [one["query"]["query"] for one in found if one["type"] == "query"]
-    asked = [re.fullmatch(r"label_values\((\w+)[{,].*", query) for query in queries]
-    assert {match[1] for match in asked if match} <= exported()
-    assert all(asked)
+    used = {name for _, query in board.queries for name in re.findall(r"\$\{?(\w+)", query.expr)}
+    assert used <= {one.name for one in board.variables}
+    assert {name for one in board.variables for name in series_in(one.selector)} <= exported() | {"up"}
+
+
+@BOARDS
+def test_the_json_is_of_grafanas_own_schema(board: Dashboard) -> None:
+    """Read back by the classes that Grafana publishes, and written again, it is the same, with ids and no overlap."""
+    found = board.json()
+    assert json.loads(json.dumps(models.Dashboard.from_json(found), cls=JSONEncoder)) == {
+        **found, "annotations": {"list": [
+            {key: value for key, value in one.items() if key not in ("titleFormat", "step")}
+            for one in found["annotations"]["list"]
+        ]},
+    }  # fmt: skip
+    places = [(panel["gridPos"], panel["id"]) for panel in found["panels"]]
+    assert len({number for _, number in places}) == len(places)
+    cells = [(at["x"] + x, at["y"] + y) for at, _ in places for x in range(at["w"]) for y in range(at["h"])]
+    assert len(set(cells)) == len(cells)
+    assert max(x for x, _ in cells) < 24
+
+
+@BOARDS
+def test_the_console_of_openshift_gets_what_it_can_show(board: Dashboard) -> None:
+    """Types, columns and variables that its source names; no series are asked for by a label that one cluster lacks."""
+    found = console.board(board)
+    panels = [panel for row in found["rows"] for panel in row["panels"]]
+    assert {panel["type"] for panel in panels} <= {"graph", "singlestat", "table"}
+    assert all(panel["styles"] for panel in panels if panel["type"] == "table")
+    assert "$cluster" not in json.dumps(found)
+    known = {one["name"] for one in found["templating"]["list"]}
+    exprs = [target["expr"] for panel in panels for target in panel["targets"]]
+    assert {name for expr in exprs for name in re.findall(r"\$(\w+)", expr)} <= known
+    names = {query.expr for _, each in board.rows for panel in each if panel.names for query in panel.queries}
+    assert len(exprs) == len(list(board.queries)) - len(names) - len(board.annotations)
+
+
+@BOARDS
+def test_links_lead_to_boards_and_variables_that_exist(board: Dashboard) -> None:
+    """From a row of the fleet to its object, and from there to one pod."""
+    addresses = set(re.findall(r'"url": "(/d/[^"]+)"', json.dumps(board.json())))
+    known = {one.uid: {each.name for each in one.variables} | {"datasource"} for one in DASHBOARDS.values()}
+    for address in addresses:
+        place, _, query = address.removeprefix("/d/").partition("?")
+        named = {name for pair in re.findall(r"var-(\w+)=|\$\{(\w+):queryparam\}", query) for name in pair if name}
+        assert named <= known[place]
+        assert {"namespace", "name"} <= named
+    assert {"fleet": 2, "object": 1, "operator": 0}[board.uid.removeprefix("speculative-")] == len(addresses)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 import requests
 from tests.unit.shell.promserver import matrix, says, send, series, serving
 
-from monitoring.dashboards import DASHBOARDS
+from monitoring.dashboards import DASHBOARDS, OWN
 from monitoring.shown import filled, shown
 
 CHOSEN = {"namespace": "models", "name": "demo"}
@@ -39,12 +39,13 @@ def answer(handler: BaseHTTPRequestHandler) -> None:
     asked = unquote(handler.path)
     values = "NaN" if "waiting" in asked else "1"
     found = matrix() if "gain" in asked else matrix(series("a", (0.0, "NaN"), (15.0, values)))
-    names = ["models"] if "/label/namespace/" in asked else ["other"]
+    names = ["other"] if "/label/name/" in asked else ["models"]
     told = {"status": "success", "data": names} if "/label/" in asked else found
     send(handler, 200, json.dumps(told).encode())
 
 
 def test_every_query_is_asked_over_the_time() -> None:
+    all_of_it = {**CHOSEN, "cluster": ".*"}
     with serving() as server:
         server.answer = answer
         found = list(shown(server.url, CHOSEN, 100.0, 400.0))
@@ -58,7 +59,8 @@ def test_every_query_is_asked_over_the_time() -> None:
         one.where for one in found if "gain" in one.query or "waiting" in one.query or one.where.endswith(", Object")
     }
     assert {one["match[]"] for one in server.asked if "match[]" in one} == {
-        "speculative_operator_object_info", 'speculative_operator_object_info{namespace="models"}',
+        "speculative_operator_object_info", 'speculative_operator_object_info{cluster=~".*"}',
+        'speculative_operator_object_info{cluster=~".*", namespace="models"}', f"up{{{filled(OWN, all_of_it)}}}",
     }  # fmt: skip
     assert {one.needs for one in found if one.needs} == {query.needs for query in queries if query.needs}
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPolicy, Speculator, Verifier
+from speculative_operator.domain.spec import DeploymentSpec, Method, Mode, OffPolicy, Speculator, Target, Verifier
 from speculative_operator.domain.table import Actuator, KTable
 from speculative_operator.engines.base import Refusal
 from speculative_operator.engines.images import API_SERVER, command_of, environment_of
@@ -159,7 +159,7 @@ def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
     source = locate(spec.verifier.source, "verifier")
     # vLLM's own command takes the model by position and refuses the flag; its API server takes the flag only.
     yield source.model if command_of(spec) != API_SERVER else f"--model={source.model}"
-    yield from ("--served-model-name", spec.verifier.served_name)
+    yield from ("--served-model-name", *served_names(spec))
     yield from ("--host", ALL_INTERFACES, "--port", str(spec.port))
     if spec.inference_service.tls:
         yield from ("--ssl-certfile", f"{CERTIFICATE}/tls.crt", "--ssl-keyfile", f"{CERTIFICATE}/tls.key")
@@ -170,6 +170,13 @@ def _serving(spec: DeploymentSpec, plan: Plan) -> Iterator[str]:
     yield from flag_arguments(("--max-num-seqs", plan.max_batch), ("--max-num-batched-tokens", budget_flag(spec, plan)))
     if plan.version >= SHUTDOWN_TIMEOUT_SINCE:
         yield from ("--shutdown-timeout", str(SHUTDOWN_SECONDS))
+
+
+def served_names(spec: DeploymentSpec) -> tuple[str, ...]:
+    """Names that the model has for clients, each once; metrics bear the first."""
+    name, of_kserve = spec.verifier.served_name, spec.target is Target.LLM_INFERENCE_SERVICE
+    others = (*spec.verifier.aliases, *((names.published(spec.namespace, name),) if of_kserve else ()))
+    return tuple(dict.fromkeys((name, *others)))
 
 
 def _verifier(verifier: Verifier) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from speculative_operator.domain import names
-from speculative_operator.domain.reading import seconds_of
+from speculative_operator.domain.reading import mapping, seconds_of
 from speculative_operator.domain.spec import DeploymentSpec, Target
 from speculative_operator.outputs import record as outputs
 from speculative_operator.reconcile.snapshot.by_target import find_elsewhere, with_workload
@@ -60,13 +60,14 @@ def take(world: World, now: float) -> Snapshot:
     notes = world.notes if world.notes is not None else read_notes(world.children.get(slot), spec.uid)
     bodies = with_workload(spec, {one: body for one, body in world.children.items() if one != slot}, now)
     noted = OF_PODS if spec.target is Target.LLM_INFERENCE_SERVICE else ()
-    workload = bodies.get(key)
+    workload, target = bodies.get(key), target_of(spec)
+    pods = (one for one in world.pods if target.has_pod(spec, mapping(one, "metadata", "labels")))
     return Snapshot(
         **{**beside, "applied": with_workload(spec, world.applied, now)},
         spec=spec,
         status=read_status(world.status, notes),
         children={one: read_child(one, body, spec.uid) for one, body in bodies.items()},
-        pods=read_pods(world.pods, target_of(spec).container, noted),
+        pods=read_pods(pods, target.container, noted),
         workload=read_workload(workload, spec.uid) if workload is not None else Workload(),
         rollout=read_rollout(workload, spec.replicas),
         results={one.name: read_result(one.result) for one in world.jobs},

@@ -167,6 +167,17 @@ def test_labels_that_kserve_sets_itself_are_not_waited_for(key: str) -> None:
     assert (platform.rollouts, platform.condition("Ready")["status"]) == (1, "True")
 
 
+def test_pods_of_a_canary_that_somebody_added_are_not_ours() -> None:
+    """From release 0.20 on: Deployments NAME-CANARY-predictor, whose pods bear the InferenceService's labels."""
+    platform = serve()
+    theirs = deepcopy(platform.pods[0])
+    theirs["metadata"] |= {"name": "demo-v2-predictor-1", "uid": "of-the-canary"}
+    theirs["metadata"]["labels"]["app"] = "isvc.demo-v2-predictor"
+    own = {one.name for one in platform.snapshot().pods}
+    platform.pods = [*platform.pods, theirs]
+    assert {one.name for one in platform.snapshot().pods} == own
+
+
 def test_kserves_short_deadline_is_not_ours() -> None:
     """Its Deployments are held for stalled after ten minutes; a large model takes longer."""
     platform = serve()

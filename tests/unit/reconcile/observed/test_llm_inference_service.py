@@ -17,6 +17,7 @@ from speculative_operator.domain.actions import ApplyChild
 from speculative_operator.domain.platform import InferenceServiceSettings
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineSettings, RolloutStrategy, Target
+from speculative_operator.engines.vllm import arguments
 from speculative_operator.render import Capabilities
 from speculative_operator.shell.bodies import engine_address
 
@@ -108,6 +109,24 @@ def test_the_engine_gets_its_arguments_as_a_list_and_no_shell_reads_them() -> No
     assert engine["command"] == ["python3", "-m", "vllm.entrypoints.openai.api_server"]
     assert engine["args"][0] == "--model=Qwen/Qwen3-8B"
     assert any(one.startswith('{"method":') for one in engine["args"])
+
+
+def test_the_engine_answers_to_the_name_that_kserve_publishes_and_metrics_keep_the_first() -> None:
+    platform = serve(spec=replace(SERVED, verifier=replace(SERVED.verifier, served_name="chat", aliases=("gpt-4",))))
+    assert kserve_llm.published(platform.children[SERVICE]) == ["chat", "publishers/models/models/chat"]
+    assert kserve_llm.served(container(platform)) == ["chat", "gpt-4", "publishers/models/models/chat"]
+
+
+def test_a_release_that_serves_more_names_replaces_no_pod() -> None:
+    """Pods of an operator that knew of no published name stay, and a warning says how to replace them."""
+    with pytest.MonkeyPatch.context() as former:
+        former.setattr(arguments, "served_names", lambda spec: (spec.verifier.served_name,))
+        former.setattr(kserve_llm, "published", lambda service: [service["spec"]["model"]["name"]])
+        platform = serve()
+    platform.upgraded = True
+    found = platform.tick()
+    assert applies(found) == []
+    assert "UpgradeWaits" in {one["reason"] for one in found.status["warnings"]}
 
 
 def test_what_kserve_puts_beneath_leaves_pods_valid() -> None:
