@@ -19,7 +19,7 @@ from speculative_operator.api.targets import (
     TARGET_STAYS,
 )
 from speculative_operator.api.weights import CACHE_RULES
-from speculative_operator.api.wire import Rule
+from speculative_operator.api.wire import Rule, phrase
 from speculative_operator.domain.spec import EngineType, Method, RolloutStrategy, Target
 from speculative_operator.domain.vllm import ADAPTIVE, IN_ONE_PASS
 
@@ -105,12 +105,6 @@ ROOT_RULES = (
     *GROUP_ROOT_RULES,
     *ROUTE_ROOT_RULES,
 )
-
-
-def phrase(methods: tuple[Method, ...]) -> str:
-    """Names of methods, for a sentence."""
-    *some, last = methods
-    return f"{', '.join(some)} and {last}" if some else str(last)
 
 
 LOOKUP_RULES = (

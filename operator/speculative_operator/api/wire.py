@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,3 +155,9 @@ def describe_value(value: object, limit: int = 120) -> str:
         return "is not set"
     text = json.dumps(value, default=str, ensure_ascii=False)
     return f"is {text if len(text) <= limit else text[: limit - 3] + '...'}"
+
+
+def phrase(names: Sequence[str]) -> str:
+    """Names, for a sentence."""
+    *some, last = names
+    return f"{', '.join(some)} and {last}" if some else last

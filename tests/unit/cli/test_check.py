@@ -102,7 +102,7 @@ def test_options_reach_the_judge(run: Run, verifier: str, head: str) -> None:
     assert "ContextBeyondVerifier" in found("--max-model-len", "4096")
     assert "MethodDiffers" in found("--method", "eagle")
     assert "EngineRefuses" in found("--engine-version", "0.5.0")
-    assert found("--engine", "SGLang", "--engine-version", "0.5.23") == set()
+    assert found("--engine", "SGLang", "--engine-version", "0.5.23") == {"ReuseDoubtful"}
 
 
 def test_a_spec_in_a_file(run: Run, tmp_path: Path, verifier: str, head: str) -> None:

@@ -163,7 +163,7 @@ def _compare(
         return _judged(known, running, picking, (Result.FAILED, fault), now)
     late = now - running.since >= asked.deadline_seconds
     if evidence is None or not (evidence.stable.samples and evidence.canary.samples):
-        missing = f"no figures of both could be read: {evidence.gap if evidence is not None else ''}"
+        missing = "no figures of both could be read" + (f": {evidence.gap}" if evidence and evidence.gap else "")
         return _without_verdict(known, missing, ROOM_SECONDS, now) if late else known
     found = compare(evidence.stable.samples, evidence.canary.samples, LIMITS)
     known, (result, why) = replace(known, comparison=in_words(found)), _result(found)

@@ -13,7 +13,7 @@ from tests.unit.reconcile.scripted import REMOVABLE, Tuner, active_table
 from tests.unit.reconcile.worlds import SPEC, Cluster, observed, restart, settled, template
 
 from speculative_operator.domain import names
-from speculative_operator.domain.platform import Route
+from speculative_operator.domain.platform import Measuring, Route
 from speculative_operator.domain.spec import (
     DEFAULT_VERSIONS,
     AcceleratorRequest,
@@ -60,6 +60,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
         ModelSource(Scheme.OCI, "registry.example.com/qwen:1"),
     ),
     "verifier.served_name": ("other",),
+    "verifier.aliases": (("second",),),
     "verifier.tensor_parallel_size": (2,),
     "verifier.pipeline_parallel_size": (2,),
     "verifier.data_parallel_size": (2,),
@@ -130,6 +131,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "template": ({"spec": {"priorityClassName": "high"}}, {"metadata": {"annotations": {"a": "b"}}}),
     "adopt": ("today",),
     "auto_speculator": (True,),
+    "measure": (Measuring(900),),
     "speculation.workload": tuple(Workload),
     "speculation.adaptive_verification": (True,),
     "speculation.mode": (Mode.DISABLED,),
@@ -146,7 +148,7 @@ SPECULATIONS = tuple(
     and mode is not Mode.DISABLED
 )  # fmt: skip
 ELSEWHERE = {
-    *("name", "namespace", "uid", "paused"),  # no edits of a running object, or none that reaches pods
+    *("name", "namespace", "uid", "paused", "candidate_of"),  # no edits of a running object, or none that reaches pods
     *("engine.type", "speculator.method", "weights.cache"),  # each is below
     *("speculation.num_speculative_tokens", "speculation.max_speculative_tokens"),
     *("speculation.schedule", "speculation.off_policy"),
