@@ -164,7 +164,9 @@ def test_columns_name_fields_of_the_schema() -> None:
     for path in paths:
         node = version
         for part in path.strip(".").split("."):
-            node = node["properties"][part]
+            name, _, item = part.partition("[")
+            node = node["properties"][name]
+            node = node["items"] if item else node
         assert node["type"] in {"string", "integer"}, path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import json
 import time
 from collections.abc import Iterator
@@ -118,8 +119,9 @@ def test_columns(bare_cluster: Cluster, seen: str) -> None:
     assert head == ["NAME", "READY", "MODE", "METHOD", "K", "ACCEPT", "GAIN", "STATE", "AGE"]
     assert row[:8] == ["seen", "1/2", "Paused", "draft_model", "4", "71%", "+31%", "On"]
     head, row = _lines(bare_cluster, "specdep", seen, "-o", "wide")
-    assert head[9:] == ["TPOT", "COST/1K", "WEIGHTS", "REASON"]
-    assert row[9:] == ["8.1ms", "0.0009", "61%,", "3m", "left", "word"]
+    assert head[9:] == ["TPOT", "COST/1K", "WEIGHTS", "REASON", "METRICS", "WARNING", "SEEN"]
+    assert row[9:17] == ["8.1ms", "0.0009", "61%,", "3m", "left", "word", "word", "word"]
+    assert re.fullmatch(r"\d+\w", row[17]), "how old the figures are"
 
 
 def test_selectable_fields(bare_cluster: Cluster, seen: str) -> None:
