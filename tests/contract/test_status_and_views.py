@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-import re
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
