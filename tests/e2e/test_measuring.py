@@ -88,6 +88,7 @@ def wait_measured(stage: Stage) -> dict[str, Any]:
     raise AssertionError(f"{measured(stage)}\n{status(stage).get('conditions')}")
 
 
+@pytest.mark.skipif(not os.environ.get("SPECULATIVE_MEASURE_ALL"), reason="half an hour: make e2e-measuring")
 def test_the_best_of_three_is_kept_and_no_request_fails(listed: Stage) -> None:
     stage = listed
     stage.apply(manifest())
