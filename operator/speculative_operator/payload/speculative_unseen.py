@@ -141,11 +141,12 @@ class Unseen:
         for place, name in enumerate(batch.req_ids):
             if name not in holes:
                 holes[name] = max(0, int(starts[place]) - self._in_flight)
-        if self._joined:  # maybe out of blocks that another computes in this very step
-            written: set[int] = set()
-            for place, name in enumerate(batch.req_ids):
-                written.update(self._blocks[name][int(starts[place]) // self._size :])
-            self._meet(written)
+        self._meet(self._written(batch))  # joining maybe with blocks that another computes in this very step
+
+    def _written(self, batch: Any) -> set[int]:
+        """Blocks that requests compute in the step of `batch`; empty where none joins, which alone may have them too."""
+        starts, rows = batch.num_computed_tokens_np, enumerate(batch.req_ids) if self._joined else ()
+        return {block for place, name in rows for block in self._blocks[name][int(starts[place]) // self._size :]}
 
     def missed(self, batch: Any, given: Mapping[str, Any] | None) -> Missed | None:
         """vLLM's own pass over `batch` comes next: what is to be computed before it, if the plan wants that. `given`
@@ -160,9 +161,11 @@ class Unseen:
 
     def _parts(self, batch: Any, places: Sequence[int]) -> Iterator[_Part]:
         """What one pass has room for."""
-        room = min(int(self._runner.speculator.max_num_tokens), MOST_TOKENS)
+        room, written = min(int(self._runner.speculator.max_num_tokens), MOST_TOKENS), self._written(batch)
         for place in places:
             name, end = batch.req_ids[place], int(batch.num_computed_tokens_np[place])
+            if written.intersection(self._blocks[name][: self._joined.get(name, 0)]):
+                continue  # what comes before the hole is computed after this pass, by another
             if name in self._drafted:
                 end -= self._in_flight
             if end < 2:

