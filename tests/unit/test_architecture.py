@@ -72,7 +72,7 @@ BUDGETS = {
     "operator/speculative_operator/engines/": 5_168,
     "operator/speculative_operator/outputs/": 208,
     "operator/speculative_operator/pairing/": 3_355,
-    "operator/speculative_operator/payload/": 1_919,
+    "operator/speculative_operator/payload/": 1_922,
     "operator/speculative_operator/physics/": 936,
     "operator/speculative_operator/reconcile/": 9_059,
     "operator/speculative_operator/render/": 2_193,
@@ -81,7 +81,7 @@ BUDGETS = {
     "operator/speculative_operator/weights/": 3_021,
     "lab/": 8_418,
     "dev/": 23_556,
-    "tests/": 72_384,
+    "tests/": 72_403,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 
