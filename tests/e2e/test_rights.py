@@ -49,7 +49,10 @@ SLOW = {"path": "safetensors", "slow_to": 60_000}
 """Of the hub: so slow that progress is asked for."""
 STATIC = {"mode": "Static", "maxSpeculativeTokens": 5, "schedule": [[1, 4, 5], [5, 8, 2]]}
 
+CANDIDATES = "speculator.measure, which takes minutes: tests/e2e/test_measuring.py uses it"
 ELSEWHERE: dict[audit.Right, str] = {
+    (names.GROUP, names.PLURAL, "create"): CANDIDATES,
+    (names.GROUP, names.PLURAL, "delete"): CANDIDATES,
     (names.GROUP, f"{names.PLURAL}/finalizers", "update"): "no request: OwnerReferencesPermissionEnforcement, which is "
     "on here, asks whether the operator may before it lets a child block its owner's deletion",
 }

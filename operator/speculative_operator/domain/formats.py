@@ -30,7 +30,7 @@ def share(value: float | None) -> str:
 def signed_percent(value: float | None) -> str:
     """Percent as `+38.2%`; empty where they are unknown."""
     value = showable(value)
-    return f"{value:+.1f}%" if value is not None else ""
+    return f"{round(value, 1) + 0.0:+.1f}%" if value is not None else ""  # no -0.0
 
 
 def between(percent: Interval | None) -> str:
