@@ -97,7 +97,7 @@ def comparison(role: str, found: Comparison) -> Group:
     """What `speculative compare` says of the tuned model (B) against another (A)."""
     table = Table(*HEADERS, box=None, pad_edge=False, header_style="bold")
     for one in found.measures:
-        table.add_row(*row(one), style="green" if one.verdict is Verdict.BETTER else "")
+        table.add_row(*row(one)[:-1], str(one.verdict), style="green" if one.verdict is Verdict.BETTER else "")
     told = f"B, {TITLES[AUTO]}, against A, {TITLES[role]}, at {found.basis}: "
     return Group(Text(told).append(str(found.verdict), style="bold"), table, Text(found.why, style="dim"))
 
