@@ -43,7 +43,7 @@ PLAIN = variant("-plain", mode="Disabled")
 
 
 @pytest.fixture(scope="module")
-def served(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def bench_stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     image, engine = guidellm.image(), paths.python()
     if image is None or engine is None:
         pytest.skip(paths.MISSING)
@@ -76,9 +76,9 @@ def running(stage: Stage) -> list[dict[str, Any]]:
     return [one for one in stage.items("jobs", LABEL) if (one["status"].get("active") or 0) > 0]
 
 
-def test_the_pods_of_one_object_are_measured_with_drafts_and_without(served: Stage) -> None:
-    page = served.directory / "bench.html"
-    status, out, err = bench(served, *SHORT, "--html", str(page), "-o", "json")
+def test_the_pods_of_one_object_are_measured_with_drafts_and_without(bench_stage: Stage) -> None:
+    page = bench_stage.directory / "bench.html"
+    status, out, err = bench(bench_stage, *SHORT, "--html", str(page), "-o", "json")
     assert status == 0, err
     (rung,) = json.loads(out)["rungs"]
     (plain,), (drafted,) = rung["plain"], rung["drafted"]
@@ -90,39 +90,39 @@ def test_the_pods_of_one_object_are_measured_with_drafts_and_without(served: Sta
     assert plain["k"] is None
     assert drafted["k"] == pytest.approx(3, abs=0.2)
     assert "plotly" in page.read_text().lower()
-    assert not running(served)
-    assert not served.items("configmaps", LABEL)
-    annotations = served.get("specdep", LIVE.name)["metadata"].get("annotations") or {}
+    assert not running(bench_stage)
+    assert not bench_stage.items("configmaps", LABEL)
+    annotations = bench_stage.get("specdep", LIVE.name)["metadata"].get("annotations") or {}
     assert names.ANNOTATION_SUSPEND not in annotations
 
 
-def test_an_interrupted_bench_leaves_what_was_measured(served: Stage) -> None:
-    process = started(served, *SHORT, "--seconds", "30")
+def test_an_interrupted_bench_leaves_what_was_measured(bench_stage: Stage) -> None:
+    process = started(bench_stage, *SHORT, "--seconds", "30")
     try:
-        until(lambda: "drafts-suspended" in json.dumps(served.get("specdep", LIVE.name)["metadata"]), LONG)
-        until(lambda: running(served), LONG)
+        until(lambda: "drafts-suspended" in json.dumps(bench_stage.get("specdep", LIVE.name)["metadata"]), LONG)
+        until(lambda: running(bench_stage), LONG)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
     finally:
         process.kill()
         process.communicate()
-    until(lambda: not running(served), LONG)
-    assert not served.items("configmaps", LABEL)
-    assert names.ANNOTATION_SUSPEND not in (served.get("specdep", LIVE.name)["metadata"].get("annotations") or {})
-    status, out, _ = bench(served, "--show", "-o", "json")
+    until(lambda: not running(bench_stage), LONG)
+    assert not bench_stage.items("configmaps", LABEL)
+    assert names.ANNOTATION_SUSPEND not in (bench_stage.get("specdep", LIVE.name)["metadata"].get("annotations") or {})
+    status, out, _ = bench(bench_stage, "--show", "-o", "json")
     (rung,) = json.loads(out)["rungs"]
     assert (status, len(rung["drafted"]), len(rung["plain"])) == (0, 1, 0)
 
 
-def test_an_object_that_serves_is_not_loaded_unasked(served: Stage) -> None:
-    with served.under_load({PLAIN.name: PLAIN.name}, 4.0):
-        status, _, err = bench(served, *SHORT, "--against", PLAIN.name)
+def test_an_object_that_serves_is_not_loaded_unasked(bench_stage: Stage) -> None:
+    with bench_stage.under_load({PLAIN.name: PLAIN.name}, 4.0):
+        status, _, err = bench(bench_stage, *SHORT, "--against", PLAIN.name)
     assert status == 1
     assert "serves requests now" in err
 
 
-def test_another_object_answers_without_drafts(served: Stage) -> None:
-    status, out, _ = bench(served, *SHORT, "--against", PLAIN.name)
+def test_another_object_answers_without_drafts(bench_stage: Stage) -> None:
+    status, out, _ = bench(bench_stage, *SHORT, "--against", PLAIN.name)
     assert status == 0
     assert "2  TPOT p50" in out
-    assert names.ANNOTATION_SUSPEND not in (served.get("specdep", LIVE.name)["metadata"].get("annotations") or {})
+    assert names.ANNOTATION_SUSPEND not in (bench_stage.get("specdep", LIVE.name)["metadata"].get("annotations") or {})

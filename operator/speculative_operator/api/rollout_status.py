@@ -62,8 +62,8 @@ class RolloutStatus(Wire):
     """Time before which the tuner starts no rollout, because the last one was undone."""
 
 
-class MeasuredRow(Wire):
-    """One row of the catalogue that was measured."""
+class CatalogueRow(Wire):
+    """A speculator of the catalogue."""
 
     speculator: Annotated[str, Field(max_length=1024)] | None = None
     """Address of the speculator's weights. Left out if they are part of the verifier."""
@@ -73,6 +73,11 @@ class MeasuredRow(Wire):
     """True: the speculator drafts all tokens in one pass."""
     k: Count | None = None
     """K that its source recommends."""
+
+
+class MeasuredRow(CatalogueRow):
+    """One row of the catalogue that was measured."""
+
     verdict: Line
     """Better (it was picked), Worse, Equivalent, Undecided (nothing was certain by the deadline) or Failed (it did not
     start, restarted, or its outputs differ)."""
@@ -88,17 +93,9 @@ class MeasuredRow(Wire):
     """Time of the verdict."""
 
 
-class CandidateStatus(Wire):
+class CandidateStatus(CatalogueRow):
     """The candidate that serves beside the pods."""
 
-    speculator: Annotated[str, Field(max_length=1024)] | None = None
-    """Address of the speculator's weights. Left out if they are part of the verifier."""
-    method: Line
-    """Method of drafting."""
-    parallel_drafting: bool | None = Field(default=None, strict=True)
-    """True: the speculator drafts all tokens in one pass."""
-    k: Count | None = None
-    """K that its source recommends, with which tuning starts."""
     phase: Line
     """Starting (no pod of it is ready), Warming (its K finds its level) or Comparing."""
     began: Time

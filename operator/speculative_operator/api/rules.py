@@ -20,6 +20,7 @@ from speculative_operator.api.targets import (
 )
 from speculative_operator.api.weights import CACHE_RULES
 from speculative_operator.api.wire import Rule, phrase
+from speculative_operator.domain import names
 from speculative_operator.domain.spec import EngineType, Method, RolloutStrategy, Target
 from speculative_operator.domain.vllm import ADAPTIVE, IN_ONE_PASS
 
@@ -84,7 +85,7 @@ def _cel_list(methods: tuple[Method, ...]) -> str:
 
 
 _MEASURED = "has(self.speculator) && has(self.speculator.measure)"
-MEASURED_NAME_LIMIT = NAME_LIMIT - len("-candidate")
+MEASURED_NAME_LIMIT = NAME_LIMIT - len(names.candidate(""))
 
 ROOT_RULES = (
     Rule(

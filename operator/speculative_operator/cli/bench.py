@@ -49,7 +49,7 @@ exit status: 0 measured or shown, 1 failed, or not begun without --yes, 2 wrong 
 
 WARM_SECONDS = 15
 """Of a first step that counts for nothing: it has the image pulled and the engine warm."""
-START_SECONDS = 40
+OVERHEAD_SECONDS = 40
 """That a step takes beside its requests, about."""
 LOOK_SECONDS = 3.0
 """Between two looks at whether an object serves requests."""
@@ -81,23 +81,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure or read, and print; the exit status. Raises CommandError."""
-    from speculative_operator.cli.bench_jobs import kept
+    from speculative_operator.cli.bench_jobs import noted_steps
 
     plan = _plan(arguments)
     at = Cluster(arguments)
-    steps = list(kept(at, arguments.name)) if arguments.show else list(_measured(at, arguments, plan))
+    steps = list(noted_steps(at, arguments.name)) if arguments.show else list(_measured(at, arguments, plan))
     if not steps:
         raise CommandError(f"no result of {arguments.name} is kept", "run it without --show")
     ladder = rungs(steps)
     if arguments.html:
         from speculative_operator.cli.bench_page import write
 
-        write(arguments.html, arguments.name, ladder, list(_rows(ladder)), _said(ladder))
+        write(arguments.html, arguments.name, ladder, list(_rows(ladder)), _conclusions(ladder))
     if arguments.output == terminal.JSON:
-        print(json.dumps({"name": arguments.name, "rungs": [asdict(one) for one in ladder], "said": _said(ladder)}))
+        print(
+            json.dumps({"name": arguments.name, "rungs": [asdict(one) for one in ladder], "said": _conclusions(ladder)})
+        )
         return OK
     terminal.write_table(sys.stdout, _HEADERS, list(_rows(ladder)), frozenset((0, 2, 3, 4)))
-    print("\n" + "\n".join(_said(ladder)))
+    print("\n" + "\n".join(_conclusions(ladder)))
     return OK
 
 
@@ -178,7 +180,7 @@ def _load(given: argparse.Namespace, body: Object) -> Load:
 def _announce(given: argparse.Namespace, plan: Sequence[Step], loads: Mapping[bool, Load]) -> None:
     """Say what will be sent where."""
     requests = sum(one.rate for one in plan) * given.seconds
-    minutes = math.ceil(len(plan) * (given.seconds + START_SECONDS) / 60)
+    minutes = math.ceil(len(plan) * (given.seconds + OVERHEAD_SECONDS) / 60)
     without = f"without them to {loads[False].url}" if given.against else "without, while no request of it has drafts"
     words = f"{requests * given.prompt_tokens:,.0f} prompt and " if not given.data else ""
     print(
@@ -290,7 +292,7 @@ def _requests(steps: Sequence[Step]) -> str:
     return f"{done} done, {failed} failed, {cut} cut off"
 
 
-def _said(ladder: Sequence[Rung]) -> list[str]:
+def _conclusions(ladder: Sequence[Rung]) -> list[str]:
     return [*verdict(ladder), *_CANNOT]
 
 

@@ -87,7 +87,7 @@ def keep(at: Cluster, pod: Object, step: Step) -> None:
     at.annotate_job(job, names.ANNOTATION_BENCH, json.dumps(asdict(step)))
 
 
-def kept(at: Cluster, name: str) -> Iterator[Step]:
+def noted_steps(at: Cluster, name: str) -> Iterator[Step]:
     """Yield the steps of an object's last bench that are noted."""
     for job in at.jobs(_label(name)):
         try:

@@ -111,12 +111,12 @@ def explanation(body: Object, now: float = 0.0, silent: float | None = None, *, 
     if seen.get("tries"):
         yield f"  trials    {seen['tries']}: other K, by requests, in that share of the steps; they may change K"
     yield from map("  {0[0]:<9} {0[1]}".format, _advice(body))
-    yield from _others(body, cause)
+    yield from _further_findings(body, cause)
     for one in (body.get("status") or {}).get("conditions") or () if wide else ():
         yield f"  {one.get('type')} is {one.get('status')}, {one.get('reason')}: {one.get('message', '')}"
 
 
-def _others(body: Object, cause: Finding) -> Iterator[str]:
+def _further_findings(body: Object, cause: Finding) -> Iterator[str]:
     """Yield the lines for the faults and warnings that are not the cause."""
     for one in faults_of(body):
         if (one.reason, one.message) != (cause.reason, cause.message):

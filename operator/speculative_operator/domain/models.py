@@ -201,6 +201,8 @@ class Accelerator:
     memory_bandwidth: float
     """bytes/s"""
     source: str = ""
+    whole: str = ""
+    """Name of the accelerator of which this is a slice; empty: it is whole."""
 
 
 @dataclass(frozen=True, slots=True)

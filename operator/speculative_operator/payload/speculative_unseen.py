@@ -144,7 +144,7 @@ class Unseen:
         self._meet(self._written(batch))  # joining maybe with blocks that another computes in this very step
 
     def _written(self, batch: Any) -> set[int]:
-        """Blocks that requests compute in the step of `batch`; empty where none joins, which alone may have them too."""
+        """Blocks that requests compute in the step of `batch`; empty where none joins, who alone may have them too."""
         starts, rows = batch.num_computed_tokens_np, enumerate(batch.req_ids) if self._joined else ()
         return {block for place, name in rows for block in self._blocks[name][int(starts[place]) // self._size :]}
 

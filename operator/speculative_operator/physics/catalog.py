@@ -50,6 +50,7 @@ def accelerator_of(spec: DeploymentSpec) -> Accelerator | None:
     return replace(
         whole,
         name=f"{whole.name} {share.name}",
+        whole=whole.name,
         bf16_flops=whole.bf16_flops * processors,
         fp8_flops=whole.fp8_flops * processors,
         memory_bytes=min(memory, 1.0) * whole.memory_bytes,

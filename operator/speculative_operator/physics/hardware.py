@@ -63,7 +63,7 @@ class Rates:
 
 def rates(accelerator: Accelerator, count: int) -> Rates:
     """Rates of `count` accelerators that share one step."""
-    row = _efficiencies().get(accelerator.name.split()[0], _UNKNOWN)  # a slice is named after its whole
+    row = _efficiencies().get(accelerator.whole or accelerator.name, _UNKNOWN)
     together = max(count, 1)
     memory = accelerator.memory_bandwidth * row.bandwidth
     share = row.compute * together

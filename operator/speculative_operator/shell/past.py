@@ -53,6 +53,10 @@ class _Side:
     record: Record = field(default_factory=Record)
     """Without the samples."""
 
+    def whole(self) -> Record:
+        """The record with the samples so far."""
+        return replace(self.record, samples=tuple(self.samples))
+
     def add(self, series: Mapping[str, Sequence[Series]], start: float, end: float) -> None:
         """Add what the pods did between two unix times, the second of which is the end of a slice."""
         first, last = math.floor(start / SLICE_SECONDS) + 1, round(end / SLICE_SECONDS)
@@ -123,8 +127,7 @@ class Past:
             step.task = asyncio.create_task(self._read(step, whole), name=f"canary {key[0]}/{key[1]}")
         if not step.read and now - step.begun < PATIENCE_SECONDS:
             return None
-        seen = [replace(one.record, samples=tuple(one.samples)) for one in (step.stable, step.canary)]
-        return Evidence(seen[0], seen[1], canary, step.gap)
+        return Evidence(step.stable.whole(), step.canary.whole(), canary, step.gap)
 
     def forget(self, key: Key) -> None:
         """Forget the analysis of an object."""

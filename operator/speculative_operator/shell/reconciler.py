@@ -359,9 +359,10 @@ def _told(owner: Body, state: _State) -> Body:
 
 def _canary_moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """True where the new status gives the canary another weight, or asks for a candidate or for its end."""
-    weights, wants = ([whole(one, "canary", "weight") for one in (old, new)],
-                      [bool(mapping(one, "measured", "candidate")) for one in (old, new)])  # fmt: skip
-    return weights[0] != weights[1] or wants[0] != wants[1]
+    before, after = (
+        (whole(one, "canary", "weight"), bool(mapping(one, "measured", "candidate"))) for one in (old, new)
+    )
+    return before != after
 
 
 def _unless_changed(before: Memory | None, after: Memory | None) -> Memory | None:

@@ -12,7 +12,7 @@ from speculative_operator.pairing.ranking import Worth
 TIME = "2026-11-28T12:00:00Z"
 
 
-def told(speculator: str, verdict: str, length: str = "", k: Any = 3) -> dict[str, Any]:
+def entry(speculator: str, verdict: str, length: str = "", k: Any = 3) -> dict[str, Any]:
     block = {"speculator": f"hf://{speculator}", "method": "eagle3", "verdict": verdict, "against": "a", "why": "b"}
     return {**block, "time": TIME, **({"acceptanceLength": length, "acceptanceK": k} if length else {})}
 
@@ -26,9 +26,9 @@ def body(*verdicts: dict[str, Any], name: str = "qwen") -> dict[str, Any]:
 
 def test_the_best_goes_first_and_what_failed_is_no_row() -> None:
     text = csv_of([
-        body(told("me/slow", "Worse", "1.80"), told("me/best", "Better", "2.95"), told("me/bad", "Failed"),
-             told("me/same", "Equivalent")),
-        body(told("me/same", "Worse"), name="second"),
+        body(entry("me/slow", "Worse", "1.80"), entry("me/best", "Better", "2.95"), entry("me/bad", "Failed"),
+             entry("me/same", "Equivalent")),
+        body(entry("me/same", "Worse"), name="second"),
         {"metadata": {"name": "other", "namespace": "models"}, "spec": {}, "status": {}},
     ])  # fmt: skip
     rows = parse(text, "measured")
@@ -42,5 +42,14 @@ def test_the_best_goes_first_and_what_failed_is_no_row() -> None:
 
 
 def test_garbled_verdicts_make_no_row_that_a_catalogue_would_refuse() -> None:
-    text = csv_of([body(told("me/../x y", "Worse"), told("me/a", "Worse", "nan"), told("me/b", "Worse", "99", 3), {})])
+    text = csv_of(
+        [
+            body(
+                entry("me/../x y", "Worse"),
+                entry("me/a", "Worse", "nan"),
+                entry("me/b", "Worse", "99", 3),
+                {},
+            )
+        ]
+    )
     assert [one.acceptance_length for one in parse(text, "measured")] == [None, None, None]

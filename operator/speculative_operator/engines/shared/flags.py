@@ -60,7 +60,7 @@ class Flags:
         return {**listed, **self.more_aliases}
 
     @cached_property
-    def _known(self) -> frozenset[str]:
+    def _spellings(self) -> frozenset[str]:
         """All spellings that the engine's parser has."""
         current = (flag for flag, row in self.rows.items() if row["kind"] != "removed")
         return frozenset((*self.owned, *self.aliases, *current))
@@ -72,11 +72,11 @@ class Flags:
         flag = argument.split(maxsplit=1)[0].partition("=")[0]
         if self.flexible:
             flag = self._plain(flag)
-        if flag in self._known or flag in self.rows:
+        if flag in self._spellings or flag in self.rows:
             return self.aliases.get(flag, flag)
         # As argparse does: of flags with one dash, the first letter may be one that takes a value.
         short = "" if flag.startswith("--") else flag[:2]
-        meant = {self.aliases.get(one, one) for one in self._known if one.startswith(flag) or one == short}
+        meant = {self.aliases.get(one, one) for one in self._spellings if one.startswith(flag) or one == short}
         return meant.pop() if len(meant) == 1 else flag
 
     def _plain(self, flag: str) -> str:
@@ -85,7 +85,7 @@ class Flags:
         bare = flag.rstrip(_DIGITS)
         return bare if bare in self.aliases else flag
 
-    def _given(self, args: tuple[str, ...]) -> Iterator[tuple[str, str, list[str]]]:
+    def _flags_with_values(self, args: tuple[str, ...]) -> list[tuple[str, str, list[str]]]:
         """Each flag as it is written, in its long form, and its values: `--flag=value`, and all that stands between it
         and the next flag."""
         values: list[str] = []
@@ -97,12 +97,12 @@ class Flags:
             _, equals, value = argument.partition("=")
             values = [value] if equals else []
             found.append((argument, flag, values))
-        yield from found
+        return found
 
     def values_by_flag(self, args: tuple[str, ...]) -> dict[str, list[str]]:
         """Flag -> its values as written, in order."""
         found: dict[str, list[str]] = {}
-        for _, flag, values in self._given(args):
+        for _, flag, values in self._flags_with_values(args):
             found.setdefault(flag, []).extend(values)
         return found
 
@@ -112,7 +112,7 @@ class Flags:
         if arguments and not self.name(arguments[0]):
             message = f"{FIELD} begins with {arguments[0]!r}, which is not a flag; set the model in spec.verifier.model"
             yield Refusal(FIELD, Reason.SPEC_INVALID, message)
-        for argument, flag, values in self._given(arguments):
+        for argument, flag, values in self._flags_with_values(arguments):
             found = [_in_one_item(argument), self._collision(argument, flag, spec, version)]
             for wrong in found if any(found) else [self._misfit(argument, flag, values, version)]:
                 if wrong:

@@ -31,7 +31,7 @@ def actions(world: Snapshot, after: Measured | None = None) -> tuple[Action, ...
     """The creation or the end of the candidate, by the stored status. It is created only where it is wanted `after`
     this reconcile, too. One that is not wanted any more stays while no pod of the object itself could take its
     requests."""
-    running, seen = _wanted(world), world.candidate
+    running, seen = _running_candidate(world), world.candidate
     stays = running is not None and after is not None and after.running == running
     if seen is None and running is not None and stays and running.phase is Phase.STARTING:
         return (ApplyChild(manifest(world, running.row), Reason.CANDIDATE_MEASURED, running.row.title),)
@@ -92,7 +92,7 @@ def subject_of(world: Snapshot) -> str:
     return digest([*parts, engine.type.value, engine.version, engine.image, device.product, device.per_replica], 16)
 
 
-def _wanted(world: Snapshot) -> Running | None:
+def _running_candidate(world: Snapshot) -> Running | None:
     """The candidate that there is to be by the stored status; None where there is to be none."""
     known = world.status.measured
     asked = world.spec.measure is not None and known is not None and known.of == subject_of(world)
@@ -133,7 +133,7 @@ def needs_room(world: Snapshot) -> bool:
     return any(pod.unschedulable for pod in world.pods) and world.rollout.ready > 0
 
 
-def lost(world: Snapshot, running: Running, asked: Measuring, now: float) -> str:
+def reason_to_end(world: Snapshot, running: Running, asked: Measuring, now: float) -> str:
     """Why the candidate that runs cannot be measured; empty where it can."""
     seen, age = world.candidate, now - running.since
     if age < 0 or now - running.began > START_SECONDS + WARM_SECONDS + 2.0 * asked.deadline_seconds:
@@ -147,7 +147,7 @@ def lost(world: Snapshot, running: Running, asked: Measuring, now: float) -> str
 def _unfit(world: Snapshot, seen: Candidate, running: Running) -> str:
     """Why the object by the candidate's name is not the one to measure; empty where it is."""
     if not seen.owned:
-        return taken(world)
+        return name_conflict(world)
     if seen.deleting or seen.wanted != _made_of(manifest(world, running.row)):
         return "the spec has changed, or somebody deletes it"
     if any(pod.displaces for pod in seen.pods):
@@ -160,6 +160,7 @@ def _made_of(wanted: Mapping[str, Any]) -> str:
     return found
 
 
-def taken(world: Snapshot) -> str:
+def name_conflict(world: Snapshot) -> str:
+    """What is said where somebody else's object has the candidate's name."""
     name = names.candidate(world.spec.name)
     return f"an object {name} exists that this one does not own: delete or rename it, or remove speculator.measure"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from speculative_operator.comparing.verdict import Comparison, Limits, Verdict, compare
+from speculative_operator.comparing.verdict import Comparison, Limits, Verdict
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Truth
 from speculative_operator.domain.formats import duration
@@ -24,12 +24,12 @@ from speculative_operator.reconcile.children.candidate import (
     WARM_SECONDS,
     hindrances,
     is_settling,
-    lost,
+    name_conflict,
     needs_room,
+    reason_to_end,
     subject_of,
-    taken,
 )
-from speculative_operator.reconcile.observed.canary import PACE, in_words, of_measure
+from speculative_operator.reconcile.observed.canary import PACE, compared, in_words, of_measure
 from speculative_operator.reconcile.observed.surge import WAIT_SECONDS
 from speculative_operator.reconcile.pair.picking import Picking, next_entry
 from speculative_operator.reconcile.snapshot.candidates import (
@@ -72,7 +72,7 @@ def follow(
         return _begin(world, known, picking, next(hindrances(world, picking, suspended), ""), now), picking
     if is_settling(world) and not needs_room(world):
         return known, picking
-    why = next(hindrances(world, picking, suspended), "") or lost(world, known.running, asked, now)
+    why = next(hindrances(world, picking, suspended), "") or reason_to_end(world, known.running, asked, now)
     if why:
         return _without_verdict(known, why, PAUSE_SECONDS, now), picking
     found = _STEPS[known.running.phase](world, known, known.running, asked, picking, now)
@@ -113,7 +113,7 @@ def _begin(world: Snapshot, known: Measured, picking: Picking, why: str, now: fl
 
 def _not_now(world: Snapshot, metrics: str) -> str:
     if world.candidate is not None:
-        return "the last candidate is still there" if world.candidate.owned else taken(world)
+        return "the last candidate is still there" if world.candidate.owned else name_conflict(world)
     if world.status.condition(ConditionType.READY).status != Truth.TRUE:
         return "the object is not Ready"
     idle = world.status.speculation.reason == Reason.IDLE
@@ -165,7 +165,7 @@ def _compare(
     if evidence is None or not (evidence.stable.samples and evidence.canary.samples):
         missing = "no figures of both could be read" + (f": {evidence.gap}" if evidence and evidence.gap else "")
         return _without_verdict(known, missing, ROOM_SECONDS, now) if late else known
-    found = compare(evidence.stable.samples, evidence.canary.samples, LIMITS)
+    found = compared(world, evidence, LIMITS)
     known, (result, why) = replace(known, comparison=in_words(found)), _result(found)
     if result is not Result.UNDECIDED:
         return _judged(known, running, picking, (result, why), now, evidence.canary)

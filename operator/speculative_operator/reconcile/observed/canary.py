@@ -127,8 +127,7 @@ def _judge(world: Snapshot, known: Progress, analysis: Analysis, now: float) -> 
         return known
     tolerated, late = analysis.worse_by_percent / 100.0, analysis.ttft_worse_by_percent / 100.0
     limits = Limits(equivalent=tolerated, tolerated=tolerated, ttft_tolerated=late)
-    sides = seen.stable.samples, seen.canary.samples
-    found = world.memo.get(("compare", sides, limits), lambda: compare(*sides, limits))
+    found = compared(world, seen, limits)
     known = replace(known, comparison=in_words(found))
     if worse := [of_measure(one) for one in found.measures if one.beyond(limits)]:
         why = f"it is worse than {world.spec.name} at {found.basis}: {', '.join(worse)}"
@@ -219,6 +218,12 @@ def _passes(found: Comparison) -> bool:
     """True where the canary is no worse in what every token costs. The rest decides nothing for it, only against it."""
     pace = [one.verdict for one in found.measures if one.measure in PACE and one.ratio is not None]
     return bool(pace) and _PASSED.issuperset(pace)
+
+
+def compared(world: Snapshot, seen: Evidence, limits: Limits) -> Comparison:
+    """Both objects of an analysis by their samples; not anew where a reconcile brought none."""
+    sides = seen.stable.samples, seen.canary.samples
+    return world.memo.get(("compare", sides, limits), lambda: compare(*sides, limits))
 
 
 def of_measure(one: Judged) -> str:
