@@ -218,4 +218,4 @@ def test_whatever_happens_drafts_are_made_of_all_tokens(
     world.engine.budget = max(8, budget)
     world.drain()
     assert not world.unseen._holes
-    assert len(world.engine.superfluous) <= 2, "catching up with what lacks nothing must stay rare"
+    assert len(set(world.engine.superfluous.values())) <= 1, "catching up with what lacks nothing must stay rare"

@@ -201,8 +201,8 @@ class Engine:
         self.right = {block: [False] * SIZE for block in self.free}
         self.touched: set[int] = set()
         """Blocks of which something was left out, since they were given out."""
-        self.superfluous: set[str] = set()
-        """Requests that were caught up with although they lacked nothing."""
+        self.superfluous: dict[str, int] = {}
+        """Request that is caught up with although it lacks nothing -> the block for which; several may share it."""
         self.names: list[str] = []
         """Requests of the step."""
         self.finished: set[str] = set()
@@ -372,7 +372,7 @@ class Engine:
             if name not in holes:
                 assert not self.lacking(one, one.computed), (name, one)
             elif not one.rested and not self.touched.intersection(one.blocks):
-                self.superfluous.add(name)
+                self.superfluous.setdefault(name, one.blocks[holes[name] // SIZE])
 
     def _gather(self, idx_mapping: Any, num_reqs_padded: int) -> None:
         assert len(idx_mapping) == num_reqs_padded
