@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from devcluster.prometheus import INSIDE_URL
 from realengine.e2e import rollouts, tables
 from realengine.e2e.stage import until
 from realengine.e2e.steps import NAME, START_SECONDS, Play, Traffic
@@ -35,7 +36,7 @@ async def compare(play: Play) -> None:
     other = Client(await stage.url(PLAIN), "tiny", play.answers)
     async with Traffic(await play.client(), 2, pause=0.2), Traffic(other, 2, pause=0.2):
         await asyncio.sleep(COMMON_SECONDS)
-        status, out, err = await _run("compare", PLAIN, NAME, "--since", "5m", "-o", "json")
+        status, out, err = await _run("compare", PLAIN, NAME, "--since", "5m", "-o", "json", "--prometheus", INSIDE_URL)
         told = json.loads(out) if status in (0, 1, 2) and out.startswith("{") else {}
         known = [one["measure"] for one in told.get("measures", ()) if one["ratio"] is not None]
         report.check(

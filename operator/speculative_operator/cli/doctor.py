@@ -65,14 +65,15 @@ use of the command line"""
 
 
 def objects(look: Look) -> Iterator[Found]:
-    """Yield the objects that no operator looks after, and what it says of the others that no check before has told."""
+    """Yield the objects that no operator looks after, and what it says of the others that no check before has told:
+    every fault, and the warnings that somebody can mend."""
     apart = scraped.PROMETHEUS | scraped.FRESHNESS | scraped.LABELS | scraped.FIGURES | scraped.TABLES
     for body in look.objects:
         if not body.get("status"):
             message = f"{full_name(body)} has no status: the operator has not looked at it"
             yield Found(message, "name its namespace in watchNamespaces of the chart")
     for body, one in look.findings():
-        if one.source != "warning" and one.reason not in apart:
+        if one.reason not in apart and (one.source != "warning" or one.next):
             yield scraped.finding_of(body, one)
     if look.narrow:
         only = f"only objects of namespace {look.at.namespace} were looked at: you may not list those of all namespaces"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from speculative_operator.cli.cluster import Object, condition, speculation
 from speculative_operator.cli.commands import UnseenError
 from speculative_operator.cli.diagnosis import Finding
-from speculative_operator.cli.inspection import GOOD, OURS, Found, Look, full_name, settings_of
+from speculative_operator.cli.inspection import GOOD, MOST_NAMED, OURS, Found, Look, full_name, settings_of
 from speculative_operator.domain.reasons import ConditionType, Reason
 
 PROMETHEUS = frozenset({Reason.PROMETHEUS_ERROR, Reason.PROMETHEUS_TIMEOUT})
@@ -25,14 +25,16 @@ def selectors(look: Look) -> Iterator[Found]:
     servers = servers_of(look)
     monitors = look.at.list_objects(POD_MONITOR.api_version, POD_MONITOR.plural, label_selector=OURS)
     asked = [(full_name(one), (one.get("spec") or {}).get("podMonitorSelector")) for one in servers]
-    for one in monitors if asked else ():
-        labels = one["metadata"].get("labels") or {}
-        if not any(selects(selector, labels) for _, selector in asked):
-            wanted = "; ".join(f"{server} asks for {selector}" for server, selector in asked)
-            yield Found(
-                f"PodMonitor {full_name(one)} is selected by no Prometheus ({wanted})",
-                "set prometheus.podMonitors.labels in the chart",
-            )
+    left = [
+        full_name(one)
+        for one in monitors
+        if not any(selects(selector, one["metadata"].get("labels") or {}) for _, selector in asked)
+    ]
+    if asked and left:
+        wanted = "; ".join(f"{server} asks for {selector}" for server, selector in asked)
+        more = f" and {len(left) - MOST_NAMED} more" if left[MOST_NAMED:] else ""
+        message = f"no Prometheus selects the PodMonitors {', '.join(left[:MOST_NAMED])}{more} ({wanted})"
+        yield Found(message, "set prometheus.podMonitors.labels in the chart")
 
 
 def servers_of(look: Look) -> list[Object]:

@@ -309,7 +309,7 @@ def test_a_pod_monitor_that_nobody_selects(diagnose: Any) -> None:
     cluster = healthy(prometheuses=[server], podmonitors=[monitor])
     status, found = diagnose(cluster)
     assert status == 1
-    assert found["selectors"][0][1].startswith("PodMonitor models/demo is selected by no Prometheus")
+    assert found["selectors"][0][1].startswith("no Prometheus selects the PodMonitors models/demo (")
     monitor["metadata"]["labels"] = {"release": "kps"}
     assert diagnose(cluster)[0] == 0
 
