@@ -10,7 +10,7 @@ from datetime import datetime
 from statistics import median
 from typing import Any
 
-from demo.scene import AUTO, OFF, STATIC
+from demo.scene import AUTO, BEST, OFF, STATIC
 from demo.watch import Sight
 from speculative_operator.comparing.measures import sample_of
 from speculative_operator.comparing.verdict import Comparison, compare
@@ -101,7 +101,7 @@ def compared_variants(sights: Mapping[str, Sequence[Sight]], given: AcceleratorR
         ]
         for role, own in sights.items()
     }
-    return {role: compare(samples[role], samples.get(AUTO, [])) for role in (OFF, STATIC) if role in samples}
+    return {role: compare(samples[role], samples.get(AUTO, [])) for role in (OFF, STATIC, BEST) if role in samples}
 
 
 def most_concurrent(sights: Sequence[Sight]) -> float:

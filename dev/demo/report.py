@@ -12,13 +12,13 @@ from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
 from demo.figures import Phases
-from demo.scene import AGAIN, AUTO, OFF, STATIC
+from demo.scene import AGAIN, AUTO, BEST, OFF, STATIC
 from demo.screen import TITLES
 from demo.watch import Sight, Timeline
 from speculative_operator.comparing.verdict import Comparison
 from speculative_operator.domain.observation import PodWindow
 
-COLOURS = {AUTO: "#0b7a4b", STATIC: "#c2571a", OFF: "#5b6470", AGAIN: "#a3abb5"}
+COLOURS = {AUTO: "#0b7a4b", STATIC: "#c2571a", BEST: "#8250df", OFF: "#5b6470", AGAIN: "#a3abb5"}
 TEMPLATES = Path(__file__).parent
 
 Figure = Callable[[PodWindow], float | None]

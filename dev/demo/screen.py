@@ -16,12 +16,18 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from demo.scene import AGAIN, AUTO, OFF, STATIC
+from demo.scene import AGAIN, AUTO, BEST, BEST_K, OFF, STATIC, STATIC_K
 from speculative_operator.cli.compare import HEADERS, row
 from speculative_operator.comparing.verdict import Comparison, Verdict
 from speculative_operator.domain.observation import PodWindow
 
-TITLES = {AUTO: "tuned by the operator", STATIC: "Static K=5", OFF: "no speculation", AGAIN: "no speculation again"}
+TITLES = {
+    AUTO: "tuned by the operator",
+    STATIC: f"Static K={STATIC_K}",
+    BEST: f"Static K={BEST_K}, the best one",
+    OFF: "no speculation",
+    AGAIN: "no speculation again",
+}
 COLUMNS = ("", "Requests", "K", "Accept", "TPOT", "vs off", "Tokens/s")
 BARS = " ▁▂▃▄▅▆▇█"
 PLAIN_EVERY_SECONDS = 10.0

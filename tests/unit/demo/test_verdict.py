@@ -10,7 +10,7 @@ from demo.verdict import Phase, Stretches, checks_of_k, checks_of_phases, phases
 
 GOOD = {
     "low": Phase({"auto": 5.0, "static5": 5.1, "off": 8.0}, 4.0),
-    "peak": Phase({"auto": 27.0, "static5": 90.0, "off": 27.0}, 0.03),
+    "peak": Phase({"auto": 27.0, "static5": 90.0, "static-best": 40.0, "off": 27.0}, 0.03),
     "after": Phase({"auto": 5.0, "static5": 5.1, "off": 8.0}, 4.0),
 }
 STEADY = Stretches([1.0, 2.0, -1.0, 1.5], [1.0, -1.0, 1.0, -1.0])
@@ -28,9 +28,14 @@ def test_a_slow_phase_is_found_whatever_the_others_are(phase: str, role: str) ->
     assert sum(not good for good in checks_of_phases(slow, STEADY).values()) == 1
 
 
+def test_the_best_constant_k_may_not_be_faster_at_the_peak() -> None:
+    peak = Phase({**GOOD["peak"].tpot_ms, "static-best": 25.0}, 0.03)
+    assert sum(not good for good in checks_of_phases({**GOOD, "peak": peak}, STEADY).values()) == 1
+
+
 @pytest.mark.parametrize(("auto", "holds"), [(27.6, True), (27.7, False)])
 def test_the_mean_of_the_peak_may_be_two_percent_and_chance_slower(auto: float, holds: bool) -> None:
-    peak = Phase({"auto": auto, "static5": 90.0, "off": 27.0}, 0.03)
+    peak = Phase({**GOOD["peak"].tpot_ms, "auto": auto}, 0.03)
     assert all(checks_of_phases({**GOOD, "peak": peak}, STEADY).values()) == holds
 
 
