@@ -218,6 +218,20 @@ def test_environment_of_the_caller_does_not_change_a_build(monkeypatch: pytest.M
     assert environment["PATH"] == os.environ["PATH"]
 
 
+@pytest.mark.parametrize(
+    ("built", "whole", "elapsed", "said"),
+    [
+        (10, 1000, 5.0, ""),
+        (100, 0, 5.0, ""),
+        (1000, 1000, 60.0, ""),
+        (500, 1000, 240.0, ", about 5 min left"),
+        (999, 1000, 300.0, ", about 1 min left"),
+    ],
+)
+def test_what_is_left_of_a_build_is_told_by_its_pace(built: int, whole: int, elapsed: float, said: str) -> None:
+    assert gobuild.tell_time_left(built, whole, elapsed) == said
+
+
 def test_every_module_has_pinned_sources_of_its_version() -> None:
     versions = {module.name: module.version for module in (*MODULES, *EXTRAS)}
     major, minor, patch = versions["prometheus"].split(".")
