@@ -58,10 +58,11 @@ def is_news(found: Round, snapshot: Snapshot, used: float) -> bool:
     return found.time != used and bool(snapshot.ready)
 
 
-def is_still(snapshot: Snapshot, spec: DeploymentSpec, ledger: Ledger) -> bool:
+def is_still(snapshot: Snapshot, spec: DeploymentSpec, ledger: Ledger, *, candidate: bool) -> bool:
     """True where nothing moves but by news of what `given_of` looks at: no Job runs, no pod fetches its weights, no
-    problem waits to be tried again, and no other object's pods are looked at."""
+    problem waits to be tried again, and no other object's pods are looked at. `candidate`: there is one, or is to be.
+    """
     cache, route = spec.weights.cache, spec.route
     fetching = cache is not None and cache.in_pods and len(snapshot.ready) < len(snapshot.pods)
-    led = (route is not None and route.canary is not None) or spec.measure is not None
+    led = (route is not None and route.canary is not None) or candidate
     return not (snapshot.workers or fetching or led or ledger.problems or ledger.foreign)

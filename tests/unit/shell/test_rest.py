@@ -120,6 +120,27 @@ async def test_no_rest_while_anything_is_under_way(rig: Quiet, why: str, monkeyp
     assert await rig.looks() == 4
 
 
+MEASURES = {"verifier": {"model": "hf://Qwen/Qwen3-8B"}, "speculator": {"auto": True, "measure": {}}}
+
+
+async def test_an_object_that_measures_rests_while_there_is_no_candidate(rig: Quiet) -> None:
+    await rig.begin(spec=MEASURES)
+    await rig.looks(1)
+    assert await rig.looks(5) == 2
+    assert len(rig.api.writes()) == 1
+
+
+@pytest.mark.parametrize("exists", [False, True])
+async def test_no_rest_while_a_candidate_is_asked_for_or_exists(rig: Quiet, exists: bool) -> None:
+    await rig.begin(spec=MEASURES)
+    told = {} if exists else {"measured": {"candidate": {"phase": "Starting"}}}
+    rig.plan = lambda world: ((), {"observedGeneration": 1, **told}, ())
+    if exists:
+        rig.cache.put(await rig.api.put(OWNER, owner(name="gemma-candidate")))
+    await rig.looks(1)
+    assert await rig.looks() == 4
+
+
 def test_it_never_lasts_longer_than_is_told_or_than_some_minutes() -> None:
     first = Rest().after(("a",), 1e9, 100.0, 10.0)
     assert not first.holds(("a",), 100.0)
