@@ -180,9 +180,7 @@ class Reconciler:
             return SOON  # the route follows the status that is stored by now
         hurries = self._sources.turns.near(key) or downloading(jobs) or bool(arriving)
         again = self._next(snapshot, state, report, hurries)
-        measured = bool(mapping(outcome.status, "measured", "candidate")) or self.canaries.candidate(spec) is not None
-        still = is_still(snapshot, spec, state.ledger, candidate=measured)
-        if still and self._is_quiet(snapshot, state, outcome, report):
+        if is_still(snapshot, spec, state.ledger) and self._is_quiet(snapshot, state, outcome, report):
             state.rest = rest.after(given, outcome.stands_for, now, again)
         return again
 

@@ -130,13 +130,10 @@ async def test_an_object_that_measures_rests_while_there_is_no_candidate(rig: Qu
     assert len(rig.api.writes()) == 1
 
 
-@pytest.mark.parametrize("exists", [False, True])
-async def test_no_rest_while_a_candidate_is_asked_for_or_exists(rig: Quiet, exists: bool) -> None:
-    await rig.begin(spec=MEASURES)
-    told = {} if exists else {"measured": {"candidate": {"phase": "Starting"}}}
-    rig.plan = lambda world: ((), {"observedGeneration": 1, **told}, ())
-    if exists:
-        rig.cache.put(await rig.api.put(OWNER, owner(name="gemma-candidate")))
+async def test_no_rest_while_a_candidate_is_asked_for(rig: Quiet) -> None:
+    told = {"observedGeneration": 1, "measured": {"candidate": {"phase": "Starting"}}}
+    await rig.begin(spec=MEASURES, status=told)
+    rig.plan = lambda world: ((), told, ())
     await rig.looks(1)
     assert await rig.looks() == 4
 
