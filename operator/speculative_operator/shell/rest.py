@@ -41,7 +41,7 @@ class Rest:
 
 
 def given_of(snapshot: Snapshot, sources: Sources, used: float) -> Given | None:
-    """What a reconcile would be given, by versions; None for new figures of pods. `used`: time of the last round used."""
+    """What a reconcile is given, by versions; None for new figures of pods. `used`: time of the last round used."""
     meta = snapshot.owner["metadata"]
     bodies = (*snapshot.children.values(), *snapshot.pods, *snapshot.claims.values(), *snapshot.payloads.values())
     versions = tuple(body["metadata"].get("resourceVersion") for body in bodies)
