@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/operator:$(CURDIR)/lab:$(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e e2e-autoscaling e2e-measuring vllm contract-vllm contract-vllm-matrix e2e-vllm accelerator-kit bench bench-scale soak mutants bench-tuner bench-tuner-short bench-ablations generate check-generated check-manifests lock sbom image chart bundle plugin wheel clean
+.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e e2e-autoscaling e2e-measuring e2e-canary vllm contract-vllm contract-vllm-matrix e2e-vllm accelerator-kit bench bench-scale soak mutants bench-tuner bench-tuner-short bench-ablations generate check-generated check-manifests lock sbom image chart bundle plugin wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -90,6 +90,9 @@ e2e-autoscaling: toolchain ## Kubernetes' own autoscaler beside the tuner (5 min
 
 e2e-measuring: toolchain ## three speculators measured beside each other, and the best kept (half an hour)
 	@SPECULATIVE_MEASURE_ALL=1 $(PYTEST) -q -s tests/e2e/test_measuring.py
+
+e2e-canary: toolchain ## canaries that are promoted and taken back, with the operator killed twenty times in each (half an hour)
+	@SPECULATIVE_CANARY_ALL=1 $(PYTEST) -q -s tests/e2e/test_canary_decides.py
 
 vllm: $(STAMP) ## the real engine on a CPU, into the cache (six gigabytes, about 4 minutes, once)
 	@$(PY) -m realengine install

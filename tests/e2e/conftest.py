@@ -30,6 +30,8 @@ LOAD_SECONDS = 600.0
 """seconds for which requests come at most."""
 PUBLIC = ("vllm/vllm-openai:v0.32.0", "registry.redhat.io/rhaiis/vllm-cuda-rhel9:3")
 """Images of engines that pages name; the emulator plays them."""
+SLOWER = "speculative-operator/vllm-emulator:0.32.0-slower"
+"""Image of an engine whose every step takes 10 % longer."""
 LONGEST = (
     "rights", "quick_starts", "quick_start_laptop", "pairs", "pod_weights", "inference_service", "loop",
     "leader_worker_set", "llm_inference_service", "chaos", "auto",
@@ -182,7 +184,9 @@ def less_than(k: int) -> Callable[[dict[str, Any]], bool]:
 def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """The operator, installed and running as a pod under its own ServiceAccount."""
     emulator = scene.images()["speculative-operator/vllm-emulator:0.32.0"]
-    with Cluster.start(scene.options(f"e2e-{os.getpid()}", dict.fromkeys(PUBLIC, emulator))) as cluster:
+    slower = replace(emulator, env={**emulator.env, "EMULATOR_SLOWER_PERCENT": "10"})
+    images = {**dict.fromkeys(PUBLIC, emulator), SLOWER: slower}
+    with Cluster.start(scene.options(f"e2e-{os.getpid()}", images)) as cluster:
         scene.install_operator(cluster)
         cluster.kubectl("create", "namespace", NAMESPACE)
         yield Stage(cluster, tmp_path_factory.mktemp("stage"))

@@ -74,14 +74,14 @@ BUDGETS = {
     "operator/speculative_operator/pairing/": 3_355,
     "operator/speculative_operator/payload/": 1_922,
     "operator/speculative_operator/physics/": 937,
-    "operator/speculative_operator/reconcile/": 9_065,
+    "operator/speculative_operator/reconcile/": 9_035,
     "operator/speculative_operator/render/": 2_193,
     "operator/speculative_operator/shell/": 6_607,
     "operator/speculative_operator/tuner/": 4_865,
     "operator/speculative_operator/weights/": 3_021,
-    "lab/": 8_418,
+    "lab/": 8_425,
     "dev/": 23_556,
-    "tests/": 72_415,
+    "tests/": 72_600,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 

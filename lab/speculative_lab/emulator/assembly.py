@@ -29,7 +29,7 @@ def build_core(config: EngineConfig, settings: Settings, lengths: DraftLengths |
             catches_up=config.speculative is not None and config.speculative.method == Method.DRAFT_MODEL,
         ),
         config.pool(),
-        step_timer(config, settings.step_noise),
+        step_timer(config, settings.step_noise, settings.slower_percent / 100.0),
         acceptance_table(config.speculative, config.drafting, settings.acceptance_spread),
         lengths or own,
         np.random.default_rng(settings.seed),

@@ -29,6 +29,8 @@ class Settings:
     """EMULATOR_LOAD_SECONDS: the port stays closed that long."""
     step_noise: float = 0.05
     """EMULATOR_STEP_NOISE: coefficient of variation of a step's time."""
+    slower_percent: float = 0.0
+    """EMULATOR_SLOWER_PERCENT: by so much each step takes longer, as with a worse build of the engine."""
     corrupt_one_in: int = 0
     """EMULATOR_CORRUPT_ONE_IN: of so many tokens one is wrong in answers that had drafts, by the seed; 0: none is."""
     acceptance_spread: float = 0.4
@@ -61,6 +63,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         corrupt_one_in=read(
             "CORRUPT_ONE_IN", lambda text: int(_not_negative(text)), 0, "give a whole number, 0 or more"
         ),
+        slower_percent=read("SLOWER_PERCENT", _not_negative, default.slower_percent, "give a percentage, 0 or more"),
         step_noise=read("STEP_NOISE", _not_negative, default.step_noise, "give a ratio such as 0.05"),
     )
 

@@ -33,6 +33,8 @@ class StepTimer:
     """Coefficient of variation."""
     always_rejects: bool = False
     """Whether steps without drafts take the rejection sampler too."""
+    slower: float = 0.0
+    """Share by which steps take longer than they should."""
 
     @cached_property
     def ungraphed(self) -> KnobSpace:
@@ -79,21 +81,23 @@ class StepTimer:
         return costs.draft_fixed + costs.draft_per_token * tokens + costs.draft_per_kv_token * held
 
     def noisy(self, seconds: float, rng: np.random.Generator) -> float:
-        """`seconds` times lognormal noise."""
+        """What a step of `seconds` takes, with lognormal noise."""
+        seconds *= 1.0 + self.slower
         if self.noise <= 0:
             return seconds
         sigma = math.sqrt(math.log1p(self.noise**2))
         return seconds * math.exp(sigma * rng.standard_normal() - sigma * sigma / 2)
 
 
-def step_timer(config: EngineConfig, noise: float) -> StepTimer:
+def step_timer(config: EngineConfig, noise: float, slower: float = 0.0) -> StepTimer:
     """The timer of an engine: published calibration where the pair has one, else the roofline of its shapes."""
     shapes, knobs = config.shapes, config.knobs()
     facts = PairFacts(shapes.verifier, shapes.speculator, shapes.accelerator, shapes.tensor_parallel_size)
     costs = roofline(facts, knobs)
     if costs is None:
         raise ConfigError("the shapes of model and accelerator do not suffice to price a step")
-    return StepTimer(_pinned(costs, shapes), knobs, config.speculative is not None, noise, config.always_rejects)
+    speculates = config.speculative is not None
+    return StepTimer(_pinned(costs, shapes), knobs, speculates, noise, config.always_rejects, slower)
 
 
 def _pinned(prior: StepCosts, shapes: Shapes) -> StepCosts:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.shell.cache import Snapshot
 from speculative_operator.shell.ledger import Ledger
@@ -40,8 +41,7 @@ class Rest:
 
 
 def given_of(snapshot: Snapshot, sources: Sources, used: float) -> Given | None:
-    """What a reconcile would be given, by versions; None where that is new figures of pods. `used`: time of the round
-    that was used last."""
+    """What a reconcile is given, by versions; None for new figures of pods. `used`: time of the last round used."""
     meta = snapshot.owner["metadata"]
     bodies = (*snapshot.children.values(), *snapshot.pods, *snapshot.claims.values(), *snapshot.payloads.values())
     versions = tuple(body["metadata"].get("resourceVersion") for body in bodies)
@@ -63,5 +63,5 @@ def is_still(snapshot: Snapshot, spec: DeploymentSpec, ledger: Ledger) -> bool:
     problem waits to be tried again, and no other object's pods are looked at."""
     cache, route = spec.weights.cache, spec.route
     fetching = cache is not None and cache.in_pods and len(snapshot.ready) < len(snapshot.pods)
-    led = (route is not None and route.canary is not None) or spec.measure is not None
+    led = (route is not None and route.canary is not None) or mapping(snapshot.owner, "status", "measured", "candidate")
     return not (snapshot.workers or fetching or led or ledger.problems or ledger.foreign)

@@ -9,6 +9,7 @@ import pytest
 from tests.fitted import FITTED_WORKLOADS
 from tests.unit.emulator.building import Run, configured, speculation, speed_up
 
+from speculative_lab.emulator.settings import Settings
 from speculative_operator.domain.spec import Workload
 
 TOLERANCE = 0.1
@@ -45,3 +46,10 @@ def test_a_smaller_k_wins_where_the_largest_loses() -> None:
     """At 128 requests K = 1 beats both K = 5 and nothing at all: what the demo is about."""
     rates = {k: Run(configured(*(speculation(k) if k else ()))).closed_loop(128, 10.0) for k in (0, 1, 5)}
     assert rates[1] > rates[0] > rates[5]
+
+
+def test_a_worse_build_is_slower_by_its_share() -> None:
+    paces = [
+        Run(configured(), Settings(step_noise=0.0, slower_percent=percent)).closed_loop(8, 10.0) for percent in (0, 10)
+    ]
+    assert paces[0] / paces[1] == pytest.approx(1.1, rel=0.02)

@@ -120,6 +120,24 @@ async def test_no_rest_while_anything_is_under_way(rig: Quiet, why: str, monkeyp
     assert await rig.looks() == 4
 
 
+MEASURES = {"verifier": {"model": "hf://Qwen/Qwen3-8B"}, "speculator": {"auto": True, "measure": {}}}
+
+
+async def test_an_object_that_measures_rests_while_there_is_no_candidate(rig: Quiet) -> None:
+    await rig.begin(spec=MEASURES)
+    await rig.looks(1)
+    assert await rig.looks(5) == 2
+    assert len(rig.api.writes()) == 1
+
+
+async def test_no_rest_while_a_candidate_is_asked_for(rig: Quiet) -> None:
+    told = {"observedGeneration": 1, "measured": {"candidate": {"phase": "Starting"}}}
+    await rig.begin(spec=MEASURES, status=told)
+    rig.plan = lambda world: ((), told, ())
+    await rig.looks(1)
+    assert await rig.looks() == 4
+
+
 def test_it_never_lasts_longer_than_is_told_or_than_some_minutes() -> None:
     first = Rest().after(("a",), 1e9, 100.0, 10.0)
     assert not first.holds(("a",), 100.0)

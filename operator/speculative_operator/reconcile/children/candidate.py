@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from speculative_operator.domain import names
@@ -13,7 +13,7 @@ from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import Mode, Scheme
 from speculative_operator.engines.pairs import with_speculator
 from speculative_operator.reconcile.pair.picking import Picking
-from speculative_operator.reconcile.snapshot.candidates import Candidate, Measured, Phase, Row, Running
+from speculative_operator.reconcile.snapshot.candidates import Measured, Phase, Row, Running
 from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.render.metadata import digest, owner
 
@@ -31,14 +31,18 @@ def actions(world: Snapshot, after: Measured | None = None) -> tuple[Action, ...
     """The creation or the end of the candidate, by the stored status. It is created only where it is wanted `after`
     this reconcile, too. One that is not wanted any more stays while no pod of the object itself could take its
     requests."""
-    running, seen = _running_candidate(world), world.candidate
-    stays = running is not None and after is not None and after.running == running
-    if seen is None and running is not None and stays and running.phase is Phase.STARTING:
-        return (ApplyChild(manifest(world, running.row), Reason.CANDIDATE_MEASURED, running.row.title),)
-    ends = seen is not None and seen.owned and not seen.deleting and running is None
-    if seen is None or not ends or (seen.answers and world.rollout.ready == 0 and world.rollout.wanted > 0):
+    known, seen = world.status.measured, world.candidate
+    asked = world.spec.measure is not None and known is not None and known.of == subject_of(world)
+    running = known.running if asked and known is not None else None
+    if running is not None:
+        stays = seen is None and after is not None and after.running == running and running.phase is Phase.STARTING
+        found = ApplyChild(manifest(world, running.row), Reason.CANDIDATE_MEASURED, running.row.title)
+        return (found,) if stays else ()
+    if seen is None or not seen.owned or seen.deleting:
         return ()
-    return (DeleteChild(names.KIND, names.candidate(world.spec.name), seen.uid, "the candidate"),)
+    alone = seen.answers and world.rollout.ready == 0 and world.rollout.wanted > 0
+    gone = DeleteChild(names.KIND, names.candidate(world.spec.name), seen.uid, "the candidate")
+    return () if alone else (gone,)
 
 
 def manifest(world: Snapshot, row: Row) -> dict[str, Any]:
@@ -92,13 +96,6 @@ def subject_of(world: Snapshot) -> str:
     return digest([*parts, engine.type.value, engine.version, engine.image, device.product, device.per_replica], 16)
 
 
-def _running_candidate(world: Snapshot) -> Running | None:
-    """The candidate that there is to be by the stored status; None where there is to be none."""
-    known = world.status.measured
-    asked = world.spec.measure is not None and known is not None and known.of == subject_of(world)
-    return known.running if asked and known is not None else None
-
-
 def hindrances(world: Snapshot, picking: Picking, suspended: bool) -> Iterator[str]:
     """Why no candidate may be there now."""
     rollout, pick = world.rollout, picking.pick
@@ -122,15 +119,11 @@ def hindrances(world: Snapshot, picking: Picking, suspended: bool) -> Iterator[s
 
 
 def is_settling(world: Snapshot) -> bool:
-    """True where pods of the object are missing or too many, and none is of another template: a pod crashed, or another
-    number is asked for. A candidate that is there helps then, and stays."""
+    """True where pods of the object are missing or too many, none is of another template and none lacks a node: a pod
+    crashed, or another number is asked for. A candidate that is there helps then, and stays."""
     rollout = world.rollout
-    return rollout.wanted > 0 and not rollout.complete and rollout.updated == rollout.replicas
-
-
-def needs_room(world: Snapshot) -> bool:
-    """True where a pod of the object itself finds no node."""
-    return any(pod.unschedulable for pod in world.pods) and world.rollout.ready > 0
+    needs_room = any(pod.unschedulable for pod in world.pods) and rollout.ready > 0
+    return rollout.wanted > 0 and not rollout.complete and rollout.updated == rollout.replicas and not needs_room
 
 
 def reason_to_end(world: Snapshot, running: Running, asked: Measuring, now: float) -> str:
@@ -141,23 +134,13 @@ def reason_to_end(world: Snapshot, running: Running, asked: Measuring, now: floa
     if seen is None:
         comes = running.phase is Phase.STARTING and age < CREATE_SECONDS
         return "" if comes else "it was not created, or somebody deleted it"
-    return _unfit(world, seen, running)
-
-
-def _unfit(world: Snapshot, seen: Candidate, running: Running) -> str:
-    """Why the object by the candidate's name is not the one to measure; empty where it is."""
     if not seen.owned:
         return name_conflict(world)
-    if seen.deleting or seen.wanted != _made_of(manifest(world, running.row)):
+    if seen.deleting or seen.wanted != manifest(world, running.row)["metadata"]["annotations"][names.ANNOTATION_WANTED]:
         return "the spec has changed, or somebody deletes it"
     if any(pod.displaces for pod in seen.pods):
         return "by its priority, its pod may displace pods of others: set another speculator.measure.priorityClassName"
     return ""
-
-
-def _made_of(wanted: Mapping[str, Any]) -> str:
-    found: str = wanted["metadata"]["annotations"][names.ANNOTATION_WANTED]
-    return found
 
 
 def name_conflict(world: Snapshot) -> str:

@@ -11,7 +11,7 @@ serves stays unless a candidate was surely better. A candidate goes only while a
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from speculative_operator.comparing.verdict import Comparison, Limits, Verdict
 from speculative_operator.domain import names
@@ -25,11 +25,17 @@ from speculative_operator.reconcile.children.candidate import (
     hindrances,
     is_settling,
     name_conflict,
-    needs_room,
     reason_to_end,
     subject_of,
 )
-from speculative_operator.reconcile.observed.canary import PACE, compared, in_words, of_measure
+from speculative_operator.reconcile.observed.canary import (
+    ENOUGH_DRAFTS,
+    PACE,
+    compared,
+    in_words,
+    of_measure,
+    worse_than,
+)
 from speculative_operator.reconcile.observed.surge import WAIT_SECONDS
 from speculative_operator.reconcile.pair.picking import Picking, next_entry
 from speculative_operator.reconcile.snapshot.candidates import (
@@ -44,7 +50,7 @@ from speculative_operator.reconcile.snapshot.candidates import (
 from speculative_operator.reconcile.snapshot.candidates import Verdict as Told
 from speculative_operator.reconcile.snapshot.picked import Basis
 from speculative_operator.reconcile.snapshot.take import Snapshot
-from speculative_operator.reconcile.world import Record
+from speculative_operator.reconcile.world import Evidence, Record
 
 PAUSE_SECONDS = 600.0
 """Seconds without a candidate after one that went without a verdict."""
@@ -67,15 +73,12 @@ def follow(
     if asked is None and before is not None:
         message = "speculator.measure is not set"
         return replace(before, reason=Reason.MEASURE_WAITS, message=message, running=None, comparison=""), picking
-    asked, known = asked or Measuring(), _standing(world)
+    asked, known, why_not = asked or Measuring(), _standing(world), next(hindrances(world, picking, suspended), "")
     if known.running is None:
-        return _begin(world, known, picking, next(hindrances(world, picking, suspended), ""), now), picking
-    if is_settling(world) and not needs_room(world):
+        return _begin(world, known, picking, why_not, now), picking
+    if is_settling(world):
         return known, picking
-    why = next(hindrances(world, picking, suspended), "") or reason_to_end(world, known.running, asked, now)
-    if why:
-        return _without_verdict(known, why, PAUSE_SECONDS, now), picking
-    found = _STEPS[known.running.phase](world, known, known.running, asked, picking, now)
+    found = _Look(world, known, known.running, asked, picking, now).after(why_not)
     better = found.running is None and found.reason is Reason.CANDIDATE_BETTER
     return found, _picked(picking, known.running.row, found, now) if better else picking
 
@@ -83,27 +86,22 @@ def follow(
 def _standing(world: Snapshot) -> Measured:
     """What the status has of this verifier, engine and accelerator."""
     known, of = world.status.measured, subject_of(world)
-    if known is not None and known.of == of:
-        return known
-    return Measured(of, Reason.MEASURE_WAITS, "nothing was measured yet")
-
-
-# -- the steps
+    fresh = Measured(of, Reason.MEASURE_WAITS, "nothing was measured yet")
+    return known if known is not None and known.of == of else fresh
 
 
 def _begin(world: Snapshot, known: Measured, picking: Picking, why: str, now: float) -> Measured:
     """The next candidate, or why there is none now."""
     if known.paused_until is not None and now < known.paused_until <= now + ROOM_SECONDS:
         return known
-    metrics, pick = world.status.condition(ConditionType.METRICS_AVAILABLE), picking.pick
-    measured = frozenset(one.row.key for one in known.verdicts)
+    measured, pick = frozenset(one.row.key for one in known.verdicts), picking.pick
     entry = None
     if not why and pick is not None and pick.key is not None and len(known.verdicts) < MOST_VERDICTS:
         entry = next_entry(picking, measured | {pick.key})
-    if why or (entry is not None and (why := _not_now(world, metrics.status))):
+    if why or (entry is not None and (why := _not_now(world))):
         return replace(known, reason=Reason.MEASURE_WAITS, message=f"no candidate is started: {why}", comparison="")
     if entry is None:
-        message = f"{len(known.verdicts)} rows were measured, and no other is left; {pick.title if pick else ''} serves"
+        message = f"{len(known.verdicts)} rows were measured, and no other is left; {_serving(picking)} serves"
         return replace(known, reason=Reason.ALL_MEASURED, message=message, comparison="")
     row = Row(entry.method, entry.uri, entry.one_pass, entry.k)
     message = f"the candidate {names.candidate(world.spec.name)} measures {row.title} against {_serving(picking)}"
@@ -111,80 +109,109 @@ def _begin(world: Snapshot, known: Measured, picking: Picking, why: str, now: fl
     return replace(known, reason=Reason.CANDIDATE_MEASURED, message=message, running=running, comparison="")
 
 
-def _not_now(world: Snapshot, metrics: str) -> str:
+def _not_now(world: Snapshot) -> str:
     if world.candidate is not None:
         return "the last candidate is still there" if world.candidate.owned else name_conflict(world)
     if world.status.condition(ConditionType.READY).status != Truth.TRUE:
         return "the object is not Ready"
     idle = world.status.speculation.reason == Reason.IDLE
-    return "there are no requests to compare" if idle or metrics != Truth.TRUE else ""
+    unseen = world.status.condition(ConditionType.METRICS_AVAILABLE).status != Truth.TRUE
+    return "there are no requests to compare" if idle or unseen else ""
 
 
 def _serving(picking: Picking) -> str:
     return picking.pick.title if picking.pick is not None else ""
 
 
-def _start(
-    world: Snapshot, known: Measured, running: Running, asked: Measuring, picking: Picking, now: float
-) -> Measured:
-    seen = world.candidate
-    if seen is None:
-        return known
-    if seen.refused or seen.restarts >= MOST_RESTARTS:
-        why = f"it did not start: {seen.refused or f'its engine ended {seen.restarts} times'}"
-        return _judged(known, running, picking, (Result.FAILED, why), now)
-    lacking = [pod for pod in seen.pods if pod.unschedulable and now - (pod.unschedulable_since or now) >= WAIT_SECONDS]
-    if lacking:
-        why = f"no node has room for its pod {lacking[0].name}: {lacking[0].unschedulable}"
-        return _without_verdict(known, why, ROOM_SECONDS, now)
-    if seen.answers:
-        return replace(known, running=replace(running, phase=Phase.WARMING, since=float(now)))
-    if now - running.since >= START_SECONDS:
-        trouble = next((pod.trouble for pod in seen.pods if pod.trouble), "no pod of it was ready")
-        why = f"it did not start within {duration(START_SECONDS)}: {trouble}"
-        return _judged(known, running, picking, (Result.FAILED, why), now)
-    return known
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One look at the candidate that runs."""
 
+    world: Snapshot
+    known: Measured
+    running: Running
+    asked: Measuring
+    picking: Picking
+    now: float
 
-def _warm(
-    world: Snapshot, known: Measured, running: Running, asked: Measuring, picking: Picking, now: float
-) -> Measured:
-    seen = world.candidate
-    if seen is None or not seen.answers or now - running.since < WARM_SECONDS:
-        return known
-    return replace(known, running=replace(running, phase=Phase.COMPARING, since=float(now), restarts=seen.restarts))
+    def after(self, why_not: str) -> Measured:
+        """What is known after it. `why_not`: why there may be no candidate now; empty where there may be one."""
+        seen = self.world.candidate
+        if why := why_not or reason_to_end(self.world, self.running, self.asked, self.now):
+            return self._without_verdict(why, PAUSE_SECONDS)
+        if self.running.phase is Phase.COMPARING:
+            return self._compare(seen, self.world.evidence)
+        return self.known if seen is None else self._start(seen)
 
+    def _start(self, seen: Candidate) -> Measured:
+        """The phase until it is compared."""
+        age = self.now - self.running.since
+        if self.running.phase is Phase.WARMING:
+            return self._next(Phase.COMPARING, seen.restarts) if seen.answers and age >= WARM_SECONDS else self.known
+        if seen.refused or seen.restarts >= MOST_RESTARTS:
+            why = f"it did not start: {seen.refused or f'its engine ended {seen.restarts} times'}"
+            return self._judged(Result.FAILED, why)
+        for pod in seen.pods:
+            if pod.unschedulable and self.now - (pod.unschedulable_since or self.now) >= WAIT_SECONDS:
+                return self._without_verdict(
+                    f"no node has room for its pod {pod.name}: {pod.unschedulable}", ROOM_SECONDS
+                )
+        if not seen.answers and age >= START_SECONDS:
+            trouble = next((pod.trouble for pod in seen.pods if pod.trouble), "no pod of it was ready")
+            return self._judged(Result.FAILED, f"it did not start within {duration(START_SECONDS)}: {trouble}")
+        return self._next(Phase.WARMING) if seen.answers else self.known
 
-def _compare(
-    world: Snapshot, known: Measured, running: Running, asked: Measuring, picking: Picking, now: float
-) -> Measured:
-    seen, evidence = world.candidate, world.evidence
-    if seen is not None and (fault := _fault(seen, running)):
-        return _judged(known, running, picking, (Result.FAILED, fault), now)
-    late = now - running.since >= asked.deadline_seconds
-    if evidence is None or not (evidence.stable.samples and evidence.canary.samples):
-        missing = "no figures of both could be read" + (f": {evidence.gap}" if evidence and evidence.gap else "")
-        return _without_verdict(known, missing, ROOM_SECONDS, now) if late else known
-    found = compared(world, evidence, LIMITS)
-    known, (result, why) = replace(known, comparison=in_words(found)), _result(found)
-    if result is not Result.UNDECIDED:
-        return _judged(known, running, picking, (result, why), now, evidence.canary)
-    why = f"nothing was certain after {duration(asked.deadline_seconds)}: {evidence.gap or why}"
-    return _judged(known, running, picking, (result, why), now, evidence.canary) if late else known
+    def _next(self, phase: Phase, restarts: int = 0) -> Measured:
+        running = replace(self.running, phase=phase, since=float(self.now), restarts=restarts)
+        return replace(self.known, running=running)
 
+    def _compare(self, seen: Candidate | None, evidence: Evidence | None) -> Measured:
+        if seen is not None and seen.restarts > self.running.restarts:
+            return self._judged(Result.FAILED, f"its engine restarted {seen.restarts - self.running.restarts} times")
+        if seen is not None and seen.outputs_differ:
+            return self._judged(Result.FAILED, "its condition OutputsVerified is False")
+        late = self.now - self.running.since >= self.asked.deadline_seconds
+        if evidence is None or not (evidence.stable.samples and evidence.canary.samples):
+            missing = "no figures of both could be read" + (f": {evidence.gap}" if evidence and evidence.gap else "")
+            return self._without_verdict(missing, ROOM_SECONDS) if late else self.known
+        found = compared(self.world, evidence, LIMITS)
+        result, why = _result(found)
+        if result is not Result.UNDECIDED:
+            return self._judged(result, why, evidence.canary)
+        why = f"nothing was certain after {duration(self.asked.deadline_seconds)}: {evidence.gap or why}"
+        return self._judged(result, why, evidence.canary) if late else replace(self.known, comparison=in_words(found))
 
-def _fault(seen: Candidate, running: Running) -> str:
-    if seen.restarts > running.restarts:
-        return f"its engine restarted {seen.restarts - running.restarts} times"
-    return "its condition OutputsVerified is False" if seen.outputs_differ else ""
+    def _without_verdict(self, why: str, seconds: float) -> Measured:
+        """The end of a candidate that could not be measured; its row is measured later."""
+        message, until = f"the candidate goes without a verdict: {why}", float(self.now) + seconds
+        ended = replace(self.known, running=None, paused_until=until, comparison="")
+        return replace(ended, reason=Reason.CANDIDATE_REMOVED, message=message)
+
+    def _judged(self, result: Result, why: str, record: Record | None = None) -> Measured:
+        """The verdict on a row. Each row has one; what served before a better row is then worse than it."""
+        row, serving, at, pick = self.running.row, _serving(self.picking), float(self.now), self.picking.pick
+        told = [Told(row, result, serving, why, at, *_acceptance(record))]
+        reason, generation = Reason.CANDIDATE_NOT_BETTER, self.known.generation
+        message = f"{serving} stays: {row.title} is {result}: {why}"
+        if result is Result.FAILED:
+            reason, message = Reason.CANDIDATE_FAILED, f"{serving} stays: {row.title} failed: {why}"
+        elif result is Result.BETTER:
+            reason, generation = Reason.CANDIDATE_BETTER, self.picking.asked.spec.generation
+            message = f"{row.title} is picked in place of {serving}: {why}"
+            if pick is not None and pick.method is not None:
+                former = Row(pick.method, pick.uri, pick.one_pass, pick.k)
+                told.insert(0, Told(former, Result.WORSE, row.title, f"{row.title} is {why}", at))
+        kept = {one.row.key: one for one in (*self.known.verdicts, *told)}
+        ended = replace(self.known, running=None, paused_until=None, generation=generation, comparison="")
+        return replace(ended, reason=reason, message=message, verdicts=tuple(kept.values())[-MOST_VERDICTS:])
 
 
 def _result(found: Comparison) -> tuple[Result, str]:
     """Better where a measure of the pace is, none is worse, and the rest is within what is allowed."""
     told = ", ".join(of_measure(one) for one in found.measures if one.ratio is not None)
     pace = [one.verdict for one in found.measures if one.measure in PACE and one.ratio is not None]
-    if worse := [of_measure(one) for one in found.measures if one.beyond(LIMITS)]:
-        return Result.WORSE, f"worse at {found.basis}: {', '.join(worse)}"
+    if worse := worse_than(found, LIMITS):
+        return Result.WORSE, f"worse at {worse}"
     if Verdict.BETTER in pace and Verdict.WORSE not in pace:
         return Result.BETTER, f"better at {found.basis}: {told}"
     if pace and set(pace) == {Verdict.EQUIVALENT}:
@@ -192,54 +219,9 @@ def _result(found: Comparison) -> tuple[Result, str]:
     return Result.UNDECIDED, found.why
 
 
-_STEPS = {Phase.STARTING: _start, Phase.WARMING: _warm, Phase.COMPARING: _compare}
-
-
-# -- the ends
-
-
-def _without_verdict(known: Measured, why: str, seconds: float, now: float) -> Measured:
-    """The end of a candidate that could not be measured; its row is measured later."""
-    message = f"the candidate goes without a verdict: {why}"
-    return replace(
-        known,
-        reason=Reason.CANDIDATE_REMOVED,
-        message=message,
-        running=None,
-        paused_until=float(now) + seconds,
-        comparison="",
-    )
-
-
-def _judged(
-    known: Measured, running: Running, picking: Picking, found: tuple[Result, str], now: float,
-    record: Record | None = None,
-) -> Measured:  # fmt: skip
-    """The verdict on a row. Each row has one; what served before a better row is then worse than it."""
-    row, serving, (result, why) = running.row, _serving(picking), found
-    length, k = _acceptance(record) if record is not None else (None, None)
-    told = [Told(row, result, serving, why, float(now), length, k)]
-    reason, generation = Reason.CANDIDATE_NOT_BETTER, known.generation
-    message = f"{serving} stays: {row.title} is {result}: {why}"
-    if result is Result.FAILED:
-        reason, message = Reason.CANDIDATE_FAILED, f"{serving} stays: {row.title} failed: {why}"
-    elif result is Result.BETTER:
-        pick = picking.pick
-        reason, generation = Reason.CANDIDATE_BETTER, picking.asked.spec.generation
-        message = f"{row.title} is picked in place of {serving}: {why}"
-        if pick is not None and pick.method is not None:
-            former = Row(pick.method, pick.uri, pick.one_pass, pick.k)
-            told.insert(0, Told(former, Result.WORSE, row.title, f"{row.title} is {why}", float(now)))
-    kept = {one.row.key: one for one in (*known.verdicts, *told)}
-    return replace(
-        known, reason=reason, message=message, running=None, verdicts=tuple(kept.values())[-MOST_VERDICTS:],
-        paused_until=None, generation=generation, comparison="",
-    )  # fmt: skip
-
-
-def _acceptance(record: Record) -> tuple[int | None, int | None]:
+def _acceptance(record: Record | None) -> tuple[int | None, int | None]:
     """Acceptance length in hundredths, and the drafts of a verification; None where too little was drafted."""
-    if record.gained is None or record.drafts < 500.0:
+    if record is None or record.gained is None or record.drafts < ENOUGH_DRAFTS:
         return None, None
     k = round(record.draft_tokens / record.drafts)
     return (round(100.0 * (1.0 + record.gained)), k) if k > 0 and record.gained <= k else (None, None)

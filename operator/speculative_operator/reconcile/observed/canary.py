@@ -129,9 +129,8 @@ def _judge(world: Snapshot, known: Progress, analysis: Analysis, now: float) -> 
     limits = Limits(equivalent=tolerated, tolerated=tolerated, ttft_tolerated=late)
     found = compared(world, seen, limits)
     known = replace(known, comparison=in_words(found))
-    if worse := [of_measure(one) for one in found.measures if one.beyond(limits)]:
-        why = f"it is worse than {world.spec.name} at {found.basis}: {', '.join(worse)}"
-        return _taken_back(known, Reason.CANARY_WORSE, why)
+    if worse := worse_than(found, limits):
+        return _taken_back(known, Reason.CANARY_WORSE, f"it is worse than {world.spec.name} at {worse}")
     unsure = "" if _passes(found) else seen.gap or f"{found.why} (A is {world.spec.name}, B {known.name})"
     return _in_time(world, known, analysis, now - since, left_out(world) or unsure)
 
@@ -224,6 +223,12 @@ def compared(world: Snapshot, seen: Evidence, limits: Limits) -> Comparison:
     """Both objects of an analysis by their samples; not anew where a reconcile brought none."""
     sides = seen.stable.samples, seen.canary.samples
     return world.memo.get(("compare", sides, limits), lambda: compare(*sides, limits))
+
+
+def worse_than(found: Comparison, limits: Limits) -> str:
+    """In what the second object is surely worse than is allowed; empty where it is in nothing."""
+    worse = ", ".join(of_measure(one) for one in found.measures if one.beyond(limits))
+    return f"{found.basis}: {worse}" if worse else ""
 
 
 def of_measure(one: Judged) -> str:
