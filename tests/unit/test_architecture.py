@@ -66,7 +66,7 @@ TOP = {"__init__", "world", "turn", "tick"}
 BUDGETS = {
     "operator/speculative_operator/*.py": 845,
     "operator/speculative_operator/api/": 2_872,
-    "operator/speculative_operator/cli/": 5_014,
+    "operator/speculative_operator/cli/": 5_020,
     "operator/speculative_operator/comparing/": 1_107,
     "operator/speculative_operator/domain/": 2_555,
     "operator/speculative_operator/engines/": 5_168,
@@ -80,8 +80,8 @@ BUDGETS = {
     "operator/speculative_operator/tuner/": 4_865,
     "operator/speculative_operator/weights/": 3_021,
     "lab/": 8_425,
-    "dev/": 23_556,
-    "tests/": 72_600,
+    "dev/": 23_594,
+    "tests/": 72_935,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 
