@@ -36,8 +36,9 @@ SOURCES = {
     "emulator": ("lab/pyproject.toml", "--extra", "emulator", "--no-emit-package", "speculative-operator"),
     "build": ("requirements/build.in",),
     "tools": ("requirements/tools.in",),
+    "trainer": ("requirements/trainer.in", "--no-deps"),
 }
-"""Lock file -> what it is resolved from. huggingface_hub does without hf-xet where files are fetched by ranges."""
+"""Lock file -> what it is resolved from. The trainer's lies on top of vLLM's image, which has what it leaves out. huggingface_hub does without hf-xet where files are fetched by ranges."""
 IMAGES = {"operator": "speculative-operator", "emulator": "vllm-emulator"}
 """Target of the Dockerfile -> name of the image."""
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
