@@ -1,4 +1,4 @@
-"""The trainer's image on a CPU: the engine, and on top of it what requirements/trainer.txt has, the library speculators.
+"""The trainer's image on a CPU: the engine, and on top of it by requirements/trainer.txt the library speculators.
 
 That lies in a folder of its own beside the engine, so that engines which serve meet none of it. Asked for by `training`
 and by the harness.

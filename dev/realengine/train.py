@@ -1,7 +1,7 @@
 """What `python3 -m speculators.train` runs where there is no accelerator. Run by the engine's interpreter alone.
 
-speculators 0.9.0 takes for granted that there is one in three places: a step's clock waits for it, the rank of a process
-is its number, and `train/trainer.py` calls it `cuda` where torch names none.
+speculators 0.9.0 takes for granted that there is one in three places: a step's clock waits for it, the rank of a
+process is its number, and `train/trainer.py` calls it `cuda` where torch names none.
 """
 
 from __future__ import annotations

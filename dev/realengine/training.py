@@ -1,5 +1,5 @@
-"""`python -m realengine.training`: a speculator is trained for the small verifier as a training's pod would do it, without
-a cluster: the scripts of `speculative_operator.training.scripts`, one after the other, in a folder.
+"""`python -m realengine.training`: a speculator is trained for the small verifier as a training's pod would do it,
+without a cluster: the scripts of `speculative_operator.training.scripts`, one after the other, in a folder.
 
     python -m realengine.training [--kills 2] [--out build/training]
 
@@ -22,7 +22,7 @@ import sysconfig
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ DRAFTS = 3
 START_SECONDS = 240.0
 PORT = 8341
 LEAST_TIMES = 3
-"""How often more drafts must be accepted of a trained head than of an untrained one, which is counted as 1 % at least."""
+"""How often more drafts must be accepted of a trained head than of an untrained one, counted as 1 % at least."""
 
 
 @dataclass
@@ -98,14 +98,14 @@ class Chain:
 
 
 def write_prompts(folder: Path, count: int) -> tuple[Path, list[str]]:
-    """A file of prompts, and others that are held out: some lines each of Python's own library, which the small verifier
-    has learned to go on with."""
+    """A file of prompts, and others that are held out: lines of Python's own library, which the small verifier has learned
+    to go on with."""
     pieces = []
     for path in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py")):
         lines = path.read_text(errors="replace").splitlines()
         every = ("\n".join(lines[at : at + PROMPT_LINES]).strip() for at in range(0, len(lines), 40))
         pieces += [text for text in every if 60 < len(text) < 300]
-    random.Random(0).shuffle(pieces)
+    random.Random(0).shuffle(pieces)  # noqa: S311  (the same prompts in each run)
     prompts = folder / "prompts.jsonl"
     prompts.write_text("".join(f"{json.dumps({'prompt': text})}\n" for text in pieces[HELD_OUT : HELD_OUT + count]))
     return prompts, pieces[:HELD_OUT]
@@ -113,15 +113,11 @@ def write_prompts(folder: Path, count: int) -> tuple[Path, list[str]]:
 
 def end(process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> None:
     """End the whole process group."""
-    try:
+    with suppress(ProcessLookupError, subprocess.TimeoutExpired):
         os.killpg(process.pid, number)
         process.wait(30)
-    except (ProcessLookupError, subprocess.TimeoutExpired):
-        pass
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 
@@ -194,10 +190,9 @@ def accepted(port: int, prompts: Sequence[str]) -> Counters:
     """Counters of the engine after it has answered each prompt."""
     for prompt in prompts:
         asked = {"model": "tiny", "messages": [{"role": "user", "content": prompt}], "max_tokens": 64, "temperature": 0}
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{port}/v1/chat/completions", json.dumps(asked).encode(), {"Content-Type": "application/json"}
-        )
-        urllib.request.urlopen(request, timeout=120).close()
+        url, kind = f"http://127.0.0.1:{port}/v1/chat/completions", {"Content-Type": "application/json"}
+        request = urllib.request.Request(url, json.dumps(asked).encode(), kind)  # noqa: S310
+        urllib.request.urlopen(request, timeout=120).close()  # noqa: S310
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
         return counters.read(answer.read().decode())
 

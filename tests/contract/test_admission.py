@@ -60,7 +60,7 @@ def volumes(**source: Any) -> Json:
     return {"volumes": [{"name": "v", **source}]}
 
 
-NOBODY, UNLABELLED = "no SpeculativeDeployment is its controller", "it does not bear the label"
+NOBODY, UNLABELLED = "no object of the operator is its controller", "it does not bear the label"
 TOKEN = {"sources": [{"serviceAccountToken": {"path": "t"}}]}
 ALLOWED: dict[str, Json] = {
     "a table": config(),

@@ -113,7 +113,7 @@ def _account(best: Path, output: Path, method: str, base: str) -> dict[str, Any]
 
 
 def _data(output: Path) -> dict[str, Any]:
-    """Rows and SHA-256 of what was learned from: the verifier's answers, or the library's own data where it gave none."""
+    """Rows and SHA-256 of what was learned from: the verifier's answers, else the library's own data."""
     answers = output / RESPONSES
     paths = [answers] if answers.is_file() else sorted((output / PREPARED).glob("*.arrow"))
     whole, rows = hashlib.sha256(), 0

@@ -1,1 +1,4 @@
-"""Training of a speculator by Jobs: what they run, and what they tell. Pure."""
+"""Follows a SpeculatorTraining from its object to the trained speculator: which Job is to run, and what status says.
+
+Pure, and apart from `reconcile`: what serves depends on nothing here. Called by `shell.trainings`.
+"""

@@ -1,8 +1,8 @@
 """How far a training is, from the last lines of a container's log as the library speculators 0.9.0 writes them
 (`train/trainer.py`, `cli/regenerate_responses.py`), and the acceptance length that its validation lets expect.
 
-Called by whoever reads the log of a pod, and by `trainer` for the file that the library keeps with a checkpoint. What is
-told is for people: nothing is decided by a log.
+Called by whoever reads the log of a pod, and by `trainer` for the file that the library keeps with a checkpoint. What
+is told is for people: nothing is decided by a log.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def expected_length(measured: Mapping[str, float]) -> float | None:
     without `_epoch`; None where none of them tells.
 
     `eal` is that length itself (DFlash). `full_acc_N`: share of places where drafts 0 to N are all right (EAGLE-3), so
-    the length is one more than their sum. `position_N_acc`: share where draft N is right whatever came before (P-EAGLE);
-    their running product takes them for independent, and tells too little rather than too much.
+    the length is one more than their sum. `position_N_acc`: share where draft N is right whatever came before
+    (P-EAGLE); their running product takes them for independent, and tells too little rather than too much.
     """
     if "eal" in measured:
         length = measured["eal"]
@@ -94,8 +94,8 @@ def _validated(text: str) -> float | None:
 
 
 def _per_epoch(steps: list[re.Match[str]]) -> int:
-    """Steps of an epoch, by the first step that the log has of a later one; 0 where it has none. The log has one step in
-    ten, so it is rounded down to what was seen, and never by a wrong count of epochs."""
+    """Steps of an epoch, by the first step that the log has of one behind the end of another; 0 where it has none. The
+    log has one step in ten, so this may be up to ten too many."""
     first = {int(one[2]): int(one[3]) for one in reversed(steps)}
     later = [index for index in first if index > 0 and index - 1 in first]
     return first[max(later)] // max(later) if later else 0

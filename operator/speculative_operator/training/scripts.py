@@ -99,8 +99,9 @@ one has errors told as Python tells them, not with all values of all variables."
 
 def states_arguments(verifier: str, layers: Sequence[int], tokens: int, folder: str = STATES_FOLDER) -> list[str]:
     """Arguments of `vllm` for an engine that writes the hidden states behind `layers` for each request into `folder`,
-    which the trainer sees by the same path. `layers`: those that the speculator reads, and the verifier's number of layers as the last, which is
-    its final state. The trainer asks for one token more than `tokens`, and knows the engine by `verifier`."""
+    which the trainer sees by the same path. `layers`: those that the speculator reads, and the verifier's number of
+    layers as the last, which is its final state. The trainer asks for one token more than `tokens`, and knows the
+    engine by `verifier`."""
     drafts = {"hf_config": {"eagle_aux_hidden_state_layer_ids": list(layers)}}
     speculation = {"method": "extract_hidden_states", "num_speculative_tokens": 1, "draft_model_config": drafts}
     transfer = {

@@ -1,4 +1,4 @@
-"""Where the programs of Jobs leave their result, and the exit status of an error. For `__main__` here and in `trainer`."""
+"""Where programs of Jobs leave their result, and the exit status of an error. For `__main__` here and in `trainer`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def exit_status(error: WeightsError) -> Exit:
 
 
 def leave_result(result: Mapping[str, Any], status: int) -> int:
-    """Write the result: of a Job as its termination message, else on stdout; returns `status`, or that of a result that is
-    too large."""
+    """Write the result: of a Job as its termination message, else on stdout; returns `status`, or that of a result that
+    is too large."""
     if not TERMINATION_LOG.exists():
         sys.stdout.write(json.dumps(result) + "\n")
         return status
