@@ -13,12 +13,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -29,8 +27,7 @@ from typing import Any
 
 from devcluster.options import Image
 from devcluster.progress import Reporter
-from realengine import counters, paths, speculators
-from realengine.counters import Counters
+from realengine import paths, prompts, trainer_image
 from realengine.install import installed
 from realengine.serving import argv, environment
 from speculative_operator.trainer.finish import ACCOUNT, MODEL
@@ -39,8 +36,6 @@ from speculative_operator.training import scripts
 LAYERS = (2, 1, 0)
 """Of the small verifier, which has three; its last state comes behind them."""
 TOKENS = 192
-HELD_OUT = 32
-PROMPT_LINES = 6
 DRAFTS = 3
 START_SECONDS = 240.0
 PORT = 8341
@@ -74,16 +69,16 @@ class Chain:
         return self.output.parent / "states"
 
     def answers(self) -> subprocess.Popen[bytes]:
-        return self._start("answers", ["/bin/sh", "-c", scripts.ANSWERS, "answers", *speculators.ENGINE_ARGS])
+        return self._start("answers", ["/bin/sh", "-c", scripts.ANSWERS, "answers"])
 
     def engine(self) -> subprocess.Popen[bytes]:
         """The one that hands out hidden states."""
         layers = [*LAYERS, len(LAYERS)]
         given = scripts.states_arguments(str(paths.models() / "target"), layers, TOKENS, str(self.states))
-        return self._start("states", ["/usr/bin/env", "vllm", *given, *speculators.ENGINE_ARGS])
+        return self._start("states", ["/usr/bin/env", "vllm", *given])
 
     def train(self, *more: str) -> subprocess.Popen[bytes]:
-        return self._start("train", ["/bin/sh", "-c", scripts.TRAIN, "train", *speculators.TRAINER_ARGS, *more])
+        return self._start("train", ["/bin/sh", "-c", scripts.TRAIN, "train", *more])
 
     def finish(self) -> subprocess.Popen[bytes]:
         program = [sys.executable, "-m", "speculative_operator.trainer", "finish", "--output", str(self.output)]
@@ -95,20 +90,6 @@ class Chain:
         with (self.output.parent / f"{name}.log").open("ab") as log:
             env = {**self.environment(), **(more or {})}
             return subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
-
-
-def write_prompts(folder: Path, count: int) -> tuple[Path, list[str]]:
-    """A file of prompts, and others that are held out: lines of Python's own library, which the small verifier has learned
-    to go on with."""
-    pieces = []
-    for path in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py")):
-        lines = path.read_text(errors="replace").splitlines()
-        every = ("\n".join(lines[at : at + PROMPT_LINES]).strip() for at in range(0, len(lines), 40))
-        pieces += [text for text in every if 60 < len(text) < 300]
-    random.Random(0).shuffle(pieces)  # noqa: S311  (the same prompts in each run)
-    prompts = folder / "prompts.jsonl"
-    prompts.write_text("".join(f"{json.dumps({'prompt': text})}\n" for text in pieces[HELD_OUT : HELD_OUT + count]))
-    return prompts, pieces[:HELD_OUT]
 
 
 def end(process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> None:
@@ -186,17 +167,6 @@ def serving(head: Path, home: Path, port: int) -> Iterator[None]:
         end(process)
 
 
-def accepted(port: int, prompts: Sequence[str]) -> Counters:
-    """Counters of the engine after it has answered each prompt."""
-    for prompt in prompts:
-        asked = {"model": "tiny", "messages": [{"role": "user", "content": prompt}], "max_tokens": 64, "temperature": 0}
-        url, kind = f"http://127.0.0.1:{port}/v1/chat/completions", {"Content-Type": "application/json"}
-        request = urllib.request.Request(url, json.dumps(asked).encode(), kind)  # noqa: S310
-        urllib.request.urlopen(request, timeout=120).close()  # noqa: S310
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-        return counters.read(answer.read().decode())
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="realengine.training", description="Train a speculator as a pod would.")
     parser.add_argument("--out", type=Path, default=paths.ROOT / "build" / "training")
@@ -205,23 +175,23 @@ def main() -> int:
     given = parser.parse_args()
     report = Reporter()
     installed(report)
-    image = speculators.image()
+    image = trainer_image.image()
     assert image is not None
     shutil.rmtree(given.out, ignore_errors=True)
     given.out.mkdir(parents=True)
-    prompts, held_out = write_prompts(given.out, given.prompts)
-    chain, started = Chain(image, given.out / "output", prompts), time.monotonic()
+    prompts.write(given.out / "prompts.jsonl", given.prompts)
+    chain, started = Chain(image, given.out / "output", given.out / "prompts.jsonl"), time.monotonic()
     account = train(chain, given.kills)
     seconds = time.monotonic() - started
     report(f"trained in {seconds:.0f} s; acceptance length {account['acceptanceLength']} is expected")
-    untrained = Chain(image, given.out / "untrained", prompts, {"EPOCHS": "1"})
+    untrained = Chain(image, given.out / "untrained", chain.prompts, {"EPOCHS": "1"})
     shutil.copytree(chain.output / scripts.PREPARED, untrained.output / scripts.PREPARED)
     untrained.train("--dry-run").wait()
     heads = {"trained": chain.output / MODEL, "untrained": untrained.output / scripts.CHECKPOINTS}
     found = {}
     for number, (name, head) in enumerate(heads.items()):
         with serving(head, given.out, PORT + number):
-            found[name] = accepted(PORT + number, held_out)
+            found[name] = prompts.accepted(f"http://127.0.0.1:{PORT + number}")
     shares = {name: one.accepted / one.draft_tokens for name, one in found.items()}
     length = 1 + found["trained"].accepted / found["trained"].drafts
     ok = shares["trained"] >= LEAST_TIMES * max(shares["untrained"], 0.01)

@@ -1,6 +1,6 @@
 """Has vLLM hand out hidden states on a CPU, for the training of a speculator. Tests only.
 
-Laid by `realengine.speculators` beside the library, where vLLM finds it by the entry point group
+Laid by `realengine.trainer_image` beside the library, where vLLM finds it by the entry point group
 `vllm.general_plugins` and calls `register` in every process. `ExampleHiddenStatesConnector` of vLLM 0.32.0 copies them
 from the accelerator's memory by streams and events of CUDA, which a CPU does not have: there they are copied at once.
 """

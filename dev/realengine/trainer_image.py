@@ -18,16 +18,17 @@ from realengine.serving import CPU_FLAGS, environment
 
 LOCK = paths.ROOT / "requirements" / "trainer.txt"
 ENGINE_ARGS = ("--dtype", "float32", "--max-num-seqs", "32", *CPU_FLAGS)
-"""Of the engines that answer and that serve hidden states."""
+"""Added to those of the engines that answer and that serve hidden states."""
 TRAINER_ARGS = (
     *("--num-workers", "0", "--draft-attn-impl", "eager", "--loss-implementation", "eager"),
     *("--hidden-states-dtype", "float32", "--optimizer", "adamw", "--lr", "2e-3"),
 )
-"""What the library does on an accelerator by kernels of Triton, and a step of which the small verifier learns fast."""
-_ENGINE = 'export PYTHONPATH={folder}\n[ "$1" = serve ] && shift\nexec {python} -P {here}/image.py "$@"\n'
+"""Added to those of the trainer: plain torch instead of kernels of Triton, and a rate at which so small a speculator
+learns fast."""
+_ENGINE = 'export PYTHONPATH={folder}\n[ "$1" = serve ] && shift\nexec {python} -P {here}/image.py "$@" {engine}\n'
 _PYTHON = """\
 export PYTHONPATH={folder}
-[ "$1 $2" = "-m speculators.train" ] && shift 2 && exec {python} {here}/train.py "$@"
+[ "$1 $2" = "-m speculators.train" ] && shift 2 && exec {python} -P {here}/train.py "$@" {trainer}
 exec {python} "$@"
 """
 
@@ -52,6 +53,7 @@ def image() -> Image | None:
         partial.rename(place)
     _lay(place)
     values = {"folder": place, "python": engine, "here": Path(__file__).parent}
+    values |= {"engine": " ".join(ENGINE_ARGS), "trainer": " ".join(TRAINER_ARGS)}
     for name, text in (("vllm", _ENGINE), ("python3", _PYTHON)):
         _write(place / "programs" / name, f"#!/bin/sh\n{text.format(**values)}", 0o755)
     variables = {key: value for key, value in environment(Path("/tmp")).items() if key.startswith(("VLLM_", "OMP_"))}  # noqa: S108
