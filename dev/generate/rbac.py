@@ -73,7 +73,7 @@ OPERATOR: tuple[Permission, ...] = (
         "", "persistentvolumeclaims", LASTING_VERBS, "caches of weights; never deleted: others may have what is in them"
     ),
     Permission("", "pods", (*FOLLOW, "patch"), "readiness; an annotation that brings a changed table at once"),
-    Permission("", "pods/log", ("get",), "how far a download or a training is: the last lines of its Job's pod; works without"),
+    Permission("", "pods/log", ("get",), "how far a download or a training is: the log's last lines; works without"),
     Permission(EVENT_GROUP, "events", ("create",), "what was decided and why"),
 )
 """In every namespace that is served."""

@@ -145,7 +145,7 @@ class Settings(PrometheusSettings):
     trainer_image: str = Field(
         default="",
         description="image of the Jobs that train speculators (docs/training.md), with vLLM and the library "
-        "speculators: that of the release, which chart and manifests set. Empty: objects must name one in spec.image.",
+        "speculators: that of the release, which chart and manifests set. Empty: objects must name one themselves.",
     )
     inspect_jobs: int = Field(
         default=8,

@@ -38,12 +38,6 @@ PROMPTS_RULE = Rule(
     "there, because data sets of a hub are not read",
     "prompts",
 )
-_SET = ("verifier", "speculator-type", "data-path", "vllm", "hidden-states", "save-path", "total-seq-len", "epochs",
-        "seed", "log", "target-layer-ids", "resume", "no-resume", "config")  # fmt: skip
-"""Beginnings of options of the trainer that the operator sets."""
-_OWN = "self.trainerArgs.filter(one, one.matches('^--(" + "|".join(_SET) + ")'))"
-
-
 NAME_RULES = (
     Rule(
         "training-name",
@@ -87,13 +81,6 @@ TRAINING_RULES = (
         "accelerators is {#self.budget.accelerators} but verifier.tensorParallelSize is "
         "{#self.verifier.tensorParallelSize}: write a larger number, because the others train",
         "budget.accelerators",
-    ),
-    Rule(
-        "training-own-args",
-        f"!has(self.trainerArgs) || size({_OWN}) == 0",
-        f'trainerArgs has "{{{_OWN}[0]}}", which the operator sets: remove it',
-        "trainerArgs",
-        "FieldValueForbidden",
     ),
 )
 
@@ -200,11 +187,6 @@ class TrainingSpec(Wire):
     """Largest number of tokens of a prompt with its answer; longer ones are cut."""
     epochs: Annotated[int, scalars.whole(1, 100)] = 10
     """How often the training goes through the data. Each epoch ends with a checkpoint."""
-    engine_args: Annotated[tuple[scalars.Argument, ...], Field(max_length=64)] | None = None
-    """Further arguments of vLLM, one item each, while it answers and hands out hidden states."""
-    trainer_args: Annotated[tuple[scalars.Argument, ...], Field(max_length=64)] | None = None
-    """Further arguments of `speculators train`, one item each, such as --lr. Those that the operator sets are
-    refused."""
     accelerator: TrainingAccelerator = field_with_defaults(TrainingAccelerator)
     """The accelerators of the pod that trains."""
     image: scalars.ImageReference | None = None
@@ -288,8 +270,6 @@ def to_training(body: Mapping[str, Any], image: str) -> training.Training:
         method=wanted.method,
         answers=wanted.data.answers,
         serving=min(wanted.verifier.tensor_parallel_size, wanted.budget.accelerators),
-        engine_args=wanted.engine_args or (),
-        trainer_args=wanted.trainer_args or (),
         samples=wanted.data.max_samples or 0,
         sequence=wanted.sequence_length,
         epochs=wanted.epochs,

@@ -60,8 +60,6 @@ class Training:
     """Most tokens of a prompt with its answer."""
     epochs: int = 10
     seed: int = 0
-    engine_args: tuple[str, ...] = ()
-    trainer_args: tuple[str, ...] = ()
     resource: str = "nvidia.com/gpu"
     product: str = ""
     hourly_cost: float | None = None

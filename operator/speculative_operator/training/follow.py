@@ -8,6 +8,7 @@ training stays as it is: its Jobs go by their own time, its output is the user's
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -51,10 +52,6 @@ class Step:
     """The whole status as it should be."""
     job: Mapping[str, Any] | None = None
     """The Job to make, which must not exist yet."""
-
-    @property
-    def ended(self) -> bool:
-        return has_ended(self.status)
 
 
 def has_ended(status: Mapping[str, Any]) -> bool:
@@ -129,7 +126,7 @@ def _too_large(training: Training, weights: int) -> str:
 
 def _train(seen: Seen, reason: Reason, why: str, seconds: int, means: Means, now: float) -> Step:
     """The step that makes the Job with accelerators, of what status has of the verifier."""
-    known = Known(text(seen.status, "verifierVersion"), whole(seen.status, "verifierLayers"))
+    known = Known(text(seen.status, "verifierVersion"), max(LEAST_LAYERS, whole(seen.status, "verifierLayers")))
     return _say(seen, Truth.UNKNOWN, reason, why, now, train_job(seen.training, known, seconds, means))
 
 
@@ -151,7 +148,7 @@ def _trains(seen: Seen, job: JobSeen, now: float) -> Step:
 
 def _again(seen: Seen, begun: float, means: Means, now: float) -> Step:
     """Somebody deleted the Job: it is made anew for the rest of the budget, and goes on from its last checkpoint."""
-    left = int(begun + 3600 * seen.training.hours - now)
+    left = min(int(begun - now), 0) + 3600 * seen.training.hours
     if left < 60:
         return _end(seen, Reason.DEADLINE_EXCEEDED, _over(seen.training), now)
     why = f"the Job was gone; another goes on from the last checkpoint, for {duration(left)} at most"
@@ -178,19 +175,37 @@ def _done(seen: Seen, job: JobSeen, now: float) -> Step:
     status = {
         **seen.status, **dict.fromkeys(_OF_STAGE), "stage": Stage.DONE.value, "speculator": training.result,
         "expectedAcceptance": length or None, "dataDigest": text(facts, "dataDigest")[:256] or None,
-        "endedAt": timestamp(job.ended or now),
+        "endedAt": timestamp(job.ended or now), "tryWith": _try_with(training) or None,
     }  # fmt: skip
+    why += "; status.tryWith starts a canary with it" if training.try_on else ""
     return _say(replace(seen, status=status), Truth.TRUE, Reason.TRAINED, why, now)
 
 
+def _try_with(training: Training) -> str:
+    """The command that makes a canary with the speculator of the object `tryOn`, and leads requests to it. All names in
+    it have passed the API's patterns, so none ends a quotation."""
+    if not training.try_on:
+        return ""
+    name, canary = training.try_on, f"{training.try_on[:40].rstrip('-.')}-trained"
+    speculator = json.dumps({"method": training.method.value, "model": training.result})
+    made = f'.metadata = {{name: "{canary}", namespace: .metadata.namespace}} | del(.status, .spec.route)'
+    made += f' | .spec.replicas = 1 | .spec.verifier.servedName //= "{name}" | .spec.speculator = {speculator}'
+    route = json.dumps({"spec": {"route": {"canary": {"name": canary, "analysis": {}}}}})
+    there = f"-n {training.namespace}"
+    return (
+        f"kubectl get specdep {name} {there} -o json | jq '{made}' | kubectl create -f - && "
+        f"kubectl patch specdep {name} {there} --type=merge -p '{route}'"
+    )
+
+
 def _failed(seen: Seen, job: JobSeen, now: float) -> Step:
+    if job.cause == "DeadlineExceeded":
+        return _end(seen, Reason.DEADLINE_EXCEEDED, _over(seen.training), now)
     for found in job.results.values():
         error, told = mapping(found, "error"), reason_of(text(found, "error", "reason"))
         if told is not None and told is not Reason.TRAINED:
             words = "; ".join(filter(None, (text(error, "message"), text(error, "remedy"))))
             return _end(seen, told, words or job.trouble, now)
-    if job.cause == "DeadlineExceeded":
-        return _end(seen, Reason.DEADLINE_EXCEEDED, _over(seen.training), now)
     if "OOMKilled" in job.ends:
         why = "a container used more memory than its node gives it: lower sequenceLength, or use nodes with more memory"
         return _end(seen, Reason.OUT_OF_MEMORY, why, now)

@@ -16,7 +16,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.jobs import Exit
 from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import ModelSource, Scheme
-from speculative_operator.domain.training import Training
+from speculative_operator.domain.training import Answers, Training
 from speculative_operator.render.environment import render_manifest
 from speculative_operator.training.scripts import (
     ANSWERS,
@@ -67,8 +67,9 @@ def job_name(name: str, kind: str) -> str:
 
 def hidden_layers(count: int) -> list[int]:
     """The verifier's layers from which an EAGLE-3 head reads, of `count`, at least LEAST_LAYERS: as speculators 0.9.0
-    chooses them (models/utils.py). Of a small verifier, where those would be the same, its first, middle and last."""
-    return [2, count // 2, count - 3] if count > 6 else [0, count // 2, count - 1]
+    chooses them (models/utils.py). Where two of those would be the same: the first, the middle and the last."""
+    usual = [2, count // 2, count - 3]
+    return usual if len(set(usual)) == 3 else [0, count // 2, count - 1]
 
 
 def look_job(training: Training, means: Means) -> dict[str, Any]:
@@ -78,7 +79,13 @@ def look_job(training: Training, means: Means) -> dict[str, Any]:
     if training.verifier.revision:
         verifier += ["--verifier-revision", training.verifier.revision]
     reads = ["--prompts", _path(training.prompts), "--output", _path(training.output, OUTPUT)]
-    reads += ["--need", str(NEED_BYTES if training.accelerators else NEED_BYTES // 100)]
+    reads += [
+        "--need",
+        str(NEED_BYTES if training.accelerators else NEED_BYTES // 100),
+        "--made-of",
+        _made_of(training),
+    ]
+    reads += ["--answered"] if training.answers is Answers.KEEP else []
     steps = [
         _own("inspect", image, ["speculative-weights", "inspect", *verifier], training),
         _own("look", image, ["speculative-training", "look", *reads], training),
@@ -91,6 +98,7 @@ def look_job(training: Training, means: Means) -> dict[str, Any]:
 
 def train_job(training: Training, known: Known, seconds: int, means: Means) -> dict[str, Any]:
     """The Job that trains, for `seconds` at most. Raises RenderError."""
+    answers = min(ANSWER_TOKENS, training.sequence // 2)
     source, output = training.verifier, _path(training.output, OUTPUT)
     where = _path(source)
     if source.scheme is Scheme.HF:
@@ -98,13 +106,12 @@ def train_job(training: Training, known: Known, seconds: int, means: Means) -> d
         where = f"{OUTPUT}/{names.CACHE_FOLDER}/models/{key}/files"
     env: dict[str, Any] = {
         "OUTPUT": output, "VERIFIER": where, "PROMPTS": _path(training.prompts), "METHOD": training.method.value,
-        "SAMPLES": training.samples, "SEQUENCE_TOKENS": training.sequence, "ANSWER_TOKENS": ANSWER_TOKENS,
+        "SAMPLES": training.samples, "SEQUENCE_TOKENS": training.sequence, "ANSWER_TOKENS": answers,
         "EPOCHS": training.epochs, "SEED": training.seed, "STATES": STATES_FOLDER, "ANSWERS": training.answers.value,
     }  # fmt: skip
     engine = ["--tensor-parallel-size", str(training.serving)] if training.serving > 1 else []
-    engine += training.engine_args
     finish = ["speculative-training", "finish", "--verifier", where, "--output", output]
-    finish += ["--name", f"{training.namespace}/{training.name}", "--method", training.method.value]
+    finish += ["--base", source.uri, "--method", training.method.value]
     read = hidden_layers(known.layers)
     env["LAYERS"] = " ".join(map(str, read))
     states = ["vllm", *states_arguments(where, (*read, known.layers), training.sequence), *engine]
@@ -114,7 +121,7 @@ def train_job(training: Training, known: Known, seconds: int, means: Means) -> d
     steps = [
         _trainer("answers", ["sh", "-c", ANSWERS, "answers", *engine], training, env, training.serving),
         {**_trainer("states", states, training, {}, training.serving), **sidecar},
-        _trainer("train", ["sh", "-c", TRAIN, "train", *training.trainer_args], training, env, training.learning),
+        _trainer("train", ["sh", "-c", TRAIN, "train"], training, env, training.learning),
         _own("check", means.image, finish, training),
     ]
     return _job(training, TRAINS, seconds, steps, means)
@@ -122,6 +129,12 @@ def train_job(training: Training, known: Known, seconds: int, means: Means) -> d
 
 _HEALTH = f"import urllib.request as r; r.urlopen('http://127.0.0.1:{PORT}/health', timeout=5)"
 """By a command in the pod: the server listens at the pod's own address alone, where no kubelet reaches it."""
+
+
+def _made_of(training: Training) -> str:
+    """What tells this training from others: one of the same goes on where it ended, whatever object asks for it."""
+    verifier = f"{training.verifier.uri}@{training.verifier.revision}"
+    return " ".join((verifier, training.method, training.prompts.uri, training.answers, f"{training.sequence}"))
 
 
 def _own(name: str, image: str, command: list[str], training: Training) -> dict[str, Any]:
