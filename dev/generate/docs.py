@@ -59,12 +59,15 @@ _CLUSTER = """## Ways to ask
 def api_reference() -> str:
     """The whole of docs/api.md."""
     parts, training = schema()["properties"], training_schema()["properties"]
-    return "\n".join(
-        [
-            *(_INTRODUCTION, "## spec\n", *_objects(parts["spec"], "spec"), "## status\n", _STATUS, _ways()),
-            *(_TRAINING, *_objects(training["spec"], "spec of SpeculatorTraining")),
-        ]
-    ).rstrip("\n") + "\n"
+    return (
+        "\n".join(
+            [
+                *(_INTRODUCTION, "## spec\n", *_objects(parts["spec"], "spec"), "## status\n", _STATUS, _ways()),
+                *(_TRAINING, *_objects(training["spec"], "spec of SpeculatorTraining")),
+            ]
+        ).rstrip("\n")
+        + "\n"
+    )
 
 
 def _objects(node: Mapping[str, Any], path: str) -> Iterator[str]:

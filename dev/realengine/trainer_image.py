@@ -52,7 +52,7 @@ def image() -> Image | None:
         subprocess.run([*pip, "--require-hashes", "--target", str(partial), "-r", str(LOCK)], check=True)
         partial.rename(place)
     _lay(place)
-    values = {"folder": place, "python": engine, "here": Path(__file__).parent}
+    values = {"folder": str(place), "python": str(engine), "here": str(Path(__file__).parent)}
     values |= {"engine": " ".join(ENGINE_ARGS), "trainer": " ".join(TRAINER_ARGS)}
     for name, text in (("vllm", _ENGINE), ("python3", _PYTHON)):
         _write(place / "programs" / name, f"#!/bin/sh\n{text.format(**values)}", 0o755)

@@ -14,7 +14,7 @@ from typing import Any
 
 from speculative_operator.api.convert import to_domain
 from speculative_operator.domain import names
-from speculative_operator.domain.reading import mapping, parse_json
+from speculative_operator.domain.reading import mapping, parse_json, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.pairs import rules_of
 from speculative_operator.pairing.judge import judge
@@ -103,7 +103,7 @@ def _account(best: Path, output: Path, method: str, base: str) -> dict[str, Any]
         "method": method,
         "acceptanceLength": round(length, 4) if length is not None else None,
         "loss": measured.get("loss"),
-        "epoch": int(state.get("epoch", 0)) + 1,
+        "epoch": whole(state, "epoch") + 1 if state else None,
         "steps": state.get("global_step"),
         **_data(output),
         "seed": int(seed[1]) if seed else None,

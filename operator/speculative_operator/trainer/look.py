@@ -62,7 +62,7 @@ def _read(prompts: Path, *, answered: bool) -> dict[str, int]:
 
 def _is_usable(row: Mapping[str, Any], *, answered: bool) -> bool:
     """Whether the library takes something from the row: `extract_conversation` of its regenerate_responses.py."""
-    turns = next((row[name] for name in _TURNS if isinstance(row.get(name), list) and row[name]), [])
+    turns: list[Any] = next((row[name] for name in _TURNS if isinstance(row.get(name), list) and row[name]), [])
     roles = [turn.get("role") or turn.get("from") for turn in turns if isinstance(turn, Mapping)]
     if answered:
         return bool(roles) and roles[-1] in _ASSISTANT

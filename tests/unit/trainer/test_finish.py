@@ -83,7 +83,7 @@ def test_figures_that_the_library_did_not_write_are_left_out(output: Path) -> No
     for name in ("val_metrics.json", "train_command.txt", "training_state.json"):
         (output / "checkpoints" / "2" / name).unlink()
     told = finish.finish(VERIFIER, output, "eagle3", BASE)
-    assert told.keys() == {"verifier", "method", "epoch", "rows", "dataDigest", "versions"}
+    assert told.keys() == {"verifier", "method", "rows", "dataDigest", "versions"}
 
 
 def test_the_program_tells_the_job_its_result_and_its_errors(

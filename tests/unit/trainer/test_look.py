@@ -32,7 +32,9 @@ def refused(prompts: Path, output: Path, *, need: int = 0, answered: bool = Fals
 
 
 def test_rows_in_each_form_count_and_others_are_told(tmp_path: Path) -> None:
-    prompts = rows(tmp_path, *[PROMPT, CHAT, SHARED] * 4, "", {"text": "no prompt"}, {"prompt": ""}, {"messages": ["?"]})
+    prompts = rows(
+        tmp_path, *[PROMPT, CHAT, SHARED] * 4, "", {"text": "no prompt"}, {"prompt": ""}, {"messages": ["?"]}
+    )
     told = look(prompts, tmp_path / "output", 0, "this", answered=False)
     assert told == {"rows": 12, "unusable": 3, "bytes": prompts.stat().st_size}
 

@@ -110,7 +110,9 @@ def test_half_a_checkpoint_is_removed_before_the_library_sees_it_and_nothing_els
 
 def test_several_accelerators_are_trained_on_by_as_many_processes(pod: Pod) -> None:
     assert pod.run(scripts.TRAIN, ACCELERATORS="4").returncode == 0
-    assert pod.said.startswith("--standalone --nproc_per_node 4 -m speculators.train --verifier-name-or-path /models/it")
+    assert pod.said.startswith(
+        "--standalone --nproc_per_node 4 -m speculators.train --verifier-name-or-path /models/it"
+    )
 
 
 def test_the_engine_of_hidden_states_is_told_the_layers_and_one_token_more() -> None:
