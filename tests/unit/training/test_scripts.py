@@ -16,7 +16,10 @@ echo "$*" >> "$LOG"
 case "$*" in
   *health*) exit 0 ;;
   *regenerate-responses*) [ "$FAIL" = answers ] || echo '{}' >> "$OUTPUT/responses.jsonl" ;;
-  *prepare-data*) while [ "$1" != --output ]; do shift; done; mkdir -p "$2"; [ "$FAIL" != prepare ] && touch "$2/a.arrow" ;;
+  *prepare-data*)
+    while [ "$1" != --output ]; do shift; done
+    mkdir -p "$2"
+    [ "$FAIL" != prepare ] && touch "$2/a.arrow" ;;
   *speculators.train*)
     echo 'step   '; echo 'HTTP Request: POST'
     [ "$FAIL" = train ] || for one in 0 1; do mkdir -p "$OUTPUT/checkpoints/$one"
@@ -35,8 +38,8 @@ class Pod:
         self.env = {
             "PATH": f"{programs}:/usr/bin:/bin", "OUTPUT": str(self.output), "LOG": str(self.log), "FAIL": "",
             "VERIFIER": "/models/it", "PROMPTS": "/data/it.jsonl", "ANSWERS": "Regenerate", "METHOD": "eagle3",
-            "SEQUENCE_TOKENS": "64", "ANSWER_TOKENS": "32", "SAMPLES": "0", "EPOCHS": "2", "SEED": "1", "LAYERS": "2 1 0",
-            "STATES": "/states", "ACCELERATORS": "0",
+            "SEQUENCE_TOKENS": "64", "ANSWER_TOKENS": "32", "SAMPLES": "0", "EPOCHS": "2", "SEED": "1",
+            "LAYERS": "2 1 0", "STATES": "/states", "ACCELERATORS": "0",
         }  # fmt: skip
 
     def run(self, script: str, **changed: str) -> subprocess.CompletedProcess[str]:
