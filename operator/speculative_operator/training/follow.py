@@ -36,6 +36,7 @@ OF_CONTAINER = {"answers": Stage.ANSWERING, "train": Stage.TRAINING, "check": St
 _LARGEST_STEP, _LARGEST_LAYER = 2**31 - 1, 10_000
 _OF_STAGE = ("step", "steps", "progress", "timeLeft", "stageSince", "stageStep")
 """Fields of status that speak of the stage that runs."""
+_LOOKS = Reason.PREPARING, "a Job without accelerators looks at prompts, verifier, output and disk"
 _STAGES = {
     Stage.PREPARING: (Reason.PREPARING, "the verifier is loaded and the prompts are prepared"),
     Stage.ANSWERING: (Reason.ANSWERING, "the verifier answers the prompts"),
@@ -79,8 +80,7 @@ def follow(seen: Seen, means: Means, now: float) -> Step:
     if begun is not None:
         return _again(seen, begun, means, now)
     if seen.look is None:
-        why = "a Job without accelerators looks at prompts, verifier, output and disk"
-        return _say(seen, Truth.UNKNOWN, Reason.PREPARING, why, now, look_job(seen.training, means))
+        return _say(seen, Truth.UNKNOWN, *_LOOKS, now, look_job(seen.training, means))
     return _looked(seen, seen.look, means, now)
 
 
@@ -89,7 +89,8 @@ def follow(seen: Seen, means: Means, now: float) -> Step:
 
 def _looked(seen: Seen, job: JobSeen, means: Means, now: float) -> Step:
     if job.phase is Phase.RUNNING:
-        return _under_way(seen, job, Stage.PREPARING, now)
+        told = (Reason.TRAINING_WAITS, job.trouble) if job.trouble else _LOOKS
+        return _say(seen, Truth.UNKNOWN, *told, now)
     if job.phase is Phase.FAILED:
         return _failed(seen, job, now)
     facts = job.results.get("inspect", {})

@@ -41,7 +41,6 @@ class JobSeen:
     ended: float | None = None
     pod_started: float | None = None
     """Start of its first pod on a node."""
-    pods: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,8 @@ def job_seen(
     """A Job and its pods, newest first, as `follow` asks of them. `uid`: of the training; `trouble`: what the Job tells
     where its pods tell nothing."""
     status = at(job, "status")
-    failed = [one for one in mappings(status, "conditions") if text(one, "type") == "Failed"]
-    ended = text(status, "completionTime") or next((text(one, "lastTransitionTime") for one in failed), "")
+    held = {text(one, "type"): one for one in mappings(status, "conditions") if text(one, "status") == "True"}
+    end = held.get("Failed") or held.get("Complete") or {}
     times = [seconds_of(text(pod, "status", "startTime")) for pod in pods]
     return JobSeen(
         phase=phase,
@@ -72,12 +71,11 @@ def job_seen(
         results={name: found for pod in reversed(pods) for name, found in _results(pod)},
         running=_running(pods[0]) if pods else "",
         trouble=(_trouble(pods[0]) if pods else "") or trouble,
-        cause=next((text(one, "reason") for one in failed), ""),
+        cause=text(held.get("Failed"), "reason"),
         ends=frozenset(reason for pod in pods[:MOST_PODS] for reason in _ends(pod)),
         started=seconds_of(text(status, "startTime")),
-        ended=seconds_of(ended),
+        ended=seconds_of(text(status, "completionTime") or text(end, "lastTransitionTime")),
         pod_started=min((time for time in times if time is not None), default=None),
-        pods=len(pods),
     )
 
 
@@ -95,7 +93,8 @@ def _results(pod: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _running(pod: Mapping[str, Any]) -> str:
-    return next((name for name, one in _containers(pod) if name not in BESIDE and at(one, "state", "running")), "")
+    runs = (name for name, one in _containers(pod) if at(one, "state", "running") is not None)
+    return next((name for name in runs if name not in BESIDE), "")
 
 
 def _trouble(pod: Mapping[str, Any]) -> str:
