@@ -81,7 +81,7 @@ def _judge(verifier: Path, speculator: Path, method: str) -> None:
     """Raises WeightsError where the two do not fit, with the first finding, as `speculative check` would tell."""
     sides = {"verifier": inspect(open_folder(verifier)), "speculator": inspect(open_folder(speculator))}
     told: dict[str, dict[str, Any]] = {side: {"model": f"pvc://local/{side}"} for side in sides}
-    told["speculator"] |= {"method": "eagle3", "parallelDrafting": True} if method == "peagle" else {"method": method}
+    told["speculator"]["method"] = method
     body = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": "trained", "namespace": "local"}}
     spec = to_domain({**body, "spec": told})
     verdict = judge(sides["verifier"], sides["speculator"], spec, rules_of(spec))
