@@ -1,4 +1,4 @@
-"""What stands in for the trainer's image: each of its commands reaches the engine's interpreter, with what a CPU needs."""
+"""What stands in for the trainer's image: its commands reach the engine's interpreter, with what a CPU needs."""
 
 from __future__ import annotations
 
