@@ -39,7 +39,7 @@ from speculative_operator.training.seen import JobSeen, Seen, job_seen
 
 log = logging.getLogger(__name__)
 
-AWAY_PAUSE = 300.0
+AWAY_PAUSE = 60.0
 """seconds without a look where the kind is not installed, or may not be listed."""
 LINES = 40
 """Lines of a log that are read: one of a validation comes after each epoch."""
