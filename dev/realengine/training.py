@@ -35,7 +35,7 @@ from speculative_operator.training import scripts
 
 LAYERS = (2, 1, 0)
 """Of the small verifier, which has three; its last state comes behind them."""
-TOKENS = 192
+TOKENS = 384
 DRAFTS = 3
 START_SECONDS = 240.0
 PORT = 8341

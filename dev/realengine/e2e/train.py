@@ -131,10 +131,8 @@ class Run:
 
         self.until(f"{stage} is under way", TRAINING_SECONDS, there)
         self.report(f"{stage}: the pod is lost; status {self.status()}")
-        where = ("-n", scene.NAMESPACE, "-l", f"{names.LABEL_TRAINING}={NAME}")
-        self.cluster.kubectl(
-            "delete", "pod", *where, "--grace-period=0", "--force", "--field-selector=status.phase=Running"
-        )
+        job = f"batch.kubernetes.io/job-name={NAME}-train"
+        self.cluster.kubectl("delete", "pod", "-n", scene.NAMESPACE, "-l", job, "--grace-period=0", "--force")
 
     def finished(self) -> Json:
         """Status at the end of the training."""

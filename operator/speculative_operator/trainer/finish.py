@@ -81,7 +81,7 @@ def _judge(verifier: Path, speculator: Path, method: str) -> None:
     """Raises WeightsError where the two do not fit, with the first finding, as `speculative check` would tell."""
     sides = {"verifier": inspect(open_folder(verifier)), "speculator": inspect(open_folder(speculator))}
     told: dict[str, dict[str, Any]] = {side: {"model": f"pvc://local/{side}"} for side in sides}
-    told["speculator"] |= {"method": "eagle3", "parallelDrafting": True} if method == "peagle" else {"method": method}
+    told["speculator"]["method"] = method
     body = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": "trained", "namespace": "local"}}
     spec = to_domain({**body, "spec": told})
     verdict = judge(sides["verifier"], sides["speculator"], spec, rules_of(spec))
@@ -126,16 +126,22 @@ def _data(output: Path) -> dict[str, Any]:
 
 
 def _card(account: Mapping[str, Any]) -> str:
-    """The model card: front matter that hubs and `check` read, and a table for people."""
+    """The model card: front matter that hubs and `check` read, and the account."""
     base = str(account["verifier"]).partition("://")[2] or account["verifier"]
-    rows = [f"| {name} | {value} |" for name, value in account.items() if name != "versions"]
-    rows += [f"| {name} | {value} |" for name, value in mapping(account, "versions").items()]
-    front = f"---\nbase_model: {json.dumps(base)}\nlibrary_name: speculators\ntags:\n- speculative-decoding\n---\n"
-    said = (
-        f"# A speculator for {base}\n\nTrained by a SpeculatorTraining. acceptanceLength is tokens per step of the "
-        "verifier, as validation on held-out rows lets expect; what it is in service, only service tells.\n\n"
-    )
-    return front + said + "\n".join(["| | |", "|---|---|", *rows]) + "\n"
+    return f"""---
+base_model: {json.dumps(base)}
+library_name: speculators
+tags: [speculative-decoding]
+---
+# A speculator for {base}
+
+Trained by a SpeculatorTraining. acceptanceLength: tokens per step of the verifier, as validation on held-out rows lets
+expect; what it is in service, only service tells.
+
+```json
+{json.dumps(account, indent=2)}
+```
+"""
 
 
 def _text(path: Path) -> str:

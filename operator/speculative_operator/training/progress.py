@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import accumulate
-from operator import mul
+from itertools import count, takewhile
 
 from speculative_operator.domain.formats import showable
 
@@ -19,7 +18,6 @@ _EPOCH = re.compile(r"Training epoch (\d+)/(\d+) started")
 _STEP = re.compile(r"\btrain/loss=(\S+?),.*\bepoch=(\d+),.*\bglobal_step=(\d+)")
 _VALIDATION = re.compile(r"\bval/(\w+)_epoch=([^,\s]+)")
 _ANSWERS = re.compile(r"Generating responses:(?:.*?\d+/(\d+))?.*?\bok=(\d+), err=(\d+)")
-_MOST_DRAFTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,27 +62,11 @@ def training_progress(text: str, per_epoch: int = 0) -> Progress | None:
 
 def expected_length(measured: Mapping[str, float]) -> float | None:
     """Tokens per step of the verifier that measurements of the validation let expect, by their names in the library
-    without `_epoch`; None where none of them tells.
-
-    `eal` is that length itself (DFlash). `full_acc_N`: share of places where drafts 0 to N are all right (EAGLE-3), so
-    the length is one more than their sum. `position_N_acc`: share where draft N is right whatever came before
-    (P-EAGLE); their running product takes them for independent, and tells too little rather than too much.
-    """
-    if "eal" in measured:
-        length = measured["eal"]
-    elif together := _row(measured, "full_acc_{}"):
-        length = 1.0 + sum(together)
-    elif apart := _row(measured, "position_{}_acc"):
-        length = 1.0 + sum(accumulate(apart, mul))
-    else:
-        return None
-    return length if 1.0 <= length <= 1.0 + _MOST_DRAFTS else None
-
-
-def _row(measured: Mapping[str, float], name: str) -> list[float]:
-    places = range(_MOST_DRAFTS)
-    known = [measured[name.format(place)] for place in places if name.format(place) in measured]
-    return known if all(0.0 <= one <= 1.0 for one in known) else []
+    without `_epoch`; None where none of them tells. `full_acc_N` is the share of places where drafts 0 to N are all
+    right (models/eagle3/metrics.py), so the length is one more than their sum."""
+    names = takewhile(measured.__contains__, map("full_acc_{}".format, count()))
+    shares = [measured[name] for name in names]
+    return 1.0 + sum(shares) if shares and all(0.0 <= one <= 1.0 for one in shares) else None
 
 
 def _validated(text: str) -> float | None:
