@@ -85,7 +85,8 @@ def status(lab: OperatorLab, name: str) -> Json:
 
 
 def reason(lab: OperatorLab, name: str) -> str:
-    return str(next(iter(status(lab, name).get("conditions") or ()), {}).get("reason", ""))
+    conditions: list[Json] = status(lab, name).get("conditions") or [{}]
+    return str(conditions[0].get("reason", ""))
 
 
 def pods(lab: OperatorLab, job: str) -> list[str]:

@@ -122,7 +122,7 @@ class Trainings:
     async def _step(self, body: Body, now: float) -> Step:
         training = to_training(body, self._settings.trainer_image)
         if not training.image or not self._settings.job_image:
-            lacking = "spec.image" if not training.image else "the operator's setting JOB_IMAGE"
+            lacking = "image" if not training.image else "the operator's setting JOB_IMAGE"
             raise SpecError(lacking, None, "name the image: this installation has no default")
         status = mapping(body, "status")
         train, pods = await self._job(body, TRAINS, now)
