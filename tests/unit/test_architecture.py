@@ -48,7 +48,8 @@ LAB_MAY_IMPORT = {
 }
 """Rooms of the laboratory -> what they import of the product, and of the laboratory's other rooms."""
 PURE = {
-    "domain", "physics", "tuner", "engines", "pairing", "comparing", "outputs", "render", "reconcile", "training", "api",
+    "domain", "physics", "tuner", "engines", "pairing", "comparing", "outputs", "render", "reconcile", "training",
+    "api",
 }  # fmt: skip
 LAB_PURE = {"cases", "plant"}
 IMPURE_MODULES = {
