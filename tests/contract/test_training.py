@@ -104,10 +104,11 @@ def test_a_spec_stays_and_every_status_is_of_the_schema(server: Server) -> None:
     looked = JobSeen(Phase.SUCCEEDED, results={"inspect": FACTS, "look": {"rows": 12}})
     running = JobSeen(Phase.RUNNING, running="train", started=NOW, pod_started=NOW)
     status: dict[str, Any] = {}
-    for number, told in enumerate((
+    passed: list[dict[str, Any]] = [
         {}, {"look": looked}, {"train": running, "progress": Progress(5, 9, 1.0, 1.2)},
         {"train": running, "progress": Progress(7, 9, 1.0, 1.2)}, {"train": JobSeen(Phase.SUCCEEDED)},
-    )):  # fmt: skip
+    ]  # fmt: skip
+    for number, told in enumerate(passed):
         step = follow(Seen(TRAINING, status, **told), Means("o"), NOW + 60 * number)
         status = server.write_status("stays", {**dict.fromkeys(status), **step.status})["status"]
     assert status["conditions"][0]["status"] == "True"

@@ -39,7 +39,7 @@ from speculative_operator.training.seen import JobSeen, Seen, job_seen
 
 log = logging.getLogger(__name__)
 
-AWAY_PAUSE = 300.0
+AWAY_PAUSE = 60.0
 """seconds without a look where the kind is not installed, or may not be listed."""
 LINES = 40
 """Lines of a log that are read: one of a validation comes after each epoch."""
@@ -122,7 +122,7 @@ class Trainings:
     async def _step(self, body: Body, now: float) -> Step:
         training = to_training(body, self._settings.trainer_image)
         if not training.image or not self._settings.job_image:
-            lacking = "spec.image" if not training.image else "the operator's setting JOB_IMAGE"
+            lacking = "image" if not training.image else "the operator's setting JOB_IMAGE"
             raise SpecError(lacking, None, "name the image: this installation has no default")
         status = mapping(body, "status")
         train, pods = await self._job(body, TRAINS, now)

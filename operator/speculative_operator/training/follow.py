@@ -32,7 +32,7 @@ LOST = frozenset(
 )  # fmt: skip
 """Reasons by which Kubernetes says that a pod was taken away, not that it failed."""
 OF_CONTAINER = {"answers": Stage.ANSWERING, "train": Stage.TRAINING, "check": Stage.CHECKING}
-"""Container that runs -> stage; any other prepares."""
+"""Container that does the work -> stage."""
 _LARGEST_STEP, _LARGEST_LAYER = 2**31 - 1, 10_000
 _OF_STAGE = ("step", "steps", "progress", "timeLeft", "stageSince", "stageStep")
 """Fields of status that speak of the stage that runs."""
@@ -138,7 +138,9 @@ def _trains(seen: Seen, job: JobSeen, now: float) -> Step:
     if job.pod_started is not None:
         status.setdefault("runningSince", timestamp(job.pod_started))
     status |= _cost(seen.training, status, job.ended or now)
-    stage = OF_CONTAINER.get(job.running, Stage.PREPARING)
+    known = {stage.value: stage for stage in _STAGES}
+    # Between two containers, and while the server of hidden states starts, none does the work.
+    stage = OF_CONTAINER.get(job.running) or known.get(text(status, "stage"), Stage.PREPARING)
     if seen.progress is not None:
         status |= _figures(status, stage, seen.progress, now)
     seen = replace(seen, status=status)

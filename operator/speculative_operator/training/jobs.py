@@ -18,14 +18,7 @@ from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.domain.training import Answers, Training
 from speculative_operator.render.environment import render_manifest
-from speculative_operator.training.scripts import (
-    ANSWERS,
-    ENVIRONMENT,
-    PORT,
-    STATES_FOLDER,
-    TRAIN,
-    states_arguments,
-)
+from speculative_operator.training import scripts
 
 LOOK, TRAINS = "look", "train"
 """Ends of the names of the Jobs."""
@@ -79,13 +72,8 @@ def look_job(training: Training, means: Means) -> dict[str, Any]:
     if training.verifier.revision:
         verifier += ["--verifier-revision", training.verifier.revision]
     reads = ["--prompts", _path(training.prompts), "--output", _path(training.output, OUTPUT)]
-    reads += [
-        "--need",
-        str(NEED_BYTES if training.accelerators else NEED_BYTES // 100),
-        "--made-of",
-        _made_of(training),
-    ]
-    reads += ["--answered"] if training.answers is Answers.KEEP else []
+    reads += ["--need", str(NEED_BYTES if training.accelerators else NEED_BYTES // 100)]
+    reads += ["--made-of", _made_of(training), *(["--answered"] if training.answers is Answers.KEEP else [])]
     steps = [
         _own("inspect", image, ["speculative-weights", "inspect", *verifier], training),
         _own("look", image, ["speculative-training", "look", *reads], training),
@@ -107,28 +95,29 @@ def train_job(training: Training, known: Known, seconds: int, means: Means) -> d
     env: dict[str, Any] = {
         "OUTPUT": output, "VERIFIER": where, "PROMPTS": _path(training.prompts), "METHOD": training.method.value,
         "SAMPLES": training.samples, "SEQUENCE_TOKENS": training.sequence, "ANSWER_TOKENS": answers,
-        "EPOCHS": training.epochs, "SEED": training.seed, "STATES": STATES_FOLDER, "ANSWERS": training.answers.value,
+        "EPOCHS": training.epochs, "SEED": training.seed, "STATES": scripts.STATES_FOLDER,
+        "ANSWERS": training.answers.value,
     }  # fmt: skip
     engine = ["--tensor-parallel-size", str(training.serving)] if training.serving > 1 else []
     finish = ["speculative-training", "finish", "--verifier", where, "--output", output]
     finish += ["--base", source.uri, "--method", training.method.value]
     read = hidden_layers(known.layers)
     env["LAYERS"] = " ".join(map(str, read))
-    states = ["vllm", *states_arguments(where, (*read, known.layers), training.sequence), *engine]
-    ready = {"periodSeconds": 5, "failureThreshold": 720, "timeoutSeconds": 10}
-    ready |= {"exec": {"command": ["python3", "-c", _HEALTH]}}
-    sidecar = {"restartPolicy": "Always", "startupProbe": ready}
+    states = ["vllm", *scripts.states_arguments(where, (*read, known.layers), training.sequence), *engine]
+    probe = {"exec": {"command": ["python3", "-c", _HEALTH]}, **_PATIENCE}
+    sidecar = {"restartPolicy": "Always", "startupProbe": probe}
     steps = [
-        _trainer("answers", ["sh", "-c", ANSWERS, "answers", *engine], training, env, training.serving),
+        _trainer("answers", ["sh", "-c", scripts.ANSWERS, "answers", *engine], training, env, training.serving),
         {**_trainer("states", states, training, {}, training.serving), **sidecar},
-        _trainer("train", ["sh", "-c", TRAIN, "train"], training, env, training.learning),
+        _trainer("train", ["sh", "-c", scripts.TRAIN, "train"], training, env, training.learning),
         _own("check", means.image, finish, training),
     ]
     return _job(training, TRAINS, seconds, steps, means)
 
 
-_HEALTH = f"import urllib.request as r; r.urlopen('http://127.0.0.1:{PORT}/health', timeout=5)"
+_HEALTH = f"import urllib.request as r; r.urlopen('http://127.0.0.1:{scripts.PORT}/health', timeout=5)"
 """By a command in the pod: the server listens at the pod's own address alone, where no kubelet reaches it."""
+_PATIENCE = {"periodSeconds": 5, "failureThreshold": 720, "timeoutSeconds": 10}
 
 
 def _made_of(training: Training) -> str:
@@ -150,7 +139,7 @@ def _trainer(
     size: dict[str, Any] = {"requests": {"cpu": "100m", "memory": "512Mi"}}
     if accelerators:
         size = {"requests": {"cpu": "2", "memory": "8Gi"}, "limits": {training.resource: str(accelerators)}}
-    env = {**ENVIRONMENT, "USER": "trainer", **env, "ACCELERATORS": accelerators}
+    env = {**scripts.ENVIRONMENT, "USER": "trainer", **env, "ACCELERATORS": accelerators}
     return _container(name, training.image, command, training, env, size)
 
 
@@ -162,7 +151,10 @@ def _container(
         reference = {"name": training.secret_name, "key": "HF_TOKEN", "optional": True}
         given.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}})
     named = {one["name"] for one in given}
-    mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": TMP}, {"name": "states", "mountPath": STATES_FOLDER}]
+    mounts: list[dict[str, Any]] = [
+        {"name": "tmp", "mountPath": TMP},
+        {"name": "states", "mountPath": scripts.STATES_FOLDER},
+    ]
     mounts += [{"name": "shm", "mountPath": "/dev/shm"}, {"name": "output", "mountPath": OUTPUT}]  # noqa: S108
     for claim, volume in _claims(training).items():
         mounts.append({"name": volume, "mountPath": f"{CLAIMS}/{claim}", "readOnly": True})

@@ -26,6 +26,10 @@ LOOKED = JobSeen(Phase.SUCCEEDED, results={"inspect": FACTS, "look": {"rows": 12
 KNOWN = {"verifierVersion": "c" * 40, "verifierLayers": 36, "stage": "Preparing"}
 
 
+def with_job(place: str, job: JobSeen, status: dict[str, Any]) -> Seen:
+    return Seen(TRAINING, status, look=job) if place == "look" else Seen(TRAINING, status, train=job)
+
+
 def test_the_whole_way() -> None:
     first = follow(Seen(TRAINING, {}), MEANS, NOW)
     assert first.job is not None
@@ -75,7 +79,7 @@ ERRORS: dict[str, tuple[JobSeen, Reason]] = {
 def test_each_failure_has_its_reason_and_is_the_end(case: str) -> None:
     seen, reason = ERRORS[case]
     for place in ("look", "train"):
-        step = follow(replace(Seen(TRAINING, KNOWN), **{place: seen}), MEANS, NOW)
+        step = follow(with_job(place, seen, KNOWN), MEANS, NOW)
         assert condition(step.status) == ("False", reason)
         assert step.job is None
         assert has_ended(step.status)
@@ -94,7 +98,7 @@ def test_a_verifier_without_layers_or_too_large_takes_no_accelerator() -> None:
 
 def test_a_job_of_somebody_else_is_left_alone() -> None:
     for place in ("look", "train"):
-        step = follow(replace(Seen(TRAINING, {}), **{place: JobSeen(Phase.SUCCEEDED, owned=False)}), MEANS, NOW)
+        step = follow(with_job(place, JobSeen(Phase.SUCCEEDED, owned=False), {}), MEANS, NOW)
         assert (condition(step.status), step.job) == (("False", Reason.NAME_CONFLICT), None)
         assert not has_ended(step.status)
 
