@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from generate import chart, docs, home, manifests, measured, olm, pages, rbac
-from speculative_operator.api.crd import NAME, crd
+from speculative_operator.api.crd import crd, training_crd
 from speculative_operator.domain import names
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,11 +30,9 @@ def files() -> dict[str, str]:
 
     Raises ValueError for a page without its marks and for a measured table without rows.
     """
-    definition = crd()
-    kept = {**definition, "metadata": {**definition["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}}
     return {
-        f"crds/{NAME}.yaml": MARK + manifests.dump(definition),
-        f"{CHART}/files/crd.yaml": MARK + manifests.dump(kept),
+        **_definition(crd(), "crd"),
+        **_definition(training_crd(), "crd-training"),
         f"{CHART}/files/rules.yaml": MARK + manifests.dump(rbac.chart_rules()),
         f"{CHART}/values.yaml": MARK + chart.values_yaml(),
         f"{CHART}/values.schema.json": json.dumps(chart.values_schema(), indent=2) + "\n",
@@ -46,6 +44,15 @@ def files() -> dict[str, str]:
         "docs/engines.md": pages.engines(_page("engines.md")),
         "docs/from-an-article.md": pages.arguments(_page("from-an-article.md")),
         "docs/tuning.md": measured.tuning(_page("tuning.md")),
+    }
+
+
+def _definition(definition: Mapping[str, Any], name: str) -> dict[str, str]:
+    """A definition as it is, and as the chart has it in its file `name`."""
+    kept = {**definition, "metadata": {**definition["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}}
+    return {
+        f"crds/{definition['metadata']['name']}.yaml": MARK + manifests.dump(definition),
+        f"{CHART}/files/{name}.yaml": MARK + manifests.dump(kept),
     }
 
 
@@ -84,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _of_the_chart(rendered: str) -> dict[str, str]:
     """Path to text, of what Helm's output is needed for. Raises NoChartError."""
-    return {INSTALL: manifests.install(rendered), **olm.bundle(rendered, crd(), ROOT)}
+    return {INSTALL: manifests.install(rendered), **olm.bundle(rendered, (crd(), training_crd()), ROOT)}
 
 
 def _page(name: str) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from speculative_operator.api.crd import COLUMNS, SELECTABLE, SHORT_NAMES, schema
+from speculative_operator.api.crd import COLUMNS, SELECTABLE, SHORT_NAMES, schema, training_schema
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import EXPLANATIONS, Reason
 
@@ -31,6 +31,12 @@ _STATUS = """The operator writes it when something important changes, and figure
 each.
 """
 
+_TRAINING = f"""## SpeculatorTraining
+
+Kind `{names.TRAINING_KIND}`, short name `spectrain`: a speculator of your own ([Train a speculator](training.md)). Its
+spec cannot be changed. `kubectl explain spectrain.status` shows what the operator tells.
+"""
+
 _KUBERNETES = ("env",)
 """Fields whose items are those of a pod, so that nobody looks them up here."""
 
@@ -52,8 +58,16 @@ _CLUSTER = """## Ways to ask
 
 def api_reference() -> str:
     """The whole of docs/api.md."""
-    parts = schema()["properties"]
-    return "\n".join([_INTRODUCTION, "## spec\n", *_objects(parts["spec"], "spec"), "## status\n", _STATUS, _ways()])
+    parts, training = schema()["properties"], training_schema()["properties"]
+    return (
+        "\n".join(
+            [
+                *(_INTRODUCTION, "## spec\n", *_objects(parts["spec"], "spec"), "## status\n", _STATUS, _ways()),
+                *(_TRAINING, *_objects(training["spec"], "spec of SpeculatorTraining")),
+            ]
+        ).rstrip("\n")
+        + "\n"
+    )
 
 
 def _objects(node: Mapping[str, Any], path: str) -> Iterator[str]:

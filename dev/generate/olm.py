@@ -38,7 +38,7 @@ _HEADER = """# A bundle for the Operator Lifecycle Manager, made from the chart 
 _MODES = ("OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces")
 
 
-def bundle(rendered: str, definition: Mapping[str, Any], root: Path) -> dict[str, str]:
+def bundle(rendered: str, definitions: Sequence[Mapping[str, Any]], root: Path) -> dict[str, str]:
     """Path to text of every file of the bundle, for what `helm template` printed. `root` has example, icon and
     description.
 
@@ -46,8 +46,8 @@ def bundle(rendered: str, definition: Mapping[str, Any], root: Path) -> dict[str
     """
     objects = installed(rendered)
     files = {
-        f"manifests/{PACKAGE}.clusterserviceversion.yaml": _version(objects, definition, root),
-        f"manifests/{definition['metadata']['name']}.yaml": definition,
+        f"manifests/{PACKAGE}.clusterserviceversion.yaml": _version(objects, definitions, root),
+        **{f"manifests/{one['metadata']['name']}.yaml": one for one in definitions},
         "metadata/annotations.yaml": {"annotations": dict(_labels())},
     }
     for item in objects:
@@ -91,7 +91,9 @@ def _admitting(item: dict[str, Any]) -> dict[str, Any]:
     return item
 
 
-def _version(objects: Sequence[Mapping[str, Any]], definition: Mapping[str, Any], root: Path) -> dict[str, Any]:
+def _version(
+    objects: Sequence[Mapping[str, Any]], definitions: Sequence[Mapping[str, Any]], root: Path
+) -> dict[str, Any]:
     """The ClusterServiceVersion. OperatorHub asks for an e-mail address of maintainers, which a publisher adds."""
     example = yaml.safe_load((root / "examples" / "speculative-deployment.yaml").read_text(encoding="utf-8"))
     deployment = find_object(objects, "Deployment", PACKAGE)
@@ -121,7 +123,7 @@ def _version(objects: Sequence[Mapping[str, Any]], definition: Mapping[str, Any]
             "maintainers": [{"name": f"{PACKAGE} maintainers"}],
             "icon": [_icon(root)],
             "installModes": [{"type": mode, "supported": True} for mode in _MODES],
-            "customresourcedefinitions": {"owned": [_owned(definition)]},
+            "customresourcedefinitions": {"owned": [_owned(one) for one in definitions]},
             "relatedImages": [{"name": "operator", "image": image}, *engine_images()],
             "install": {"strategy": "deployment", "spec": _strategy(objects, deployment)},
         },
@@ -153,14 +155,19 @@ def _release(row: Image) -> str:
     return default if covered else ".".join(map(str, row.since))
 
 
+_TOLD = {
+    names.KIND: ("Speculative Deployment", "A model, its speculator, and how to speculate"),
+    names.TRAINING_KIND: ("Speculator Training", "A speculator that is trained for a verifier, by Jobs"),
+}
+
+
 def _owned(definition: Mapping[str, Any]) -> dict[str, str]:
     (version,) = definition["spec"]["versions"]
     return {
         "name": definition["metadata"]["name"],
         "version": version["name"],
-        "kind": names.KIND,
-        "displayName": "Speculative Deployment",
-        "description": "A model, its speculator, and how to speculate",
+        "kind": definition["spec"]["names"]["kind"],
+        **dict(zip(("displayName", "description"), _TOLD[definition["spec"]["names"]["kind"]], strict=True)),
     }
 
 

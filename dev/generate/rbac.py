@@ -52,6 +52,9 @@ OPERATOR: tuple[Permission, ...] = (
         ("update",),
         "children that block their owner's deletion (asked for where OwnerReferencesPermissionEnforcement is on)",
     ),
+    Permission(names.GROUP, names.TRAINING_PLURAL, ("list",), "which speculators to train"),
+    Permission(names.GROUP, f"{names.TRAINING_PLURAL}/status", ("patch",), "how far a training is"),
+    Permission(names.GROUP, f"{names.TRAINING_PLURAL}/finalizers", ("update",), "Jobs that block its deletion"),
     Permission("apps", "deployments", LASTING_VERBS, "the serving pods"),
     Permission("apps", "replicasets", ("list",), "whether one mounts a payload that is to be deleted; works without"),
     Permission("apps", "statefulsets", ("list",), "the same"),
@@ -65,12 +68,12 @@ OPERATOR: tuple[Permission, ...] = (
     Permission("serving.kserve.io", "llminferenceservices", LASTING_VERBS, "the same for target LLMInferenceService"),
     Permission("gateway.networking.k8s.io", "httproutes", CHILD_VERBS, "spec.route, where the Gateway API is"),
     Permission("leaderworkerset.x-k8s.io", "leaderworkersets", LASTING_VERBS, "target LeaderWorkerSet, where it runs"),
-    Permission("batch", "jobs", CHILD_VERBS, "reading and fetching models"),
+    Permission("batch", "jobs", CHILD_VERBS, "reading and fetching models, training speculators"),
     Permission(
         "", "persistentvolumeclaims", LASTING_VERBS, "caches of weights; never deleted: others may have what is in them"
     ),
     Permission("", "pods", (*FOLLOW, "patch"), "readiness; an annotation that brings a changed table at once"),
-    Permission("", "pods/log", ("get",), "how far a download is: the last line of its Job's pod; works without"),
+    Permission("", "pods/log", ("get",), "how far a download or a training is: the log's last lines; works without"),
     Permission(EVENT_GROUP, "events", ("create",), "what was decided and why"),
 )
 """In every namespace that is served."""
@@ -108,11 +111,15 @@ VIEW: tuple[Permission, ...] = (
     Permission(names.GROUP, names.PLURAL, SEE, "see deployments"),
     Permission(names.GROUP, f"{names.PLURAL}/status", ("get",), "see their status"),
     Permission(names.GROUP, f"{names.PLURAL}/scale", ("get",), "see their scale"),
+    Permission(names.GROUP, names.TRAINING_PLURAL, SEE, "see trainings"),
+    Permission(names.GROUP, f"{names.TRAINING_PLURAL}/status", ("get",), "see their status"),
 )
 EDIT: tuple[Permission, ...] = (
     Permission(names.GROUP, names.PLURAL, (*SEE, *CHANGE), "deploy"),
     Permission(names.GROUP, f"{names.PLURAL}/status", ("get",), "see their status"),
     Permission(names.GROUP, f"{names.PLURAL}/scale", ("get", "update", "patch"), "scale"),
+    Permission(names.GROUP, names.TRAINING_PLURAL, (*SEE, *CHANGE), "train"),
+    Permission(names.GROUP, f"{names.TRAINING_PLURAL}/status", ("get",), "see their status"),
 )
 USERS = {"view": VIEW, "edit": EDIT}
 """Aggregated into the built-in ClusterRoles: `view` into view, edit and admin, `edit` into edit and admin.

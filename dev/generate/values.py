@@ -202,6 +202,9 @@ class Values(Wire):
     engine_registry: Text = ""
     """Registry that mirrors the public images of engines, with any folder: mirror.example/hub. It takes the place of
     the registry in the image's name. Objects with engine.image keep that. Running pods stay (UpgradeWaits)."""
+    trainer_image: Text = ""
+    """Image of the Jobs that train speculators, with vLLM and the library speculators. The chart of a release names
+    that of the release; empty: objects must name one in spec.image."""
     service_account: ServiceAccount = ServiceAccount()
     """ServiceAccount of the operator."""
     rbac: Rbac = Rbac()

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -25,6 +25,7 @@ from release import address, versions
 from release.krew import write_plugin
 from release.provenance import Build, statement
 from release.publish import PublishError, home_of, write_bundle, write_chart
+from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ROOT / "requirements"
@@ -36,10 +37,15 @@ SOURCES = {
     "emulator": ("lab/pyproject.toml", "--extra", "emulator", "--no-emit-package", "speculative-operator"),
     "build": ("requirements/build.in",),
     "tools": ("requirements/tools.in",),
+    "trainer": ("requirements/trainer.in", "--no-deps"),
 }
-"""Lock file -> what it is resolved from. huggingface_hub does without hf-xet where files are fetched by ranges."""
+"""Lock file -> what it is resolved from. huggingface_hub does without hf-xet where files are fetched by ranges. The
+trainer's packages lie on top of vLLM's image, which has what they leave out."""
 IMAGES = {"operator": "speculative-operator", "emulator": "vllm-emulator"}
 """Target of the Dockerfile -> name of the image."""
+TRAINER = {"trainer": "speculative-trainer"}
+"""As IMAGES, of Dockerfile.trainer, which lies on vLLM's image: built by itself, because that one is large."""
+TRAINER_BASE = f"vllm/vllm-openai:v{DEFAULT_VERSIONS[EngineType.VLLM]}"
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -59,14 +65,17 @@ def sbom() -> None:
     """A CycloneDX bill of materials of what each image installs, from its lock file."""
     tool = _tool("cyclonedx-py")
     OUT.mkdir(parents=True, exist_ok=True)
-    for name in IMAGES:
+    for name in (*IMAGES, *TRAINER):
         target = str(OUT / f"{name}.cdx.json")
-        options = ("--pyproject", SOURCES[name][0], "--mc-type", "application", "--output-reproducible", "-o", target)
+        about = () if name in TRAINER else ("--pyproject", SOURCES[name][0])
+        options = (*about, "--mc-type", "application", "--output-reproducible", "-o", target)
         _run(str(tool), "requirements", f"requirements/{name}.txt", *options)
 
 
-def image(registry: str, base: str, *, archive: bool = False, platforms: str = "") -> None:
-    """Build both images on a base by digest, with labels, and say where each came from; `archive`: into one file each,
+def image(
+    registry: str, base: str, *, archive: bool = False, platforms: str = "", images: Mapping[str, str] = IMAGES
+) -> None:
+    """Build the images on a base by digest, with labels, and say where each came from; `archive`: into one file each,
     to be looked at before it is pushed, else into Docker; `platforms`: such as linux/amd64,linux/arm64, else this
     machine's. Raises ReleaseError."""
     if "," in platforms and not archive:
@@ -77,19 +86,21 @@ def image(registry: str, base: str, *, archive: bool = False, platforms: str = "
         raise ReleaseError(f"--base is {base}, whose digest is none; give NAME:TAG@sha256:...")
     revision, clean = _run("git", "rev-parse", "HEAD"), not _run("git", "status", "--porcelain")
     OUT.mkdir(parents=True, exist_ok=True)
-    for target, name in IMAGES.items():
+    for target, name in images.items():
         reference, started = f"{registry}{name}:{version}", _now()
         metadata = OUT / f"{target}.metadata.json"
         arguments = {"BASE": pinned, "VERSION": version, "REVISION": revision}
         options = [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
         options += ["--platform", platforms] if platforms else []
+        options += ["--file", "Dockerfile.trainer"] if target in TRAINER else []
         if home := address.repository(ROOT):
             options += ["--label", f"org.opencontainers.image.source={home}"]
         output = f"--output=type=oci,dest={OUT / target}.oci.tar" if archive else "--load"
         _run("docker", "buildx", "build", output, "--target", target, "-t", reference, *options,
              "--metadata-file", str(metadata), ".")  # fmt: skip
         digest = str(json.loads(metadata.read_text())["containerimage.digest"])
-        files = {f"requirements/{one}.txt": _sha256(LOCKS / f"{one}.txt") for one in ("build", target)}
+        locks = (target,) if target in TRAINER else ("build", target)
+        files = {f"requirements/{one}.txt": _sha256(LOCKS / f"{one}.txt") for one in locks}
         build = Build(reference, digest, pinned, target, revision, clean, files)
         told = statement(build, started=started, finished=_now())
         (OUT / f"{target}.provenance.json").write_text(json.dumps(told, indent=2) + "\n")
@@ -159,6 +170,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--archive", action="store_true", help="image: into build/release/*.oci.tar, to be scanned first"
     )
+    parser.add_argument(
+        "--trainer", action="store_true", help="image: that of the Jobs that train, instead of the others"
+    )
     parser.add_argument("--tag", default="", help="version: fail unless this is the tag of the version")
     parser.add_argument("--platform", default="", help="image: with --archive, such as linux/amd64,linux/arm64")
     parser.add_argument(
@@ -167,13 +181,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="krew, chart, bundle: https:// folder of the release's files (default: that of the repository's address)",
     )
     parser.add_argument("--registry", default="", help="prefix of image names, such as registry.example.com/serving/")
-    parser.add_argument("--base", default=BASE, help="base image; its digest is asked for (default: %(default)s)")
+    parser.add_argument(
+        "--base", default="", help=f"base image; its digest is asked for (default: {BASE} or {TRAINER_BASE})"
+    )
     chosen = parser.parse_args(arguments)
     try:
         actions: dict[str, Callable[[], object]] = {
             "lock": lock,
             "sbom": sbom,
-            "image": lambda: image(chosen.registry, chosen.base, archive=chosen.archive, platforms=chosen.platform),
+            "image": lambda: image(
+                chosen.registry,
+                chosen.base or (TRAINER_BASE if chosen.trainer else BASE),
+                archive=chosen.archive,
+                platforms=chosen.platform,
+                images=TRAINER if chosen.trainer else IMAGES,
+            ),
             "chart": lambda: write_chart(ROOT, OUT, chosen.registry, _built(), chosen.url),
             "bundle": lambda: write_bundle(ROOT, OUT, chosen.registry, _built(), chosen.url),
             "wheel": wheel,

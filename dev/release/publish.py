@@ -16,8 +16,9 @@ from typing import Any
 import yaml
 
 from devcluster import toolchain
+from speculative_operator import __version__
 
-IMAGE = "speculative-operator"
+IMAGE, TRAINER = "speculative-operator", "speculative-trainer"
 CHART = f"charts/{IMAGE}"
 BUNDLE = "manifests/olm"
 
@@ -51,7 +52,9 @@ def write_chart(root: Path, out: Path, registry: str, digest: str, url: str = ""
 
 
 def with_image(values: str, registry: str, digest: str) -> str:
-    """values.yaml with the release's image as the default."""
+    """values.yaml with the release's images as the defaults."""
+    trainer = f"trainerImage: {registry}{TRAINER}:{__version__}"
+    values = re.sub("^trainerImage: ''$", trainer, values, count=1, flags=re.MULTILINE)
     text = re.sub("^  repository: ''$", f"  repository: {registry}{IMAGE}", values, count=1, flags=re.MULTILINE)
     text = re.sub("^  digest: ''$", f"  digest: {digest or repr('')}", text, count=1, flags=re.MULTILINE)
     if f"repository: {registry}{IMAGE}\n" not in text:

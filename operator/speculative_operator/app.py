@@ -37,6 +37,7 @@ from speculative_operator.shell.scraper import Scraper, WithPods
 from speculative_operator.shell.sizes import MIB
 from speculative_operator.shell.sources import Sources
 from speculative_operator.shell.telemetry import Endpoints, Telemetry
+from speculative_operator.shell.trainings import Trainings
 from speculative_operator.shell.turns import Turns
 from speculative_operator.shell.writes import Writer
 
@@ -141,7 +142,10 @@ def compose(chosen: Settings, tick: Tick = tick) -> Operator:
     sources = Sources(rounds.latest, resync.capabilities, jobs, turns, budget, past, rows.current)
     reconciler = Reconciler(chosen, cache, writer, Reporter(kube, cache, telemetry, leading), telemetry, sources, tick)
     informer = Informer(chosen, cache, queue, telemetry, resync.asked.set, reconciler.canaries.leading_to)
-    return Operator(chosen, kube, cache, queue, informer, resync, rounds, reconciler, leader, telemetry, Aside())
+    trainings = Trainings(chosen, kube, telemetry, leading, lambda: resync.assigns_uids)
+    return Operator(
+        chosen, kube, cache, queue, informer, resync, rounds, reconciler, trainings, leader, telemetry, Aside()
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

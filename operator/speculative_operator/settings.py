@@ -142,6 +142,11 @@ class Settings(PrometheusSettings):
         description="image of the Jobs that inspect and fetch models: the operator's own, which chart and manifests "
         "set. Empty: no Job is created, so no pair is checked and no weights are cached.",
     )
+    trainer_image: str = Field(
+        default="",
+        description="image of the Jobs that train speculators (docs/training.md), with vLLM and the library "
+        "speculators: that of the release, which chart and manifests set. Empty: objects must name one themselves.",
+    )
     inspect_jobs: int = Field(
         default=8,
         ge=1,

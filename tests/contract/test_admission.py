@@ -27,10 +27,12 @@ from tests.contract.test_admission_shapes import (
     on_node,
     tried,
 )
+from tests.unit.training.seen import TRAINING
 
 from devcluster import Cluster
 from speculative_operator.domain import names
 from speculative_operator.render import payload
+from speculative_operator.training.jobs import Known, Means, train_job
 
 pytestmark = pytest.mark.cluster
 __all__ = ["guarded"]
@@ -60,7 +62,7 @@ def volumes(**source: Any) -> Json:
     return {"volumes": [{"name": "v", **source}]}
 
 
-NOBODY, UNLABELLED = "no SpeculativeDeployment is its controller", "it does not bear the label"
+NOBODY, UNLABELLED = "no object of the operator is its controller", "it does not bear the label"
 TOKEN = {"sources": [{"serviceAccountToken": {"path": "t"}}]}
 ALLOWED: dict[str, Json] = {
     "a table": config(),
@@ -189,6 +191,32 @@ PLAIN: dict[str, Json] = {
     "LLMInferenceService": LLM,
     "InferenceService": {"predictor": CONFINED},
 }
+
+
+TRAINER: Json = {**OWNER, "kind": names.TRAINING_KIND}
+
+
+def training(*, labels: Json | None = None, **container: Any) -> Json:
+    """The Job of a training, with fields of its first container changed."""
+    found = owned(train_job(TRAINING, Known("c" * 40, 36), 3600, Means("operator:1")), ownerReferences=[TRAINER])
+    del found["spec"]["podFailurePolicy"]  # which names containers
+    pod = found["spec"]["template"]
+    pod["spec"]["initContainers"][0] |= container
+    pod["metadata"]["labels"] |= labels or {}
+    return found
+
+
+def test_of_trainings_it_makes_nothing_but_their_jobs(guarded: Cluster) -> None:
+    done = tried(guarded, training())
+    assert done.returncode == 0, done.stderr
+    refused = {
+        "a Job of other programs": (training(name="shell"), training(labels={names.LABEL_DEPLOYMENT: "demo"})),
+        NOBODY: (owned(deployment(), ownerReferences=[TRAINER]), owned(config(), ownerReferences=[TRAINER])),
+        "templatePrivileges": (training(securityContext={"privileged": True}),),
+    }
+    for said, manifests in refused.items():
+        for manifest in manifests:
+            assert said in tried(guarded, manifest).stderr
 
 
 def test_pods_of_kserve_are_held_to_the_same_privileges(guarded: Cluster) -> None:

@@ -23,13 +23,15 @@ MAY_IMPORT = {
     "outputs": {"domain"},
     "own_folder": set(),
     "weights": {"domain", "own_folder"},
+    "trainer": {"domain", "api", "engines", "pairing", "training", "weights"},
     "api": {"domain"},
     "render": {"domain", "engines"},
     "reconcile": {"domain", "physics", "tuner", "engines", "pairing", "comparing", "outputs", "render"},
+    "training": {"domain", "physics", "pairing", "render"},
     "payload": set(),
     "settings": {"domain", "prometheus_settings"},
     "prometheus_settings": {"domain"},
-    "shell": {"domain", "engines", "comparing", "render", "reconcile", "tuner", "api", "settings"},
+    "shell": {"domain", "engines", "comparing", "render", "reconcile", "training", "tuner", "api", "settings"},
     "app": {"domain", "engines", "render", "reconcile", "tuner", "api", "settings", "shell"},
     "cli": {
         "domain", "physics", "tuner", "engines", "pairing", "comparing", "outputs", "weights", "render", "reconcile",
@@ -45,7 +47,10 @@ LAB_MAY_IMPORT = {
     "cli": {"domain", "physics", "api", "cli", "lab.cases", "lab.plant"},
 }
 """Rooms of the laboratory -> what they import of the product, and of the laboratory's other rooms."""
-PURE = {"domain", "physics", "tuner", "engines", "pairing", "comparing", "outputs", "render", "reconcile", "api"}
+PURE = {
+    "domain", "physics", "tuner", "engines", "pairing", "comparing", "outputs", "render", "reconcile", "training",
+    "api",
+}  # fmt: skip
 LAB_PURE = {"cases", "plant"}
 IMPURE_MODULES = {
     "aiohttp", "asyncio", "datetime.now", "httpx", "kopf", "kubernetes", "logging", "prometheus_api_client",
@@ -64,11 +69,11 @@ TOP = {"__init__", "world", "turn", "tick"}
 """Modules beside them: what goes in and comes out, which all wings import, and the steps, which none does."""
 
 BUDGETS = {
-    "operator/speculative_operator/*.py": 845,
-    "operator/speculative_operator/api/": 2_872,
+    "operator/speculative_operator/*.py": 854,
+    "operator/speculative_operator/api/": 3_200,
     "operator/speculative_operator/cli/": 5_020,
     "operator/speculative_operator/comparing/": 1_107,
-    "operator/speculative_operator/domain/": 2_555,
+    "operator/speculative_operator/domain/": 2_682,
     "operator/speculative_operator/engines/": 5_168,
     "operator/speculative_operator/outputs/": 208,
     "operator/speculative_operator/pairing/": 3_355,
@@ -76,12 +81,14 @@ BUDGETS = {
     "operator/speculative_operator/physics/": 937,
     "operator/speculative_operator/reconcile/": 9_035,
     "operator/speculative_operator/render/": 2_193,
-    "operator/speculative_operator/shell/": 6_607,
+    "operator/speculative_operator/shell/": 6_805,
+    "operator/speculative_operator/training/": 850,
+    "operator/speculative_operator/trainer/": 312,
     "operator/speculative_operator/tuner/": 4_865,
-    "operator/speculative_operator/weights/": 3_021,
+    "operator/speculative_operator/weights/": 3_035,
     "lab/": 8_425,
-    "dev/": 23_594,
-    "tests/": 72_935,
+    "dev/": 24_300,
+    "tests/": 73_750,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 

@@ -17,7 +17,7 @@ import yaml
 
 from devcluster.options import ClusterOptions
 from speculative_operator.api.convert import SpecError, to_domain
-from speculative_operator.api.crd import schema
+from speculative_operator.api.crd import schema, training_schema
 from speculative_operator.cli import parsers as cli
 from speculative_operator.domain import names
 from speculative_operator.domain.reasons import Reason
@@ -308,7 +308,8 @@ FILES = (".yaml", ".json", ".md", ".py", ".csv")
 
 def is_field(path: str) -> bool:
     """Of `spec` or `status`, or of the whole object; what has no schema of its own is not looked into."""
-    nodes = [WHOLE_SCHEMA, *(WHOLE_SCHEMA["properties"][top] for top in ("spec", "status"))]
+    wholes = (WHOLE_SCHEMA, training_schema())
+    nodes = [*wholes, *(whole["properties"][top] for whole in wholes for top in ("spec", "status"))]
     return any(_holds(node, path.split(".")) for node in nodes)
 
 

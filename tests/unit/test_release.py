@@ -50,6 +50,14 @@ def test_nothing_comes_into_an_image_unhashed() -> None:
     assert "--no-isolation" in DOCKERFILE, "else the build fetches setuptools by itself"
 
 
+def test_the_trainers_image_is_vllms_of_the_default_release_with_packages_by_hash() -> None:
+    text = (ROOT / "Dockerfile.trainer").read_text()
+    assert f"ARG BASE={release.TRAINER_BASE}\n" in text
+    (installed,) = re.findall(r"pip install ([^\n]*)", text)
+    assert {"--require-hashes", "--no-deps"} <= set(installed.split())
+    assert re.search(r"^USER \d+:\d+$", text, re.MULTILINE)
+
+
 def test_a_base_without_a_digest_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release, "_run", lambda *_: "latest")
     with pytest.raises(release.ReleaseError, match="give NAME:TAG@sha256:"):

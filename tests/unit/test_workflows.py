@@ -103,6 +103,15 @@ def test_nothing_is_published_before_it_was_scanned() -> None:
     assert any("oras cp" in step.get("run", "") for step in every[scan:])
 
 
+def test_the_trainers_image_is_scanned_before_it_is_pushed_and_signed() -> None:
+    every = jobs(ROOT / ".github" / "workflows" / "release.yaml")["trainer"]["steps"]
+    marks = ("--trainer", "$GRYPE", "oras cp", "cosign sign")
+    places = [next(at for at, step in enumerate(every) if mark in step.get("run", "")) for mark in marks]
+    login = next(at for at, step in enumerate(every) if "login" in step.get("uses", ""))
+    assert places[0] < places[1] < login < places[2] == places[3]
+    assert "trainer.cdx.json" in every[places[1]]["run"]
+
+
 def test_a_tag_publishes_all_that_a_user_installs() -> None:
     path = ROOT / ".github" / "workflows" / "release.yaml"
     used = " ".join(step.get("uses", "") for step in steps(path))

@@ -1,7 +1,7 @@
-"""The CustomResourceDefinition, made from the wire types: the structural schema that Kubernetes asks of a CRD
+"""The CustomResourceDefinitions, made from the wire types: the structural schema that Kubernetes asks of a CRD
 (nothing but plain, inlined, typed nodes), and the definition around it.
 
-`generate` writes it to crds/, the chart and the manifests carry it.
+`generate` writes them to crds/, the chart and the manifests carry them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from pydantic import BaseModel
 
 from speculative_operator.api.rules import ROOT_RULES
 from speculative_operator.api.status import Status
+from speculative_operator.api.training import NAME_RULES, TrainingSpec, TrainingStatus
 from speculative_operator.api.v1alpha1 import Spec
-from speculative_operator.api.wire import with_rules
+from speculative_operator.api.wire import Rule, with_rules
 from speculative_operator.domain import names
 
 DROPPED = ("title", "additionalProperties", "$defs", "propertyNames")
@@ -94,61 +95,96 @@ COLUMNS = [
     _column("Warning", ".status.warnings[0].reason", "The first warning of the status", wide=True),
     _column("Seen", ".status.speculation.observedAt", "Age of the figures", type="date", wide=True),
 ]
+TRAINING_COLUMNS = [
+    _column("Stage", ".status.stage", "How far the training is"),
+    _column("Method", ".spec.method", "How tokens are drafted"),
+    _column("Progress", ".status.progress", "Share of the stage that is done"),
+    _column("Left", ".status.timeLeft", "Time until the end of the stage"),
+    _column("Loss", ".status.loss", "Loss at the last report"),
+    _column("Expected", ".status.expectedAcceptance", "Acceptance length on held-out data"),
+    _column("Cost", ".status.cost", "Cost of the accelerators so far"),
+    _column("Reason", '.status.conditions[?(@.type=="Trained")].reason', "Why it is at this stage"),
+    _column("Age", ".metadata.creationTimestamp", "Time since creation", type="date"),
+    _column("Verifier", ".spec.verifier.model", "What the speculator is trained for", wide=True),
+    _column("Output", ".spec.output", "Where checkpoints and result lie", wide=True),
+]
 
 
 def schema() -> dict[str, Any]:
-    """Structural schema of one version."""
+    """Structural schema of one version of a SpeculativeDeployment."""
+    what = "A model served with speculative decoding: a verifier, its speculator, and how K is chosen."
+    return _schema(what, Spec, Status, ROOT_RULES)
+
+
+def training_schema() -> dict[str, Any]:
+    """Structural schema of one version of a SpeculatorTraining."""
+    what = "A speculator that is trained for a verifier on prompts of your own, by Jobs (docs/training.md)."
+    return _schema(what, TrainingSpec, TrainingStatus, NAME_RULES)
+
+
+def _schema(what: str, spec: type[BaseModel], status: type[BaseModel], root_rules: tuple[Rule, ...]) -> dict[str, Any]:
     return {
-        "description": "A model served with speculative decoding: a verifier, its speculator, and how K is chosen.",
+        "description": what,
         "type": "object",
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 253}}},
-            "spec": structural(Spec),
-            "status": structural(Status),
+            "spec": structural(spec),
+            "status": structural(status),
         },
-        **with_rules(*ROOT_RULES),
+        **with_rules(*root_rules),
     }
 
 
 def crd() -> dict[str, Any]:
-    """The whole definition as plain JSON."""
+    """The whole definition of SpeculativeDeployment as plain JSON."""
+    scale = {
+        "specReplicasPath": ".spec.replicas",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    }
     version = {
-        "name": names.VERSION,
-        "served": True,
-        "storage": True,
         "additionalPrinterColumns": COLUMNS,
         "selectableFields": [{"jsonPath": f".{path}"} for path in SELECTABLE],
-        "subresources": {
-            "status": {},
-            "scale": {
-                "specReplicasPath": ".spec.replicas",
-                "statusReplicasPath": ".status.replicas",
-                "labelSelectorPath": ".status.selector",
-            },
-        },
+        "subresources": {"status": {}, "scale": scale},
         "schema": {"openAPIV3Schema": schema()},
     }
+    return _definition(names.KIND, names.PLURAL, SINGULAR, SHORT_NAMES, version)
+
+
+def training_crd() -> dict[str, Any]:
+    """The whole definition of SpeculatorTraining as plain JSON."""
+    version = {
+        "additionalPrinterColumns": TRAINING_COLUMNS,
+        "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": training_schema()},
+    }
+    return _definition(names.TRAINING_KIND, names.TRAINING_PLURAL, "speculatortraining", ["spectrain"], version)
+
+
+def _definition(
+    kind: str, plural: str, singular: str, short_names: list[str], version: Mapping[str, Any]
+) -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": NAME,
+            "name": f"{plural}.{names.GROUP}",
             "labels": {"app.kubernetes.io/name": names.OPERATOR, "app.kubernetes.io/part-of": names.OPERATOR},
         },
         "spec": {
             "group": names.GROUP,
             "scope": "Namespaced",
             "names": {
-                "kind": names.KIND,
-                "listKind": f"{names.KIND}List",
-                "plural": names.PLURAL,
-                "singular": SINGULAR,
-                "shortNames": SHORT_NAMES,
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": singular,
+                "shortNames": short_names,
                 "categories": CATEGORIES,
             },
-            "versions": [version],
+            "versions": [{"name": names.VERSION, "served": True, "storage": True, **version}],
         },
     }

@@ -31,6 +31,8 @@ class ConditionType(StrEnum):
     ROLLOUT_HEALTHY = "RolloutHealthy"
     OUTPUTS_VERIFIED = "OutputsVerified"
     """Only in objects that `speculative verify` was run on."""
+    TRAINED = "Trained"
+    """The one condition of a SpeculatorTraining."""
 
 
 class Reason(StrEnum):
@@ -159,6 +161,22 @@ class Reason(StrEnum):
     OUTPUTS_UNREADABLE = "OutputsUnreadable"
     DRAFTS_SUSPENDED = "DraftsSuspended"
     SUSPENSION_IGNORED = "SuspensionIgnored"
+    # training of a speculator
+    PREPARING = "Preparing"
+    ANSWERING = "Answering"
+    TRAINING = "Training"
+    CHECKING = "Checking"
+    TRAINED = "Trained"
+    TRAINING_WAITS = "TrainingWaits"
+    TRAINING_RESUMED = "TrainingResumed"
+    TRAINING_FAILED = "TrainingFailed"
+    BAD_DATA = "BadData"
+    UNKNOWN_VERIFIER = "UnknownVerifier"
+    OUT_OF_MEMORY = "OutOfMemory"
+    DISK_FULL = "DiskFull"
+    OUTPUT_FOREIGN = "OutputForeign"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    NODE_LOST = "NodeLost"
     UNKNOWN = "Unknown"
 
 
@@ -331,6 +349,26 @@ EXPLANATIONS: dict[Reason, str] = {
     "drafts return at that time, even without the operator.",
     Reason.SUSPENSION_IGNORED: "The annotation drafts-suspended-until asks for what cannot be done; the message says "
     "why.",
+    Reason.PREPARING: "Training: a Job without accelerators looks at prompts, verifier, output and disk, or the pod "
+    "with accelerators loads the verifier.",
+    Reason.ANSWERING: "Training: the verifier answers the prompts.",
+    Reason.TRAINING: "Training: the speculator learns; status has step, loss and the time left.",
+    Reason.CHECKING: "Training: the result is compared with its verifier, as every pair is.",
+    Reason.TRAINED: "Training: the speculator is in output; the message has its address and expected acceptance.",
+    Reason.TRAINING_WAITS: "Training: the pod cannot start; the message quotes why, such as no free accelerator.",
+    Reason.TRAINING_RESUMED: "Training: its Job was gone and was made again; it goes on from the last checkpoint.",
+    Reason.TRAINING_FAILED: "Training: the Job failed for another reason than those below; the message has the last "
+    "words of its container.",
+    Reason.BAD_DATA: "Training: the prompts are missing, empty or malformed; the message has file, line and remedy.",
+    Reason.UNKNOWN_VERIFIER: "Training: the library does not know the architecture of the verifier.",
+    Reason.OUT_OF_MEMORY: "Training: a container used more memory than it has, of node or accelerator; the message has "
+    "the remedy.",
+    Reason.DISK_FULL: "Training: the claim of output has too little room; the message has the bytes needed and free.",
+    Reason.OUTPUT_FOREIGN: "Training: the folder of output has files of others, or of another training: nothing is "
+    "written there.",
+    Reason.DEADLINE_EXCEEDED: "Training: budget.hours are over; checkpoints stay in output, and another object with "
+    "the same verifier, method, data and output goes on from them.",
+    Reason.NODE_LOST: "Training: pods were lost more often than is tried again; checkpoints stay in output.",
     Reason.UNKNOWN: "The operator does not know yet.",
 }
 

@@ -138,10 +138,10 @@ class Kube:
             if len(data) < PAGE_BYTES // 4:
                 limit = min(2 * limit, CHUNK)
 
-    async def last_line(self, namespace: str, pod: str, container: str) -> str:
-        """Last line of a container's log, cut at LINE_BYTES."""
+    async def last_line(self, namespace: str, pod: str, container: str, lines: int = 1) -> str:
+        """Last line of a container's log, or its last lines, cut at LINE_BYTES for each."""
         path = POD.path(namespace, pod, "log")
-        query = {"container": container, "tailLines": "1", "limitBytes": str(LINE_BYTES)}
+        query = {"container": container, "tailLines": str(lines), "limitBytes": str(lines * LINE_BYTES)}
         data = await self._data(_Call("get", path, f"pods/log {namespace}/{pod}", query))
         return data.decode(errors="replace").strip()
 

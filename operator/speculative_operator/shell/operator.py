@@ -29,6 +29,7 @@ from speculative_operator.shell.reconciler import Reconciler
 from speculative_operator.shell.resync import RestoredError, Resync
 from speculative_operator.shell.rounds import Rounds
 from speculative_operator.shell.telemetry import Endpoints, Telemetry
+from speculative_operator.shell.trainings import Trainings
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class Operator:
     resync: Resync
     rounds: Rounds
     reconciler: Reconciler
+    trainings: Trainings
     leader: Leader | None
     telemetry: Telemetry
     aside: Aside
@@ -114,7 +116,8 @@ class Operator:
         await self.aside.run(endpoints.start())
         self._handle_signals()
         parts = (
-            self._until_stopped(), self._beats(), self._lead(), self._look_around(), self._observe(), self._work()
+            self._until_stopped(), self._beats(), self._lead(), self._look_around(), self._observe(), self._work(),
+            self._train(),
         )  # fmt: skip
         others = [asyncio.create_task(part) for part in parts]
         watch = asyncio.create_task(self._watch())
@@ -263,6 +266,10 @@ class Operator:
     async def _observe(self) -> None:
         await self._synced.wait()
         await self.rounds.run()
+
+    async def _train(self) -> None:
+        await self._synced.wait()
+        await self.trainings.run()
 
     async def _work(self) -> None:
         """Start a reconcile for each key that is due."""

@@ -51,6 +51,8 @@ class Resource:
 
 
 OWNER = Resource(names.API_VERSION, names.KIND, names.PLURAL, rank=2, vital=True)
+TRAINING = Resource(names.API_VERSION, names.TRAINING_KIND, names.TRAINING_PLURAL, rank=2)
+"""Neither watched nor cached: `trainings` lists them."""
 POD = Resource("v1", "Pod", "pods", rank=0, vital=True)
 LEASE = Resource("coordination.k8s.io/v1", "Lease", "leases", rank=0)
 EVENT = Resource("events.k8s.io/v1", "Event", "events", rank=3)

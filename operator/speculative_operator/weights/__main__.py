@@ -7,23 +7,20 @@ in the same way; 2 wrong use of the command line; 143 ended by SIGTERM (130 by S
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from speculative_operator.domain.jobs import Exit, Progress, encode, progress_line
+from speculative_operator.domain.jobs import Exit, Progress, progress_line
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights.bring import Stopped
 from speculative_operator.weights.cache import GRACE_SECONDS
 from speculative_operator.weights.command import fetch_pair, hold, inspect_pair
+from speculative_operator.weights.result import exit_status, leave_result
 from speculative_operator.weights.source import WeightsError
-
-TERMINATION_LOG = Path("/dev/termination-log")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.command == "hold":
             hold(options.cache, options.version, options.object, expires=options.collect)
         result = inspect_pair(options) if options.command == "inspect" else fetch_pair(options, _tell)
-        return _leave_result(result, Exit.DONE)
+        return leave_result(result, Exit.DONE)
     except Stopped as stopped:
         if options.command == "hold":
             return Exit.DONE
@@ -49,13 +46,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + int(stopped.args[0])
     except WeightsError as error:
         sys.stderr.write(f"error: {error.side + ': ' if error.side else ''}{error}\n")
-        return _leave_result({"error": error.to_json()}, _exit(error))
+        return leave_result({"error": error.to_json()}, exit_status(error))
     except Exception as error:
         logging.exception("unexpected error: this is a bug of speculative-weights")
         defect = WeightsError(
             Reason.UNKNOWN, f"{type(error).__name__}: {error}", remedy="read the log of the Job's pod and report it"
         )
-        return _leave_result({"error": defect.to_json()}, _exit(defect))
+        return leave_result({"error": defect.to_json()}, exit_status(defect))
 
 
 def _stop(number: int, _: object) -> None:
@@ -65,28 +62,9 @@ def _stop(number: int, _: object) -> None:
     raise Stopped(number)
 
 
-def _exit(error: WeightsError) -> Exit:
-    return Exit.FINAL if error.final else Exit.AGAIN
-
-
 def _tell(progress: Progress) -> None:
     sys.stdout.write(progress_line(progress) + "\n")
     sys.stdout.flush()
-
-
-def _leave_result(result: Mapping[str, Any], status: int) -> int:
-    """Write the result: of a Job as its termination message, else on stdout; returns the exit status."""
-    if not TERMINATION_LOG.exists():
-        sys.stdout.write(json.dumps(result) + "\n")
-        return status
-    try:
-        message = encode(result)
-    except ValueError as error:
-        large = WeightsError(Reason.PAIR_UNREAD, f"cannot report the result: {error}")
-        message, status = encode({"error": large.to_json()}), _exit(large)
-        sys.stderr.write(f"error: {large}\n")
-    TERMINATION_LOG.write_text(message, encoding="utf-8")
-    return status
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -60,12 +60,15 @@ def test_metadata_and_image_say_the_same() -> None:
         assert (BUNDLE / annotations[f"{prefix}.{part}.v1"]).is_dir()
 
 
-def test_it_owns_the_definition_beside_it() -> None:
-    (owned,) = version()["spec"]["customresourcedefinitions"]["owned"]
-    definition = next(item for item in manifests().values() if item["kind"] == "CustomResourceDefinition")
-    assert owned["name"] == definition["metadata"]["name"]
-    assert (owned["kind"], owned["version"]) == (names.KIND, definition["spec"]["versions"][0]["name"])
-    assert definition["spec"] == installed("CustomResourceDefinition", owned["name"])["spec"]
+def test_it_owns_the_definitions_beside_it() -> None:
+    owned = {one["name"]: one for one in version()["spec"]["customresourcedefinitions"]["owned"]}
+    beside = [item for item in manifests().values() if item["kind"] == "CustomResourceDefinition"]
+    assert owned.keys() == {one["metadata"]["name"] for one in beside}
+    assert {one["kind"] for one in owned.values()} == {names.KIND, names.TRAINING_KIND}
+    for definition in beside:
+        told = owned[definition["metadata"]["name"]]
+        assert (told["kind"], told["version"]) == (definition["spec"]["names"]["kind"], names.VERSION)
+        assert definition["spec"] == installed("CustomResourceDefinition", told["name"])["spec"]
 
 
 def test_it_is_the_same_operator_with_the_same_permissions() -> None:

@@ -18,7 +18,7 @@ from speculative_operator.domain.models import ModelFacts, Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.own_folder import FOLDER
-from speculative_operator.weights import __main__, command, disk
+from speculative_operator.weights import __main__, command, disk, result
 from speculative_operator.weights.cache import MANIFEST, Cache
 from speculative_operator.weights.source import WeightsError
 
@@ -48,7 +48,7 @@ def signals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the test run stay as they are; so do its umask and its log."""
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr("os.umask", lambda _: None)
-    monkeypatch.setattr(__main__, "TERMINATION_LOG", Path("/nowhere/at/all"))
+    monkeypatch.setattr(result, "TERMINATION_LOG", Path("/nowhere/at/all"))
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def test_a_result_that_the_termination_message_cannot_hold_is_an_error_that_says
 ) -> None:
     log = tmp_path / "log"
     log.touch()
-    monkeypatch.setattr(__main__, "TERMINATION_LOG", log)
+    monkeypatch.setattr(result, "TERMINATION_LOG", log)
     told = []
     for name in ("short", content(6000).hex()):
         monkeypatch.setattr(command, "inspect", lambda source, name=name: facts(source.location, name=name))

@@ -1,0 +1,234 @@
+"""`make e2e-training`: a SpeculatorTraining on a cluster with the real vLLM and the real library, on CPUs.
+
+The small verifier answers prompts, a head is trained on its answers, and the training's pod is lost twice meanwhile.
+The result is then served beside an untrained head by the operator, and must be accepted three times as often at least,
+on prompts that were held out. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from demo import hub
+from demo.scene import OPERATOR_NAMESPACE, SceneError, install_operator
+from devcluster.cluster import Cluster
+from devcluster.errors import DevClusterError
+from devcluster.options import Image
+from devcluster.progress import Reporter
+from realengine import paths, prompts, scene, trainer_image
+from realengine.install import InstallError, installed
+from realengine.serving import CPU_FLAGS
+from realengine.training import LEAST_TIMES, TOKENS
+from speculative_operator.domain import names
+
+Json = dict[str, Any]
+NAME, MODELS, TRAINED = "tiny-head", "models", "trained"
+TRAINER, TOOL = "speculative-trainer:dev", "tool:dev"
+HEADS = {"untrained": f"pvc://{MODELS}/{hub.HEAD}", "trained": f"pvc://{TRAINED}/tiny/model"}
+STAGES = {"Answering": "step", "Training": "expectedAcceptance"}
+"""Stage in which the pod is lost -> the field of status that must tell something before."""
+READY_SECONDS, TRAINING_SECONDS = 300.0, 1200.0
+
+
+def claim(name: str) -> Json:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
+
+
+def training(count: int) -> Json:
+    """As a user writes it, for a cluster without accelerators."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.TRAINING_KIND,
+        "metadata": {"name": NAME},
+        "spec": {
+            "verifier": {"model": f"pvc://{MODELS}/{hub.TARGET}"},
+            "data": {"prompts": f"pvc://{MODELS}/prompts.jsonl", "maxSamples": count},
+            "budget": {"accelerators": 0, "hours": 1},
+            "output": f"pvc://{TRAINED}/tiny",
+            "sequenceLength": TOKENS,
+            "epochs": 3,
+            "image": TRAINER,
+        },
+    }
+
+
+def served(name: str) -> Json:
+    """The verifier with one of the heads."""
+    verifier = {"model": f"pvc://{MODELS}/{hub.TARGET}", "servedName": "tiny", "maxModelLen": 512, "dtype": "float32"}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {"name": name},
+        "spec": {
+            "verifier": {**verifier, "maxNumSeqs": scene.MAX_NUM_SEQS},
+            "speculator": {"method": "eagle3", "model": HEADS[name]},
+            "speculation": {"mode": "Static", "numSpeculativeTokens": 3, "maxSpeculativeTokens": 3},
+            "engine": {"version": paths.VLLM, "image": scene.IMAGE, "args": list(CPU_FLAGS)},
+            "accelerator": {"perReplica": 0},
+        },
+    }
+
+
+class Run:
+    """One cluster, and what is done there."""
+
+    def __init__(self, cluster: Cluster, report: Reporter) -> None:
+        self.cluster, self.report = cluster, report
+
+    def apply(self, *objects: Json) -> None:
+        items = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+        self.cluster.kubectl("apply", "-n", scene.NAMESPACE, "-f", "-", input=items)
+
+    def get(self, kind: str, name: str) -> Json:
+        told = self.cluster.kubectl("get", kind, name, "-n", scene.NAMESPACE, "-o", "json")
+        return dict(json.loads(told.stdout))
+
+    def until(self, what: str, seconds: float, found: Callable[[], Any]) -> Any:
+        """What `found` returns, once it is not empty. Raises SceneError."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if got := found():
+                return got
+            time.sleep(2)
+        raise SceneError(f"{what}: not within {seconds:.0f} s")
+
+    def fill(self, source: Path) -> None:
+        """Claims with models and prompts, as a user has them."""
+        self.apply(claim(MODELS), claim(TRAINED))
+        copy = f"import shutil; shutil.copytree({str(source)!r}, '/to', dirs_exist_ok=True)"
+        mount = {"name": "to", "mountPath": "/to"}
+        container = {"name": "fill", "image": TOOL, "args": ["-c", copy], "volumeMounts": [mount]}
+        volume = {"name": "to", "persistentVolumeClaim": {"claimName": MODELS}}
+        spec = {"containers": [container], "volumes": [volume], "restartPolicy": "Never"}
+        self.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "fill"}, "spec": spec})
+        self.until("claims are filled", 120, lambda: self.get("pod", "fill")["status"].get("phase") == "Succeeded")
+
+    def status(self) -> Json:
+        """Of the training. Raises SceneError where it failed."""
+        status: Json = self.get("speculatortraining", NAME).get("status") or {}
+        if status.get("stage") == "Failed":
+            raise SceneError(f"the training failed: {status['conditions']}")
+        return status
+
+    def lose(self, stage: str) -> None:
+        """Delete the pod at once while it is at this stage and has got somewhere."""
+        field = STAGES[stage]
+
+        def there() -> bool:
+            status = self.status()
+            return status.get("stage") == stage and bool(status.get(field))
+
+        self.until(f"{stage} is under way", TRAINING_SECONDS, there)
+        self.report(f"{stage}: the pod is lost; status {self.status()}")
+        job = f"batch.kubernetes.io/job-name={NAME}-train"
+        self.cluster.kubectl("delete", "pod", "-n", scene.NAMESPACE, "-l", job, "--grace-period=0", "--force")
+
+    def finished(self) -> Json:
+        """Status at the end of the training."""
+        self.until("the training is done", TRAINING_SECONDS, lambda: self.status().get("stage") == "Done")
+        return self.status()
+
+    def accepted(self, name: str) -> float:
+        """Share of drafts that the verifier accepts of a head, served by the operator."""
+        self.apply(served(name))
+
+        def ready() -> bool:
+            conditions = (self.get("specdep", name).get("status") or {}).get("conditions") or ()
+            return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+        self.until(f"{name} serves", READY_SECONDS, ready)
+        spec = self.get("service", name)["spec"]
+        url = f"http://{spec['clusterIP']}:{spec['ports'][0]['port']}"
+        folders = ":".join(str(paths.ROOT / one) for one in ("dev", "operator"))
+        argv = [sys.executable, "-m", "realengine.prompts", url]
+        asking = self.cluster.inside(argv, env={"PYTHONPATH": folders}, stdout=subprocess.PIPE)
+        told = json.loads(asking.communicate(timeout=300)[0])
+        self.report(f"{name}: {told['accepted']:.0f} of {told['draft_tokens']:.0f} drafts accepted")
+        self.cluster.kubectl("delete", "specdep", name, "-n", scene.NAMESPACE)
+        return float(told["accepted"] / told["draft_tokens"])
+
+
+def keep_logs(cluster: Cluster, out: Path) -> None:
+    """What one wants to see when it did not end well."""
+    asked = {
+        "operator.log": (
+            "logs",
+            "-n",
+            OPERATOR_NAMESPACE,
+            "-l",
+            f"app.kubernetes.io/name={names.OPERATOR}",
+            "--tail=-1",
+        ),
+        "training.log": (
+            *("logs", "-n", scene.NAMESPACE, "-l", names.LABEL_TRAINING, "--tail=-1", "--prefix"),
+            *("--all-containers", "--ignore-errors"),
+        ),
+        "objects.yaml": ("get", "speculatortrainings,jobs,pods,events", "-n", scene.NAMESPACE, "-o", "yaml"),
+    }
+    for name, words in asked.items():
+        told = cluster.kubectl(*words, check=False)
+        (out / name).write_text(told.stdout + told.stderr)
+
+
+def run(given: argparse.Namespace) -> Json:
+    """All of it; the last line."""
+    report = Reporter()
+    python, trainer = installed(report), trainer_image.image()
+    assert trainer is not None
+    shutil.rmtree(given.out, ignore_errors=True)
+    shutil.copytree(paths.models(), given.out / "models")
+    prompts.write(given.out / "models" / "prompts.jsonl", given.prompts)
+    tool = Image((sys.executable,), {})
+    options = scene.options(given.name, python)
+    more = {TRAINER: trainer, TOOL: tool}
+    visible = [*options.node_settings["visible"], str(trainer_image.folder())]
+    settings = {**options.node_settings, "visible": visible}
+    with Cluster.start(replace(options, images={**options.images, **more}, node_settings=settings), report) as cluster:
+        try:
+            install_operator(cluster, check_pairs=True)
+            cluster.kubectl("create", "namespace", scene.NAMESPACE)
+            steps, started = Run(cluster, report), time.monotonic()
+            steps.fill(given.out / "models")
+            steps.apply(training(given.prompts))
+            for stage in list(STAGES)[: given.losses]:
+                steps.lose(stage)
+            status, seconds = steps.finished(), time.monotonic() - started
+            report(f"trained after {seconds:.0f} s: {status}")
+            shares = {name: steps.accepted(name) for name in HEADS}
+        finally:
+            keep_logs(cluster, given.out)
+    ok = shares["trained"] >= LEAST_TIMES * max(shares["untrained"], 0.01)
+    return {"ok": ok, "seconds": round(seconds), "losses": given.losses, "accepted": shares, "status": status}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="realengine.e2e.train", description=__doc__)
+    parser.add_argument("--name", default="e2e-training", help="name of the cluster")
+    parser.add_argument("--out", type=Path, default=paths.ROOT / "build" / "e2e-training", help="folder of logs")
+    parser.add_argument("--prompts", type=int, default=240, metavar="N")
+    parser.add_argument("--losses", type=int, default=2, choices=range(3), help="times that the pod is lost")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        told = run(parser.parse_args())
+    except KeyboardInterrupt:
+        print("interrupted: nothing is left behind", file=sys.stderr)
+        return 130
+    except (InstallError, DevClusterError, SceneError) as error:
+        told = {"ok": False, "error": str(error)}
+    print(json.dumps(told), flush=True)
+    return 0 if told["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""`speculative-training look|finish`: what the Jobs of a training run beside the library's own programs.
+
+Exit statuses are those of `speculative-weights` (`domain.jobs.Exit`), and so is where the result goes: the container's
+termination message, else stdout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from speculative_operator.domain.jobs import Exit
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.trainer.finish import finish
+from speculative_operator.trainer.look import look
+from speculative_operator.weights.result import exit_status, leave_result
+from speculative_operator.weights.source import WeightsError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run with `argv` (default: the process's arguments); the exit status."""
+    given = _parser().parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    os.umask(0o002)  # a claim shared by a group stays writable for its members
+    try:
+        if given.command == "look":
+            result = dict(look(given.prompts, given.output, given.need, given.made_of, answered=given.answered))
+        else:
+            result = finish(given.verifier, given.output, given.method, given.base or str(given.verifier))
+        return leave_result(result, Exit.DONE)
+    except WeightsError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return leave_result({"error": error.to_json()}, exit_status(error))
+    except Exception as error:
+        logging.exception("unexpected error: this is a bug of speculative-training")
+        told = WeightsError(Reason.UNKNOWN, f"{type(error).__name__}: {error}", remedy="read the log and report it")
+        return leave_result({"error": told.to_json()}, Exit.AGAIN)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="speculative-training", description="Look at what a training needs, or finish it. The operator's Jobs do."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    looking = commands.add_parser("look", help="check prompts, folder and disk before any accelerator is taken")
+    looking.add_argument("--prompts", type=Path, required=True, metavar="FILE", help="JSON lines")
+    looking.add_argument("--need", type=int, default=0, metavar="BYTES", help="what must be free on the disk")
+    looking.add_argument("--made-of", default="", metavar="TEXT", help="what tells this training from another one")
+    looking.add_argument("--answered", action="store_true", help="rows need answers: the verifier gives none")
+    finishing = commands.add_parser("finish", help="judge the best checkpoint, describe it, publish it")
+    finishing.add_argument("--verifier", type=Path, required=True, metavar="DIR")
+    finishing.add_argument("--method", default="eagle3", metavar="METHOD", help="as the library spells it")
+    finishing.add_argument("--base", default="", metavar="URI", help="the verifier's address, for the model card")
+    for command in (looking, finishing):
+        command.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the training")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

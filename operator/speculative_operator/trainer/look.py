@@ -1,0 +1,94 @@
+"""Whether a training has what it needs: prompts that the library can read, a folder of its own, room on the disk. Run
+without accelerators before any is taken. Called by `__main__`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from speculative_operator.domain.formats import size
+from speculative_operator.domain.reading import parse_json
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.weights import disk
+from speculative_operator.weights.source import WeightsError
+
+MARKER = "training-of.json"
+"""In the folder of output: what the training there is made of. Another of the same goes on; others keep out."""
+FEWEST_ROWS = 10
+"""The library holds a tenth of the rows out; with fewer rows nothing would be left for one of the two."""
+_TURNS = ("messages", "conversations", "prompt")
+_USER, _ASSISTANT = {"user", "human"}, {"assistant", "gpt"}
+
+
+def look(prompts: Path, output: Path, need: int, made_of: str, *, answered: bool) -> dict[str, int]:
+    """`rows` and `unusable` rows of the prompts, and their `bytes`. Marks the folder of output. `answered`: rows need
+    an answer, as nobody answers them anew; `need`: bytes that must be free. Raises WeightsError."""
+    told = _read(prompts, answered=answered)
+    _claim(output, made_of)
+    disk_left = disk.free(output)
+    if disk_left < need:
+        raise WeightsError(
+            Reason.DISK_FULL,
+            f"the claim of {output} has {disk_left} bytes free ({size(disk_left)}), and checkpoints need {need}",
+            remedy=f"enlarge the claim by {size(need - disk_left)}, or name another one in output",
+        )
+    return told
+
+
+def _read(prompts: Path, *, answered: bool) -> dict[str, int]:
+    if prompts.suffix != ".jsonl" or not prompts.is_file():
+        raise _bad(prompts, "there is no such file of JSON lines", "name a file on the claim that ends in .jsonl")
+    usable, unusable, first = 0, 0, 0
+    with prompts.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            row = parse_json(line.decode("utf-8", "replace"))
+            if not isinstance(row, Mapping):
+                raise _bad(prompts, f"line {number} is no JSON object", "write one object on each line")
+            if _is_usable(row, answered=answered):
+                usable += 1
+            else:
+                unusable, first = unusable + 1, first or number
+    if usable < FEWEST_ROWS:
+        fields = "messages that end with an answer" if answered else "prompt (a text), messages or conversations"
+        where = f"; the first line without: {first}" if first else ""
+        raise _bad(prompts, f"{usable} lines are usable{where}", f"give {FEWEST_ROWS} lines or more with {fields}")
+    return {"rows": usable, "unusable": unusable, "bytes": prompts.stat().st_size}
+
+
+def _is_usable(row: Mapping[str, Any], *, answered: bool) -> bool:
+    """Whether the library takes something from the row: `extract_conversation` of its regenerate_responses.py."""
+    turns: list[Any] = next((row[name] for name in _TURNS if isinstance(row.get(name), list) and row[name]), [])
+    roles = [turn.get("role") or turn.get("from") for turn in turns if isinstance(turn, Mapping)]
+    if answered:
+        return bool(roles) and roles[-1] in _ASSISTANT
+    prompt = row.get("prompt")
+    return bool(_USER & {str(role) for role in roles}) or (isinstance(prompt, str) and bool(prompt))
+
+
+def _claim(output: Path, made_of: str) -> None:
+    """Make the folder and mark it, or see that it is marked as made of the same. Raises WeightsError."""
+    marker = output / MARKER
+    with disk.explain_errors(output):
+        output.mkdir(parents=True, exist_ok=True)
+        if not marker.exists():
+            if any(output.iterdir()):
+                raise _foreign(output, "holds files, and no training's mark")
+            draft = marker.with_suffix(".partial")
+            draft.write_text(json.dumps({"of": made_of}) + "\n", encoding="utf-8")
+            draft.rename(marker)
+        found = parse_json(marker.read_text(encoding="utf-8"))
+    if not isinstance(found, Mapping) or found.get("of") != made_of:
+        raise _foreign(output, "holds a training of another verifier, method or data")
+
+
+def _foreign(output: Path, what: str) -> WeightsError:
+    return WeightsError(Reason.OUTPUT_FOREIGN, f"{output} {what}", remedy="name an empty or new folder in output")
+
+
+def _bad(prompts: Path, what: str, remedy: str) -> WeightsError:
+    return WeightsError(Reason.BAD_DATA, f"{prompts}: {what}", file=prompts.name, remedy=remedy)

@@ -1,0 +1,218 @@
+"""The two Jobs of a training. Called by `follow`.
+
+    NAME-look    inspect -> look -> fetch              no accelerators: what can be refused is refused here
+    NAME-train   answers -> states & train -> check    accelerators of the budget; a pod goes on where the last ended
+
+`states` serves the verifier's hidden states beside `train`, as a sidecar. All that a training writes lies below the
+folder of its output, and a verifier from a hub in a cache of ours in the root of that claim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.jobs import Exit
+from speculative_operator.domain.models import Pin
+from speculative_operator.domain.spec import ModelSource, Scheme
+from speculative_operator.domain.training import Answers, Training
+from speculative_operator.render.environment import render_manifest
+from speculative_operator.training import scripts
+
+LOOK, TRAINS = "look", "train"
+"""Ends of the names of the Jobs."""
+USER = 65532
+OUTPUT, CLAIMS, TMP = "/training", "/claims", "/tmp"  # noqa: S108  (paths in the pod)
+KEPT_SECONDS = 86_400
+"""Seconds for which an ended Job is kept for its log."""
+LOOK_SECONDS = 6 * 3600
+"""Seconds for the Job without accelerators: it may fetch hundreds of gigabytes."""
+TRIES = 6
+"""Pods that may follow one that failed; those that were taken away do not count."""
+ANSWER_TOKENS = 1024
+LEAST_LAYERS = 3
+NEED_BYTES = 10**10
+"""Free bytes that the output must have at the start: some checkpoints of a head of a billion parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What the installation gives to Jobs: `image`, the operator's own; `assigns_uids`, as on OpenShift."""
+
+    image: str
+    assigns_uids: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The verifier as the Job NAME-look found it."""
+
+    resolved: str
+    """Commit of a hub; hash over the files of a claim."""
+    layers: int
+
+
+def job_name(name: str, kind: str) -> str:
+    """Name of a Job of the training `name`."""
+    return f"{name}-{kind}"
+
+
+def hidden_layers(count: int) -> list[int]:
+    """The verifier's layers from which an EAGLE-3 head reads, of `count`, at least LEAST_LAYERS: as speculators 0.9.0
+    chooses them (models/utils.py). Where two of those would be the same: the first, the middle and the last."""
+    usual = [2, count // 2, count - 3]
+    return usual if len(set(usual)) == 3 else [0, count // 2, count - 1]
+
+
+def look_job(training: Training, means: Means) -> dict[str, Any]:
+    """The Job that looks at verifier, prompts, output and disk. Raises RenderError."""
+    image, user = means.image, f"{training.namespace}/{training.name}/{training.uid}"
+    verifier = ["--verifier", training.verifier.uri]
+    if training.verifier.revision:
+        verifier += ["--verifier-revision", training.verifier.revision]
+    reads = ["--prompts", _path(training.prompts), "--output", _path(training.output, OUTPUT)]
+    reads += ["--need", str(NEED_BYTES if training.accelerators else NEED_BYTES // 100)]
+    reads += ["--made-of", _made_of(training), *(["--answered"] if training.answers is Answers.KEEP else [])]
+    steps = [
+        _own("inspect", image, ["speculative-weights", "inspect", *verifier], training),
+        _own("look", image, ["speculative-training", "look", *reads], training),
+    ]
+    if training.verifier.scheme is Scheme.HF:
+        fetch = ["speculative-weights", "fetch", "--cache", OUTPUT, "--object", user, *verifier]
+        steps.append(_own("fetch", image, fetch, training))
+    return _job(training, LOOK, LOOK_SECONDS, steps, means)
+
+
+def train_job(training: Training, known: Known, seconds: int, means: Means) -> dict[str, Any]:
+    """The Job that trains, for `seconds` at most. Raises RenderError."""
+    answers = min(ANSWER_TOKENS, training.sequence // 2)
+    source, output = training.verifier, _path(training.output, OUTPUT)
+    where = _path(source)
+    if source.scheme is Scheme.HF:
+        key = Pin(source.scheme, source.location, source.revision, known.resolved).key
+        where = f"{OUTPUT}/{names.CACHE_FOLDER}/models/{key}/files"
+    env: dict[str, Any] = {
+        "OUTPUT": output, "VERIFIER": where, "PROMPTS": _path(training.prompts), "METHOD": training.method.value,
+        "SAMPLES": training.samples, "SEQUENCE_TOKENS": training.sequence, "ANSWER_TOKENS": answers,
+        "EPOCHS": training.epochs, "SEED": training.seed, "STATES": scripts.STATES_FOLDER,
+        "ANSWERS": training.answers.value,
+    }  # fmt: skip
+    engine = ["--tensor-parallel-size", str(training.serving)] if training.serving > 1 else []
+    finish = ["speculative-training", "finish", "--verifier", where, "--output", output]
+    finish += ["--base", source.uri, "--method", training.method.value]
+    read = hidden_layers(known.layers)
+    env["LAYERS"] = " ".join(map(str, read))
+    states = ["vllm", *scripts.states_arguments(where, (*read, known.layers), training.sequence), *engine]
+    probe = {"exec": {"command": ["python3", "-c", _HEALTH]}, **_PATIENCE}
+    sidecar = {"restartPolicy": "Always", "startupProbe": probe}
+    steps = [
+        _trainer("answers", ["sh", "-c", scripts.ANSWERS, "answers", *engine], training, env, training.serving),
+        {**_trainer("states", states, training, {}, training.serving), **sidecar},
+        _trainer("train", ["sh", "-c", scripts.TRAIN, "train"], training, env, training.learning),
+        _own("check", means.image, finish, training),
+    ]
+    return _job(training, TRAINS, seconds, steps, means)
+
+
+_HEALTH = f"import urllib.request as r; r.urlopen('http://127.0.0.1:{scripts.PORT}/health', timeout=5)"
+"""By a command in the pod: the server listens at the pod's own address alone, where no kubelet reaches it."""
+_PATIENCE = {"periodSeconds": 5, "failureThreshold": 720, "timeoutSeconds": 10}
+
+
+def _made_of(training: Training) -> str:
+    """What tells this training from others: one of the same goes on where it ended, whatever object asks for it."""
+    verifier = f"{training.verifier.uri}@{training.verifier.revision}"
+    return " ".join((verifier, training.method, training.prompts.uri, training.answers, f"{training.sequence}"))
+
+
+def _own(name: str, image: str, command: list[str], training: Training) -> dict[str, Any]:
+    """A container of the operator's image, without accelerators."""
+    size = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}}
+    return _container(name, image, command, training, {"HOME": TMP, "HF_HOME": f"{TMP}/hf"}, size)
+
+
+def _trainer(
+    name: str, command: list[str], training: Training, env: dict[str, Any], accelerators: int
+) -> dict[str, Any]:
+    """A container of the trainer's image with so many accelerators."""
+    size: dict[str, Any] = {"requests": {"cpu": "100m", "memory": "512Mi"}}
+    if accelerators:
+        size = {"requests": {"cpu": "2", "memory": "8Gi"}, "limits": {training.resource: str(accelerators)}}
+    env = {**scripts.ENVIRONMENT, "USER": "trainer", **env, "ACCELERATORS": accelerators}
+    return _container(name, training.image, command, training, env, size)
+
+
+def _container(
+    name: str, image: str, command: list[str], training: Training, env: dict[str, Any], size: dict[str, Any]
+) -> dict[str, Any]:
+    given: list[dict[str, Any]] = [{"name": key, "value": str(value)} for key, value in env.items()]
+    if training.secret_name:
+        reference = {"name": training.secret_name, "key": "HF_TOKEN", "optional": True}
+        given.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}})
+    named = {one["name"] for one in given}
+    mounts: list[dict[str, Any]] = [
+        {"name": "tmp", "mountPath": TMP},
+        {"name": "states", "mountPath": scripts.STATES_FOLDER},
+    ]
+    mounts += [{"name": "shm", "mountPath": "/dev/shm"}, {"name": "output", "mountPath": OUTPUT}]  # noqa: S108
+    for claim, volume in _claims(training).items():
+        mounts.append({"name": volume, "mountPath": f"{CLAIMS}/{claim}", "readOnly": True})
+    return {
+        "name": name,
+        "image": image,
+        "command": command,
+        "env": [*given, *(one for one in training.env if one.get("name") not in named)],
+        "resources": size,
+        "securityContext": {
+            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}
+        },
+        "volumeMounts": mounts,
+    }  # fmt: skip
+
+
+def _claims(training: Training) -> dict[str, str]:
+    """Claim that is read -> name of its volume: that of the output may be among them."""
+    sources = [one for one in (training.verifier, training.prompts) if one.scheme is Scheme.PVC]
+    found = dict.fromkeys(one.location.partition("/")[0] for one in sources)
+    output = training.output.location.partition("/")[0]
+    return {claim: "output" if claim == output else f"claim-{number}" for number, claim in enumerate(found)}
+
+
+def _path(source: ModelSource, below: str = "") -> str:
+    """Path of a source in the containers; `below`: where its claim is mounted, if not by its name."""
+    claim, _, path = source.location.partition("/")
+    return f"{below or f'{CLAIMS}/{claim}'}/{path}".rstrip("/")
+
+
+def _job(training: Training, kind: str, seconds: int, steps: list[dict[str, Any]], means: Means) -> dict[str, Any]:
+    """A Job of containers that run one after the other."""
+    labels = {names.LABEL_MANAGED_BY: names.OPERATOR, names.LABEL_TRAINING: training.name}
+    claims = {"output": training.output.location.partition("/")[0]}
+    claims |= {volume: claim for claim, volume in _claims(training).items()}
+    volumes: list[dict[str, Any]] = [{"name": "tmp", "emptyDir": {}}, {"name": "states", "emptyDir": {}}]
+    volumes += [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    volumes += [{"name": volume, "persistentVolumeClaim": {"claimName": claim}} for volume, claim in claims.items()]
+    values = {
+        "name": job_name(training.name, kind),
+        "namespace": training.namespace,
+        "labels": labels | ({"kueue.x-k8s.io/queue-name": training.queue} if training.queue else {}),
+        "owner": {
+            "apiVersion": names.API_VERSION, "kind": names.TRAINING_KIND, "name": training.name, "uid": training.uid,
+            "controller": True, "blockOwnerDeletion": True,
+        },
+        "pod_labels": labels,
+        "tries": TRIES,
+        "containers_that_end": [one["name"] for one in steps if one.get("restartPolicy") is None],
+        "final_exits": [Exit.MISUSED.value, Exit.FINAL.value],
+        "deadline": seconds,
+        "kept_for": KEPT_SECONDS,
+        "run_as_user": None if means.assigns_uids else USER,
+        "pull_secrets": [{"name": one} for one in training.pull_secrets],
+        "node_selector": dict(training.node_selector),
+        "tolerations": [dict(one) for one in training.tolerations],
+        "first": steps[:-1],
+        "last": steps[-1],
+        "volumes": volumes,
+    }  # fmt: skip
+    return render_manifest("trainingjob", values)

@@ -1,0 +1,116 @@
+"""What the containers of a training's pod run: vLLM and the library speculators, pinned by the trainer's image. `jobs`
+renders them. Nothing of a spec is put into a script: it comes as an argument or a variable of the environment.
+
+Variables: OUTPUT (the training's folder), VERIFIER (folder of the model), PROMPTS (a file of JSON lines), ANSWERS
+(Regenerate or Keep), METHOD, SEQUENCE_TOKENS, ANSWER_TOKENS, SAMPLES (0: all), EPOCHS, SEED, LAYERS (of the verifier,
+apart by blanks), STATES (folder for hidden states on their way), ACCELERATORS (of the container).
+
+Every script goes on where an earlier pod ended, and ends at once where one has done its work. Flags and files are those
+of speculators 0.9.0 (`cli/regenerate_responses.py`, `cli/prepare_data.py`, `train/config/schema.py`,
+`train/checkpointer.py`) and of its program that starts vLLM (`scripts/launch_vllm.py` in its repository).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+PORT = 8000
+STATES_FOLDER = "/states"
+PREPARED = "prepared"
+CHECKPOINTS = "checkpoints"
+RESPONSES = "responses.jsonl"
+
+ANSWERS = f"""\
+set -eu
+done="$OUTPUT/{PREPARED}" responses="$OUTPUT/{RESPONSES}"
+[ -d "$done" ] && exit 0
+mkdir -p "$OUTPUT"
+vllm serve "$VERIFIER" --host 127.0.0.1 --port {PORT} --max-model-len "$SEQUENCE_TOKENS" \\
+  --disable-uvicorn-access-log "$@" &
+server=$!
+trap 'kill "$server" 2>/dev/null || true; wait "$server" || true' EXIT
+trap 'exit 143' TERM
+alive() {{ kill -0 "$server" 2>/dev/null || {{ echo "the engine ended; its log is above" >&2; exit 1; }}; }}
+until python3 -c 'import urllib.request as r; r.urlopen("http://127.0.0.1:{PORT}/health", timeout=5)' 2>/dev/null; do
+  alive
+  sleep 2
+done
+if [ "$ANSWERS" = Regenerate ]; then
+  limit=""
+  [ "$SAMPLES" = 0 ] || limit="--limit $SAMPLES"
+  python3 -m speculators regenerate-responses --endpoint http://127.0.0.1:{PORT}/v1/chat/completions \\
+    --model "$VERIFIER" --dataset "$PROMPTS" --outfile "$responses" --resume --max-tokens "$ANSWER_TOKENS" \\
+    --seed "$SEED" $limit
+  alive
+  [ -s "$responses" ] || {{ echo "no prompt was answered; see $OUTPUT/responses.errors.jsonl" >&2; exit 3; }}
+  data=$responses render=""
+else
+  data=$PROMPTS render="--render-endpoint http://127.0.0.1:{PORT}"
+fi
+most=""
+[ "$SAMPLES" = 0 ] || most="--max-samples $SAMPLES"
+rm -rf "$done.partial"
+python3 -m speculators prepare-data --model "$VERIFIER" --data "$data" --output "$done.partial" --seed "$SEED" \\
+  --seq-length "$SEQUENCE_TOKENS" --minimum-valid-tokens 1 $render $most
+mv -T "$done.partial" "$done"
+"""
+"""Has the verifier answer the prompts, and makes the library's data of it. A folder with the data's name is whole:
+the library alone would take half a one for whole. Exit status 3: there is nothing to train on."""
+
+TRAIN = f"""\
+set -u
+kept="$OUTPUT/{CHECKPOINTS}"
+last="$kept/$((EPOCHS - 1))/training_state.json"
+[ -e "$last" ] && exit 0
+for one in "$kept"/[0-9]*; do
+  [ -e "$one/training_state.json" ] || rm -rf "$one"
+done
+if [ "$ACCELERATORS" -gt 1 ]; then
+  run="torchrun --standalone --nproc_per_node $ACCELERATORS -m speculators.train"
+else
+  run="python3 -m speculators.train"
+fi
+$run --verifier-name-or-path "$VERIFIER" --speculator-type "$METHOD" --target-layer-ids $LAYERS \\
+  --data-path "$OUTPUT/{PREPARED}" --save-path "$kept" --hidden-states-path "$STATES" \\
+  --vllm-endpoint http://127.0.0.1:{PORT}/v1 --total-seq-len "$SEQUENCE_TOKENS" --epochs "$EPOCHS" --seed "$SEED" \\
+  --log-freq 10 "$@" 2>&1 | sed -u '/HTTP Request/d; s/ *$//'
+[ -e "$last" ]
+"""
+"""Trains. The library goes on after the newest checkpoint that it finds, by its number alone; `training_state.json` is
+what it writes last into one. It ends with 0 when it is asked to end, so only the last epoch's checkpoint tells success.
+"""
+
+ENVIRONMENT = {
+    "HOME": "/tmp",  # noqa: S108  (a path in the pod)
+    "HF_HOME": "/tmp/hf",  # noqa: S108
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_CACHE_ROOT": "/tmp/vllm",  # noqa: S108
+    "VLLM_CONFIG_ROOT": "/tmp/vllm-config",  # noqa: S108
+    "TRITON_CACHE_DIR": "/tmp/triton",  # noqa: S108
+    "TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor",  # noqa: S108
+    "COLUMNS": "800",
+    "TYPER_STANDARD_TRACEBACK": "1",
+}
+"""Variables of all three containers. Lines of the log are wrapped at COLUMNS, and `progress` reads whole ones; the last
+one has errors told as Python tells them, not with all values of all variables."""
+
+
+def states_arguments(verifier: str, layers: Sequence[int], tokens: int, folder: str = STATES_FOLDER) -> list[str]:
+    """Arguments of `vllm` for an engine that writes the hidden states behind `layers` for each request into `folder`,
+    which the trainer sees by the same path. `layers`: those that the speculator reads, and the verifier's number of
+    layers as the last, which is its final state. The trainer asks for one token more than `tokens`, and knows the
+    engine by `verifier`."""
+    drafts = {"hf_config": {"eagle_aux_hidden_state_layer_ids": list(layers)}}
+    speculation = {"method": "extract_hidden_states", "num_speculative_tokens": 1, "draft_model_config": drafts}
+    transfer = {
+        "kv_connector": "ExampleHiddenStatesConnector",
+        "kv_role": "kv_producer",
+        "kv_connector_extra_config": {"shared_storage_path": folder},
+    }
+    return [
+        *("serve", verifier, "--host", "127.0.0.1", "--port", str(PORT), "--max-model-len", str(tokens + 1)),
+        *("--disable-uvicorn-access-log", "--speculative-config", json.dumps(speculation)),
+        *("--kv-transfer-config", json.dumps(transfer)),
+    ]

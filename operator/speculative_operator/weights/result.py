@@ -1,0 +1,36 @@
+"""Where programs of Jobs leave their result, and the exit status of an error. For `__main__` here and in `trainer`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from speculative_operator.domain.jobs import Exit, encode
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.weights.source import WeightsError
+
+TERMINATION_LOG = Path("/dev/termination-log")
+
+
+def exit_status(error: WeightsError) -> Exit:
+    """That of a program that ends with `error`."""
+    return Exit.FINAL if error.final else Exit.AGAIN
+
+
+def leave_result(result: Mapping[str, Any], status: int) -> int:
+    """Write the result: of a Job as its termination message, else on stdout; returns `status`, or that of a result that
+    is too large."""
+    if not TERMINATION_LOG.exists():
+        sys.stdout.write(json.dumps(result) + "\n")
+        return status
+    try:
+        message = encode(result)
+    except ValueError as error:
+        large = WeightsError(Reason.PAIR_UNREAD, f"cannot report the result: {error}")
+        message, status = encode({"error": large.to_json()}), exit_status(large)
+        sys.stderr.write(f"error: {large}\n")
+    TERMINATION_LOG.write_text(message, encoding="utf-8")
+    return status

@@ -1,0 +1,120 @@
+"""SpeculatorTraining on a real API server: what it accepts, what it refuses and how it says why, and the status."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from kubernetes import client
+from kubernetes.client.exceptions import ApiException
+from tests.contract.server import Server
+from tests.unit.training.seen import BODY, FACTS, NOW, TRAINING
+
+from speculative_operator.api.crd import training_crd
+from speculative_operator.domain import names
+from speculative_operator.domain.jobs import Phase
+from speculative_operator.training.follow import follow
+from speculative_operator.training.jobs import Means
+from speculative_operator.training.progress import Progress
+from speculative_operator.training.seen import JobSeen, Seen
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def server(api: client.ApiClient, installed: dict[str, Any]) -> Server:
+    found = Server(api)
+    found.at = (names.GROUP, names.VERSION, "default", names.TRAINING_PLURAL)
+    return found
+
+
+def training(name: str = "support", **changes: Any) -> dict[str, Any]:
+    """A valid object with fields, named by path with _ for a dot, changed."""
+    body = copy.deepcopy(BODY)
+    body["metadata"] = {"name": name}
+    for path, value in changes.items():
+        *parts, last = path.split("__")
+        node = body["spec"]
+        for part in parts:
+            node = node.setdefault(part, {})
+        node[last] = value
+    return body
+
+
+GOOD: dict[str, dict[str, Any]] = {
+    "least": {},
+    "claims": {"verifier__model": "pvc://models/qwen", "output": "pvc://models/qwen-head", "data__prompts": "pvc://p/a/b.json"},
+    "cpu": {"budget__accelerators": 0, "verifier__tensorParallelSize": 4},
+    "all": {
+        "data__answers": "Keep", "data__maxSamples": 5, "verifier__revision": "main", "verifier__tensorParallelSize": 1,
+        "sequenceLength": 2048, "epochs": 3, "image": "trainer:1", "tryOn": "demo", "method": "eagle3",
+        "weights": {"secretName": "hub", "env": [{"name": "HTTPS_PROXY", "value": "http://p"}]},
+        "pod": {"nodeSelector": {"pool": "a"}, "tolerations": [{"key": "gpu"}], "imagePullSecrets": ["l"]},
+    },
+}  # fmt: skip
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "s3 output": ({"output": "s3://bucket/x"}, 'output is "s3://bucket/x": write pvc://CLAIM/PATH'),
+    "whole claim": ({"output": "pvc://models"}, 'output is "pvc://models": add a folder'),
+    "over the verifier": (
+        {"verifier__model": "pvc://m/a/b", "output": "pvc://m/a"},
+        'output is "pvc://m/a", which holds the',
+    ),
+    "in the verifier": (
+        {"verifier__model": "pvc://m/a", "output": "pvc://m/a/b"},
+        'output is "pvc://m/a/b", which holds the',
+    ),
+    "over the prompts": ({"data__prompts": "pvc://m/a/p.jsonl", "output": "pvc://m/a"}, 'output is "pvc://m/a", which'),
+    "hub data": ({"data__prompts": "hf://org/set"}, 'prompts is "hf://org/set": write pvc://CLAIM/FILE.jsonl'),
+    "no jsonl": ({"data__prompts": "pvc://p/a.csv"}, 'prompts is "pvc://p/a.csv": write pvc://CLAIM/FILE.jsonl'),
+    "registry": ({"verifier__model": "oci://r/m:1"}, 'model is "oci://r/m:1": write hf://ORGANISATION/MODEL or pvc'),
+    "revision": ({"verifier__model": "pvc://m/a", "verifier__revision": "main"}, "remove revision"),
+    "too few": ({"budget__accelerators": 1}, "accelerators is 1 but verifier.tensorParallelSize is 1: write a larger"),
+    "no hours": ({"budget__hours": 0}, "should be greater than or equal to 1"),
+    "method": ({"method": "medusa"}, 'Unsupported value: "medusa"'),
+    "unknown field": ({"data__split": "train"}, 'unknown field "spec.data.split"'),
+    "hostile name": ({"output": "pvc://c/x'; rm -rf $HOME"}, "write one of hf://"),
+    "up": ({"output": "pvc://c/../x"}, "write one of hf://"),
+}
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_accepts(server: Server, case: str) -> None:
+    created = server.create(training(**GOOD[case]))
+    assert created["spec"]["epochs"] >= 1
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_refuses_and_says_why(server: Server, case: str) -> None:
+    changes, why = BAD[case]
+    assert why in json.dumps(server.refusal(training(**changes)), ensure_ascii=False).replace('\\"', '"')
+
+
+@pytest.mark.parametrize("name", ["a" * 51, "1a", "a.b"])
+def test_refuses_names_that_pods_cannot_carry(server: Server, name: str) -> None:
+    assert "use at most 50 lower-case letters" in server.refusal(training(name))["message"]
+
+
+def test_a_spec_stays_and_every_status_is_of_the_schema(server: Server) -> None:
+    server.create(training("stays"), keep=True)
+    with pytest.raises(ApiException) as caught:
+        server.custom.patch_namespaced_custom_object(*server.at, "stays", {"spec": {"epochs": 1}})
+    assert "spec cannot be changed" in str(caught.value.body)
+    looked = JobSeen(Phase.SUCCEEDED, results={"inspect": FACTS, "look": {"rows": 12}})
+    running = JobSeen(Phase.RUNNING, running="train", started=NOW, pod_started=NOW)
+    status: dict[str, Any] = {}
+    passed: list[dict[str, Any]] = [
+        {}, {"look": looked}, {"train": running, "progress": Progress(5, 9, 1.0, 1.2)},
+        {"train": running, "progress": Progress(7, 9, 1.0, 1.2)}, {"train": JobSeen(Phase.SUCCEEDED)},
+    ]  # fmt: skip
+    for number, told in enumerate(passed):
+        step = follow(Seen(TRAINING, status, **told), Means("o"), NOW + 60 * number)
+        status = server.write_status("stays", {**dict.fromkeys(status), **step.status})["status"]
+    assert status["conditions"][0]["status"] == "True"
+
+
+def test_the_server_keeps_the_definition_as_written(api: client.ApiClient, installed: dict[str, Any]) -> None:
+    of = ("apiextensions.k8s.io", "v1", "customresourcedefinitions", f"{names.TRAINING_PLURAL}.{names.GROUP}")
+    found: Any = client.CustomObjectsApi(api).get_cluster_custom_object(*of)
+    assert found["spec"]["versions"] == training_crd()["spec"]["versions"]

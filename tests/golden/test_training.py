@@ -1,0 +1,81 @@
+"""The Jobs of a training by example: training/*.yaml."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+from tests.golden.case import HERE
+from tests.golden.test_manifests import NOTE
+from tests.unit.training.seen import TRAINING
+
+from speculative_operator.domain import names
+from speculative_operator.domain.spec import ModelSource, Scheme
+from speculative_operator.domain.training import Answers
+from speculative_operator.training.jobs import Known, Means, look_job, train_job
+
+MEANS = Means("operator:1")
+WHOLE = replace(
+    TRAINING, verifier=ModelSource(Scheme.PVC, "models/qwen"), answers=Answers.KEEP, accelerators=6, serving=4,
+    samples=500,
+    secret_name="hub", env=({"name": "HTTPS_PROXY", "value": "http://proxy:3128"}, {"name": "OUTPUT", "value": "/"}),
+    node_selector={"pool": "train"}, tolerations=({"key": "gpu", "operator": "Exists"},), pull_secrets=("login",),
+    queue="night",
+)  # fmt: skip
+KNOWN = Known("c" * 40, 36)
+MADE: dict[str, dict[str, Any]] = {
+    "look": look_job(TRAINING, MEANS),
+    "train": train_job(TRAINING, KNOWN, 43_200, MEANS),
+    "look-whole": look_job(WHOLE, Means("operator:1", assigns_uids=True)),
+    "train-whole": train_job(WHOLE, KNOWN, 3_600, Means("operator:1", assigns_uids=True)),
+    "train-cpu": train_job(replace(TRAINING, accelerators=0, serving=0), Known("c", 3), 3_600, MEANS),
+}
+
+
+@pytest.mark.parametrize("name", sorted(MADE))
+def test_they_are_as_expected(name: str, regenerate: bool) -> None:
+    text = NOTE + yaml.safe_dump(MADE[name], sort_keys=False, width=110)
+    expected = HERE / "training" / f"{name}.yaml"
+    if regenerate:
+        expected.write_text(text)
+    assert text == expected.read_text(), f"manifests changed; if that is wanted, run: {NOTE[2:]}"
+
+
+def pod(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = MADE[name]["spec"]["template"]["spec"]
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(MADE))
+def test_they_pass_the_restricted_profile_and_are_no_serving_pods(name: str) -> None:
+    """Pod Security Standards, restricted: https://kubernetes.io/docs/concepts/security/pod-security-standards/"""
+    assert pod(name)["securityContext"]["runAsNonRoot"] is True
+    assert pod(name)["automountServiceAccountToken"] is False
+    for container in (*pod(name)["initContainers"], *pod(name)["containers"]):
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+        }  # fmt: skip
+        variables = [one["name"] for one in container["env"]]
+        assert len(variables) == len(set(variables)), "a user's variable takes the place of none of the operator's"
+    assert set(MADE[name]["spec"]["template"]["metadata"]["labels"]) == {names.LABEL_MANAGED_BY, names.LABEL_TRAINING}
+    assert all({"emptyDir", "persistentVolumeClaim"} & volume.keys() for volume in pod(name)["volumes"])
+
+
+def accelerators(name: str) -> dict[str, str]:
+    containers = (*pod(name)["initContainers"], *pod(name)["containers"])
+    return {one["name"]: one["resources"].get("limits", {}).get("nvidia.com/gpu", "") for one in containers}
+
+
+def test_accelerators_are_those_of_the_budget_and_only_where_they_work() -> None:
+    assert set(accelerators("look").values()) == {""}
+    assert accelerators("train") == {"answers": "1", "states": "1", "train": "1", "check": ""}
+    assert accelerators("train-whole") == {"answers": "4", "states": "4", "train": "2", "check": ""}
+    assert set(accelerators("train-cpu").values()) == {""}
+
+
+def test_only_the_claim_of_the_output_is_written() -> None:
+    for container in (*pod("train-whole")["initContainers"], *pod("train-whole")["containers"]):
+        written = {one["mountPath"] for one in container["volumeMounts"] if not one.get("readOnly")}
+        assert written == {"/training", "/tmp", "/states", "/dev/shm"}

@@ -1,0 +1,75 @@
+"""What lines of the library's logs tell of a training. The lines are as speculators 0.9.0 wrote them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from speculative_operator.training.progress import Progress, answers_progress, expected_length, training_progress
+
+BEGUN = "[16:08:58] INFO     Training epoch {}/4 started                    trainer.py:739"
+STEP = (
+    "           INFO     train/loss_0=1.405, train/full_acc_0=0.280, train/cond_acc_0=0.280, train/loss_1=1.489, "
+    "train/full_acc_1=0.060, train/cond_acc_1=0.216, train/loss={}, train/error_records=0.00e+00, "
+    "profile/step_ms=1.80e+03, profile/tokens_per_s=1.01e+03, epoch={}, lr=0.002, global_step={}"
+)
+VALIDATED = (
+    "[16:14:46] INFO     val/loss_0_epoch=0.834, val/full_acc_0_epoch=0.442, val/cond_acc_0_epoch=0.442, "
+    "val/loss_1_epoch=0.849, val/full_acc_1_epoch=0.206, val/full_acc_2_epoch=0.104, val/loss_epoch=2.553, epoch=1"
+)
+ANSWERS = (
+    "Generating responses: 0sample [00:00, ?sample/s]\rGenerating responses: 31sample [00:03, 16.63sample/s, ok=29, "
+    "err=2, trunc=3, rps=1.0, tps=111]"
+)
+
+
+def test_a_running_epoch_is_told_with_its_last_step_and_the_last_validation() -> None:
+    text = "\n".join(
+        [BEGUN.format(1), STEP.format("4.428", 0, 310), VALIDATED, BEGUN.format(2), STEP.format("2.7", 1, 330)]
+    )
+    found = training_progress(text)
+    assert found is not None
+    assert found.acceptance_length == pytest.approx(1.752)
+    assert replace(found, acceptance_length=None) == Progress(330, 1320, 2.7, None, 2, 4)
+
+
+def test_the_number_of_steps_is_unknown_until_an_epoch_has_ended() -> None:
+    text = "\n".join([BEGUN.format(1), STEP.format("15.4", 0, 20)])
+    assert training_progress(text) == Progress(20, 0, 15.4, None, 1, 4)
+    assert training_progress(text, per_epoch=324) == Progress(20, 1296, 15.4, None, 1, 4)
+
+
+def test_a_log_that_was_cut_in_front_tells_what_it_still_has() -> None:
+    assert training_progress(STEP.format("2.1", 2, 700)) == Progress(700, 0, 2.1, None, 3, 0)
+
+
+def test_a_loss_that_is_no_number_is_unknown() -> None:
+    assert training_progress(STEP.format("nan", 0, 20)) == Progress(20, 0, None, None, 1, 0)
+
+
+def test_answers_are_counted_with_those_that_failed() -> None:
+    assert answers_progress(ANSWERS) == Progress(31, 0)
+    assert answers_progress("Generating responses:  12%|#| 120/1000 [00:03, ok=119, err=1, trunc=3]") == Progress(
+        120, 1000
+    )
+
+
+@given(st.text())
+def test_other_text_tells_nothing(text: str) -> None:
+    assert training_progress(text) is None
+    assert answers_progress(text) is None
+
+
+def test_the_length_is_one_more_than_the_shares_of_drafts_that_are_right() -> None:
+    assert expected_length({"full_acc_0": 0.5, "full_acc_1": 0.25, "full_acc_2": 0.125, "loss": 2.0}) == 1.875
+    assert expected_length({"loss": 2.0}) is None
+
+
+@given(st.dictionaries(st.sampled_from(["full_acc_0", "full_acc_1", "full_acc_3", "loss"]), st.floats()))
+def test_a_length_is_possible_or_unknown(measured: dict[str, float]) -> None:
+    length = expected_length(measured)
+    assert length is None or (math.isfinite(length) and 1.0 <= length <= 3.0)

@@ -1,0 +1,128 @@
+"""The scripts of a training's pod with stand-ins for vLLM and the library: what a pod does that follows a lost one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from speculative_operator.training import scripts
+
+VLLM = "exec sleep 60"
+PYTHON = """\
+echo "$*" >> "$LOG"
+case "$*" in
+  *health*) exit 0 ;;
+  *regenerate-responses*) [ "$FAIL" = answers ] || echo '{}' >> "$OUTPUT/responses.jsonl" ;;
+  *prepare-data*)
+    while [ "$1" != --output ]; do shift; done
+    mkdir -p "$2"
+    [ "$FAIL" != prepare ] && touch "$2/a.arrow" ;;
+  *speculators.train*)
+    echo 'step   '; echo 'HTTP Request: POST'
+    [ "$FAIL" = train ] || for one in 0 1; do mkdir -p "$OUTPUT/checkpoints/$one"
+      touch "$OUTPUT/checkpoints/$one/training_state.json"; done ;;
+esac
+"""
+
+
+class Pod:
+    def __init__(self, folder: Path) -> None:
+        self.output, self.log, programs = folder / "output", folder / "log", folder / "bin"
+        programs.mkdir()
+        for name, text in (("vllm", VLLM), ("python3", PYTHON), ("torchrun", PYTHON)):
+            (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+            (programs / name).chmod(0o755)
+        self.env = {
+            "PATH": f"{programs}:/usr/bin:/bin", "OUTPUT": str(self.output), "LOG": str(self.log), "FAIL": "",
+            "VERIFIER": "/models/it", "PROMPTS": "/data/it.jsonl", "ANSWERS": "Regenerate", "METHOD": "eagle3",
+            "SEQUENCE_TOKENS": "64", "ANSWER_TOKENS": "32", "SAMPLES": "0", "EPOCHS": "2", "SEED": "1",
+            "LAYERS": "2 1 0", "STATES": "/states", "ACCELERATORS": "0",
+        }  # fmt: skip
+
+    def run(self, script: str, **changed: str) -> subprocess.CompletedProcess[str]:
+        self.log.write_text("")
+        command = ["/bin/sh", "-c", script, "it", "--more"]
+        env = {**self.env, **changed}
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=False)
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text()
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Pod:
+    return Pod(tmp_path)
+
+
+def test_answers_are_made_once(pod: Pod) -> None:
+    assert pod.run(scripts.ANSWERS, SAMPLES="7").returncode == 0
+    assert "--resume" in pod.said
+    assert "--limit 7" in pod.said
+    assert [path.name for path in (pod.output / "prepared").iterdir()] == ["a.arrow"]
+    assert pod.run(scripts.ANSWERS).returncode == 0
+    assert pod.said == ""
+
+
+def test_data_that_was_half_made_is_made_anew(pod: Pod) -> None:
+    assert pod.run(scripts.ANSWERS, FAIL="prepare").returncode != 0
+    assert not (pod.output / "prepared").exists()
+    assert pod.run(scripts.ANSWERS).returncode == 0
+    assert (pod.output / "prepared").is_dir()
+
+
+def test_prompts_of_which_none_is_answered_end_the_training(pod: Pod) -> None:
+    ended = pod.run(scripts.ANSWERS, FAIL="answers")
+    assert (ended.returncode, "no prompt was answered" in ended.stderr) == (3, True)
+
+
+def test_an_engine_that_ends_does_not_pass_for_data_that_are_bad(pod: Pod) -> None:
+    (pod.log.parent / "bin" / "vllm").write_text("#!/bin/sh\nexit 7\n")
+    (pod.log.parent / "bin" / "python3").write_text("#!/bin/sh\nexit 1\n")
+    assert pod.run(scripts.ANSWERS).returncode == 1
+
+
+def test_answers_of_the_data_are_kept_where_that_is_asked(pod: Pod) -> None:
+    assert pod.run(scripts.ANSWERS, ANSWERS="Keep").returncode == 0
+    assert "regenerate" not in pod.said
+    assert "--data /data/it.jsonl" in pod.said
+    assert "--render-endpoint" in pod.said
+
+
+def test_training_ends_well_only_with_the_checkpoint_of_its_last_epoch(pod: Pod) -> None:
+    assert pod.run(scripts.TRAIN, FAIL="train").returncode != 0
+    ended = pod.run(scripts.TRAIN)
+    assert (ended.returncode, ended.stdout) == (0, "step\n")
+    assert "--target-layer-ids 2 1 0" in pod.said
+    assert pod.said.rstrip().endswith("--more")
+    assert pod.run(scripts.TRAIN).returncode == 0
+    assert pod.said == "", "it was done"
+
+
+def test_half_a_checkpoint_is_removed_before_the_library_sees_it_and_nothing_else(pod: Pod) -> None:
+    kept = pod.output / "checkpoints"
+    for name in ("0", "1", "checkpoint_best", "notes"):
+        (kept / name).mkdir(parents=True)
+    (kept / "0" / "training_state.json").touch()
+    pod.run(scripts.TRAIN, FAIL="train")
+    assert sorted(path.name for path in kept.iterdir()) == ["0", "checkpoint_best", "notes"]
+
+
+def test_several_accelerators_are_trained_on_by_as_many_processes(pod: Pod) -> None:
+    assert pod.run(scripts.TRAIN, ACCELERATORS="4").returncode == 0
+    assert pod.said.startswith(
+        "--standalone --nproc_per_node 4 -m speculators.train --verifier-name-or-path /models/it"
+    )
+
+
+def test_the_engine_of_hidden_states_is_told_the_layers_and_one_token_more() -> None:
+    given = scripts.states_arguments("/models/it", [2, 1, 0, 3], 64)
+    told = dict(zip(given[2::2], given[3::2], strict=False))
+    assert given[:2] == ["serve", "/models/it"]
+    assert told["--max-model-len"] == "65"
+    (drafts,) = (json.loads(one) for one in given if "extract_hidden_states" in one)
+    assert drafts["draft_model_config"]["hf_config"]["eagle_aux_hidden_state_layer_ids"] == [2, 1, 0, 3]
+    assert "served-model-name" not in " ".join(given), "the library refuses an engine by another name"
