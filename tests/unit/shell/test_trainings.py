@@ -132,6 +132,20 @@ async def test_jobs_and_pods_of_others_are_neither_touched_nor_believed(api: Fak
     assert condition(status(api)) == ("False", Reason.TRAINING_FAILED), "not OutOfMemory, as the stranger has it"
 
 
+async def test_two_never_write_to_one_folder_at_a_time(api: FakeApi, trainings: Trainings) -> None:
+    await train(api)
+    other = copy.deepcopy(BODY)
+    other["metadata"] |= {"name": "another", "namespace": "ns", "creationTimestamp": "2026-11-28T12:00:00Z"}
+    await api.put(TRAINING, other)
+    await trainings.look()
+    assert [job["metadata"]["name"] for job in api.find(JOB.kind)] == ["support-look"]
+    await end(api, "support-look", failed=True, look={"error": {"reason": "BadData"}})
+    trainings._written.clear()  # as a minute later
+    await trainings.look()
+    await trainings.look()
+    assert "another-look" in {job["metadata"]["name"] for job in api.find(JOB.kind)}
+
+
 async def test_who_does_not_lead_writes_nothing(api: FakeApi, kube: Kube, telemetry: Telemetry) -> None:
     api.resources += (TRAINING,)
     await train(api)
