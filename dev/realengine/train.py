@@ -1,7 +1,7 @@
 """What `python3 -m speculators.train` runs where there is no accelerator. Run by the engine's interpreter alone.
 
-speculators 0.9.0 takes for granted that there is one in three places: a step's clock waits for it, the rank of a
-process is its number, and `train/trainer.py` calls it `cuda` where torch names none.
+speculators 0.9.0 takes for granted that there is one in four places: a step's clock waits for it, the rank of a
+process is its number, and `train/trainer.py` and `utils/util.py` call it `cuda` where torch names none.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch  # type: ignore[import-not-found]  # only in the engine's environment
-from speculators.train import trainer  # type: ignore[import-not-found]
+from speculators.train import checkpointer, trainer  # type: ignore[import-not-found]
 from speculators.train.cli import main  # type: ignore[import-not-found]
 from speculators.train.config import TrainConfig  # type: ignore[import-not-found]
 
@@ -24,6 +24,6 @@ class OnCpu(trainer.Trainer):  # type: ignore[misc]
 
 if __name__ == "__main__":
     torch.accelerator.synchronize = lambda *_: None
-    trainer.get_local_rank = lambda: "cpu"
+    trainer.get_local_rank = checkpointer.get_current_device = lambda: "cpu"
     main.__globals__["Trainer"] = OnCpu
     main(TrainConfig.resolve())

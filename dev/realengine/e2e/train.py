@@ -216,7 +216,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="realengine.e2e.train", description=__doc__)
     parser.add_argument("--name", default="e2e-training", help="name of the cluster")
     parser.add_argument("--out", type=Path, default=paths.ROOT / "build" / "e2e-training", help="folder of logs")
-    parser.add_argument("--prompts", type=int, default=300, metavar="N")
+    parser.add_argument("--prompts", type=int, default=240, metavar="N")
     parser.add_argument("--losses", type=int, default=2, choices=range(3), help="times that the pod is lost")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
