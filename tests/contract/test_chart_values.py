@@ -49,7 +49,7 @@ def objects(name: str) -> list[dict[str, Any]]:
     return [one for one in yaml.load_all(rendered(name), yaml.CSafeLoader) if one]
 
 
-def definitions(name: str) -> list[dict[str, Any]]:
+def crds(name: str) -> list[dict[str, Any]]:
     return [one for one in objects(name) if one["kind"] == "CustomResourceDefinition"]
 
 
@@ -94,12 +94,12 @@ def _selectors(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_the_definitions_are_kept_unless_one_says_otherwise() -> None:
-    found = {name: definitions(name) for name in ("nothing", LARGEST, "definitions that go")}
+    found = {name: crds(name) for name in ("nothing", LARGEST, "definitions that go")}
     annotations = {name: [one["metadata"].get("annotations") for one in both] for name, both in found.items()}
     kept = [{"helm.sh/resource-policy": "keep"}] * 2
     assert annotations == {"nothing": kept, LARGEST: kept, "definitions that go": [None, None]}
     assert [one["spec"] for one in found[LARGEST]] == [one["spec"] for one in found["nothing"]]
-    assert definitions("definitions by another hand") == []
+    assert crds("definitions by another hand") == []
 
 
 def test_one_replica_has_no_budget() -> None:
