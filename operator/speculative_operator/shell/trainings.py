@@ -80,6 +80,8 @@ class Trainings:
                 pause, wrong = AWAY_PAUSE, str(error)
             except ApiError as error:
                 wrong = str(error)
+            except Exception:  # its end would be that of the process
+                log.exception("a look at trainings failed unexpectedly")
             if wrong and wrong != told:
                 log.warning("trainings are not looked at: %s", wrong)
             told = wrong

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from typing import Any
 
@@ -174,6 +175,21 @@ async def test_one_that_cannot_be_read_holds_up_no_other(api: FakeApi, trainings
     assert len(api.find(JOB.kind)) == 1
     told = next(one for one in api.find(names.TRAINING_KIND) if one["metadata"]["name"] == "absurd")
     assert condition(told["status"]) == ("False", Reason.SPEC_INVALID)
+
+
+async def test_no_error_ends_the_process(trainings: Trainings, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+
+    async def fail() -> None:
+        looks.append(1)
+        raise KeyError("metadata")
+
+    monkeypatch.setattr(trainings, "look", fail)
+    monkeypatch.setattr(trainings, "_settings", SETTINGS.model_copy(update={"tick_seconds": 0.01}))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await trainings.run()
+    assert len(looks) > 1
 
 
 async def test_a_cluster_without_the_kind_costs_one_request(api: FakeApi, kube: Kube, telemetry: Telemetry) -> None:
