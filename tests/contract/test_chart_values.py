@@ -49,6 +49,10 @@ def objects(name: str) -> list[dict[str, Any]]:
     return [one for one in yaml.load_all(rendered(name), yaml.CSafeLoader) if one]
 
 
+def crds(name: str) -> list[dict[str, Any]]:
+    return [one for one in objects(name) if one["kind"] == "CustomResourceDefinition"]
+
+
 def of_kind(name: str, kind: str) -> dict[str, Any]:
     (found,) = [one for one in objects(name) if one["kind"] == kind and "helm.sh/hook" not in str(one["metadata"])]
     return found
@@ -89,14 +93,13 @@ def _selectors(node: Any) -> Iterator[dict[str, Any]]:
             yield from _selectors(value)
 
 
-def test_the_definition_is_kept_unless_one_says_otherwise() -> None:
-    annotations = {name: of_kind(name, "CustomResourceDefinition")["metadata"].get("annotations") for name in (
-        "nothing", LARGEST, "definitions that go")}  # fmt: skip
-    kept = {"helm.sh/resource-policy": "keep"}
-    assert annotations == {"nothing": kept, LARGEST: kept, "definitions that go": None}
-    spec = of_kind("nothing", "CustomResourceDefinition")["spec"]
-    assert of_kind(LARGEST, "CustomResourceDefinition")["spec"] == spec
-    assert not [one for one in objects("definitions by another hand") if one["kind"] == "CustomResourceDefinition"]
+def test_the_definitions_are_kept_unless_one_says_otherwise() -> None:
+    found = {name: crds(name) for name in ("nothing", LARGEST, "definitions that go")}
+    annotations = {name: [one["metadata"].get("annotations") for one in both] for name, both in found.items()}
+    kept = [{"helm.sh/resource-policy": "keep"}] * 2
+    assert annotations == {"nothing": kept, LARGEST: kept, "definitions that go": [None, None]}
+    assert [one["spec"] for one in found[LARGEST]] == [one["spec"] for one in found["nothing"]]
+    assert crds("definitions by another hand") == []
 
 
 def test_one_replica_has_no_budget() -> None:

@@ -50,7 +50,10 @@ SLOW = {"path": "safetensors", "slow_to": 60_000}
 STATIC = {"mode": "Static", "maxSpeculativeTokens": 5, "schedule": [[1, 4, 5], [5, 8, 2]]}
 
 CANDIDATES = "speculator.measure, which takes minutes: tests/e2e/test_measuring.py uses it"
+TRAININGS = "no SpeculatorTraining lives here: tests/cluster/test_training.py has one under the same roles"
 ELSEWHERE: dict[audit.Right, str] = {
+    (names.GROUP, f"{names.TRAINING_PLURAL}/status", "patch"): TRAININGS,
+    (names.GROUP, f"{names.TRAINING_PLURAL}/finalizers", "update"): TRAININGS,
     (names.GROUP, names.PLURAL, "create"): CANDIDATES,
     (names.GROUP, names.PLURAL, "delete"): CANDIDATES,
     (names.GROUP, f"{names.PLURAL}/finalizers", "update"): "no request: OwnerReferencesPermissionEnforcement, which is "

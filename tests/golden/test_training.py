@@ -75,6 +75,12 @@ def test_accelerators_are_those_of_the_budget_and_only_where_they_work() -> None
     assert set(accelerators("train-cpu").values()) == {""}
 
 
+def test_only_programs_of_ours_get_the_token() -> None:
+    given = {one["name"] for one in pod("train-whole")["initContainers"] if "HF_TOKEN" in str(one["env"])}
+    assert given == set()
+    assert all("HF_TOKEN" in str(one["env"]) for one in pod("look-whole")["initContainers"])
+
+
 def test_only_the_claim_of_the_output_is_written() -> None:
     for container in (*pod("train-whole")["initContainers"], *pod("train-whole")["containers"]):
         written = {one["mountPath"] for one in container["volumeMounts"] if not one.get("readOnly")}

@@ -14,7 +14,11 @@ from speculative_operator.domain import names
 
 ROOT = Path(__file__).resolve().parents[2]
 INSTALLED = [one for one in yaml.safe_load_all((ROOT / "manifests" / "install.yaml").read_text()) if one]
-BOUNDED_BY_ROLES = {(names.GROUP, f"{names.PLURAL}/status"), (names.GROUP, f"{names.PLURAL}/finalizers")}
+BOUNDED_BY_ROLES = {
+    (names.GROUP, f"{plural}/{part}")
+    for plural in (names.PLURAL, names.TRAINING_PLURAL)
+    for part in ("status", "finalizers")
+}
 ONLY_NEWS = {("events.k8s.io", "events")}
 
 

@@ -81,7 +81,7 @@ BUDGETS = {
     "operator/speculative_operator/physics/": 937,
     "operator/speculative_operator/reconcile/": 9_035,
     "operator/speculative_operator/render/": 2_193,
-    "operator/speculative_operator/shell/": 6_805,
+    "operator/speculative_operator/shell/": 6_815,
     "operator/speculative_operator/training/": 850,
     "operator/speculative_operator/trainer/": 312,
     "operator/speculative_operator/tuner/": 4_865,

@@ -80,6 +80,8 @@ class Trainings:
                 pause, wrong = AWAY_PAUSE, str(error)
             except ApiError as error:
                 wrong = str(error)
+            except Exception:  # its end would be that of the process
+                log.exception("a look at trainings failed unexpectedly")
             if wrong and wrong != told:
                 log.warning("trainings are not looked at: %s", wrong)
             told = wrong
@@ -91,23 +93,30 @@ class Trainings:
         for namespace in self._settings.namespace_list or ("",):
             found += [body async for body in self._kube.list(TRAINING, namespace)]
         self._written = {body["metadata"]["uid"]: self._written.get(body["metadata"]["uid"], 0.0) for body in found}
-        for body in found:
+        writing: dict[tuple[str, str], str] = {}
+        for body in sorted(found, key=lambda one: text(one, "metadata", "creationTimestamp")):
             now, status = time.time(), mapping(body, "status")
             rests = text(_condition(status), "status") == Truth.FALSE
             if body["metadata"].get("deletionTimestamp") or has_ended(status):
                 continue
+            first = writing.setdefault((key_of(body)[0], text(body, "spec", "output").rstrip("/")), key_of(body)[1])
             if rests and now < self._written[body["metadata"]["uid"]] + REFUSED_PAUSE:
                 continue
             try:
-                await self._one(body, now)
+                await self._one(body, now, first)
             except ApiError as error:
                 log.warning("%s", error, extra=tags(key_of(body)))
             except Exception:
                 log.exception("a look at a training failed unexpectedly", extra=tags(key_of(body)))
 
-    async def _one(self, body: Body, now: float) -> None:
+    async def _one(self, body: Body, now: float, first: str) -> None:
+        """Look at one training; `first`: the oldest that writes to its output, which has it to itself."""
         status, generation = mapping(body, "status"), whole(body, "metadata", "generation")
         try:
+            if first != key_of(body)[1]:
+                raise SpecError(
+                    "output", text(body, "spec", "output"), f"SpeculatorTraining {first} writes there: wait"
+                )
             step = await self._step(body, now)
             if step.job is not None:
                 await self._kube.apply(JOB, step.job, still=self._leading)

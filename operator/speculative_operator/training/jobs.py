@@ -28,7 +28,7 @@ KEPT_SECONDS = 86_400
 """Seconds for which an ended Job is kept for its log."""
 LOOK_SECONDS = 6 * 3600
 """Seconds for the Job without accelerators: it may fetch hundreds of gigabytes."""
-TRIES = 6
+TRIES = 3
 """Pods that may follow one that failed; those that were taken away do not count."""
 ANSWER_TOKENS = 1024
 LEAST_LAYERS = 3
@@ -109,7 +109,7 @@ def train_job(training: Training, known: Known, seconds: int, means: Means) -> d
     steps = [
         _trainer("answers", ["sh", "-c", scripts.ANSWERS, "answers", *engine], training, env, training.serving),
         {**_trainer("states", states, training, {}, training.serving), **sidecar},
-        _trainer("train", ["sh", "-c", scripts.TRAIN, "train"], training, env, training.learning),
+        {**_trainer("train", ["sh", "-c", scripts.TRAIN, "train"], training, env, training.learning), **_TELLS},
         _own("check", means.image, finish, training),
     ]
     return _job(training, TRAINS, seconds, steps, means)
@@ -117,6 +117,8 @@ def train_job(training: Training, known: Known, seconds: int, means: Means) -> d
 
 _HEALTH = f"import urllib.request as r; r.urlopen('http://127.0.0.1:{scripts.PORT}/health', timeout=5)"
 """By a command in the pod: the server listens at the pod's own address alone, where no kubelet reaches it."""
+_TELLS = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+"""Of the trainer alone: its log has no text of a user, and that of `answers` may."""
 _PATIENCE = {"periodSeconds": 5, "failureThreshold": 720, "timeoutSeconds": 10}
 
 
@@ -129,7 +131,11 @@ def _made_of(training: Training) -> str:
 def _own(name: str, image: str, command: list[str], training: Training) -> dict[str, Any]:
     """A container of the operator's image, without accelerators."""
     size = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}}
-    return _container(name, image, command, training, {"HOME": TMP, "HF_HOME": f"{TMP}/hf"}, size)
+    found = _container(name, image, command, training, {"HOME": TMP, "HF_HOME": f"{TMP}/hf"}, size)
+    if training.secret_name:
+        reference = {"name": training.secret_name, "key": "HF_TOKEN", "optional": True}
+        found["env"].append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}})
+    return found
 
 
 def _trainer(
@@ -147,10 +153,7 @@ def _container(
     name: str, image: str, command: list[str], training: Training, env: dict[str, Any], size: dict[str, Any]
 ) -> dict[str, Any]:
     given: list[dict[str, Any]] = [{"name": key, "value": str(value)} for key, value in env.items()]
-    if training.secret_name:
-        reference = {"name": training.secret_name, "key": "HF_TOKEN", "optional": True}
-        given.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}})
-    named = {one["name"] for one in given}
+    named = {one["name"] for one in given} | ({"HF_TOKEN"} if training.secret_name else set())
     mounts: list[dict[str, Any]] = [
         {"name": "tmp", "mountPath": TMP},
         {"name": "states", "mountPath": scripts.STATES_FOLDER},

@@ -14,6 +14,8 @@ from speculative_operator.domain.training import Training
 from speculative_operator.training.progress import Progress
 
 MOST_PODS = 100
+LAST_WORDS = 600
+"""Characters of the end of a log that are told of a container that failed."""
 BESIDE = frozenset({"states"})
 """Containers that run beside the one that does the work, until the pod ends."""
 ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
@@ -107,7 +109,8 @@ def _trouble(pod: Mapping[str, Any]) -> str:
         if waiting and text(waiting, "reason") not in ON_ITS_WAY:
             return f"container {name}: {text(waiting, 'reason')}: {text(waiting, 'message')}".removesuffix(": ")
         if whole(end, "exitCode") and name not in BESIDE:
-            words = text(mapping(decode(text(end, "message")), "error"), "message") or text(end, "message").strip()
+            told = text(mapping(decode(text(end, "message")), "error"), "message")
+            words = told or text(end, "message").strip()[-LAST_WORDS:]
             ended = f"container {name} ended: {text(end, 'reason')}, exit code {whole(end, 'exitCode')}"
             return f"{ended}: {words}" if words else ended
     return ""

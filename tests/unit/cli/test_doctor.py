@@ -149,6 +149,7 @@ class TestRights:
         assert {key: verbs - granted[key] for key, verbs in asked.items() if verbs - granted[key]} == {}
         optional = {"podmonitors", "servingruntimes", "inferenceservices", "llminferenceservices", "httproutes"}
         optional |= {"leaderworkersets", "pods/log", "replicasets", "statefulsets", f"{names.PLURAL}/finalizers"}
+        optional |= {f"{names.TRAINING_PLURAL}{part}" for part in ("", "/status", "/finalizers")}
         assert {resource for resource, _ in granted.keys() - asked.keys()} == optional
 
     def test_a_verb_that_is_missing(self, diagnose: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from typing import Any
 
@@ -132,6 +133,20 @@ async def test_jobs_and_pods_of_others_are_neither_touched_nor_believed(api: Fak
     assert condition(status(api)) == ("False", Reason.TRAINING_FAILED), "not OutOfMemory, as the stranger has it"
 
 
+async def test_two_never_write_to_one_folder_at_a_time(api: FakeApi, trainings: Trainings) -> None:
+    await train(api)
+    other = copy.deepcopy(BODY)
+    other["metadata"] |= {"name": "another", "namespace": "ns", "creationTimestamp": "2026-11-28T12:00:00Z"}
+    await api.put(TRAINING, other)
+    await trainings.look()
+    assert [job["metadata"]["name"] for job in api.find(JOB.kind)] == ["support-look"]
+    await end(api, "support-look", failed=True, look={"error": {"reason": "BadData"}})
+    trainings._written.clear()  # as a minute later
+    await trainings.look()
+    await trainings.look()
+    assert "another-look" in {job["metadata"]["name"] for job in api.find(JOB.kind)}
+
+
 async def test_who_does_not_lead_writes_nothing(api: FakeApi, kube: Kube, telemetry: Telemetry) -> None:
     api.resources += (TRAINING,)
     await train(api)
@@ -160,6 +175,21 @@ async def test_one_that_cannot_be_read_holds_up_no_other(api: FakeApi, trainings
     assert len(api.find(JOB.kind)) == 1
     told = next(one for one in api.find(names.TRAINING_KIND) if one["metadata"]["name"] == "absurd")
     assert condition(told["status"]) == ("False", Reason.SPEC_INVALID)
+
+
+async def test_no_error_ends_the_process(trainings: Trainings, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+
+    async def fail() -> None:
+        looks.append(1)
+        raise KeyError("metadata")
+
+    monkeypatch.setattr(trainings, "look", fail)
+    monkeypatch.setattr(trainings, "_settings", SETTINGS.model_copy(update={"tick_seconds": 0.01}))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await trainings.run()
+    assert len(looks) > 1
 
 
 async def test_a_cluster_without_the_kind_costs_one_request(api: FakeApi, kube: Kube, telemetry: Telemetry) -> None:
