@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -67,7 +68,9 @@ class Trainings:
         self._leading = leading
         self._assigns_uids = assigns_uids
         self._written: dict[str, float] = {}
-        """uid -> unix seconds of the last status."""
+        """uid -> monotonic seconds of the last status."""
+        self._looked: dict[str, float] = {}
+        """uid -> monotonic seconds of the last look."""
 
     async def run(self) -> None:
         """Look at all trainings for ever. Raises nothing but CancelledError."""
@@ -88,26 +91,36 @@ class Trainings:
             await asyncio.sleep(pause * (0.9 + 0.2 * random()))  # noqa: S311  spreads load only
 
     async def look(self) -> None:
-        """Look once at each training that has not ended. Raises ApiError where they cannot be listed."""
+        """Look once at each training that has not ended. Raises the first ApiError of namespaces where they cannot be
+        listed, after those of the others."""
         found: list[Body] = []
+        wrong: ApiError | None = None
         for namespace in self._settings.namespace_list or ("",):
-            found += [body async for body in self._kube.list(TRAINING, namespace)]
-        self._written = {body["metadata"]["uid"]: self._written.get(body["metadata"]["uid"], 0.0) for body in found}
+            try:
+                found += [body async for body in self._kube.list(TRAINING, namespace)]
+            except ApiError as error:
+                wrong = wrong or error
+        uids = {body["metadata"]["uid"] for body in found}
+        self._written = {uid: at for uid, at in self._written.items() if uid in uids}
+        self._looked = {uid: at for uid, at in self._looked.items() if uid in uids}
         writing: dict[tuple[str, str], str] = {}
         for body in sorted(found, key=lambda one: text(one, "metadata", "creationTimestamp")):
-            now, status = time.time(), mapping(body, "status")
+            now, status, uid = time.time(), mapping(body, "status"), body["metadata"]["uid"]
             rests = text(_condition(status), "status") == Truth.FALSE
             if body["metadata"].get("deletionTimestamp") or has_ended(status):
                 continue
             first = writing.setdefault((key_of(body)[0], text(body, "spec", "output").rstrip("/")), key_of(body)[1])
-            if rests and now < self._written[body["metadata"]["uid"]] + REFUSED_PAUSE:
+            if rests and time.monotonic() < self._looked.get(uid, -math.inf) + REFUSED_PAUSE:
                 continue
+            self._looked[uid] = time.monotonic()
             try:
                 await self._one(body, now, first)
             except ApiError as error:
                 log.warning("%s", error, extra=tags(key_of(body)))
             except Exception:
                 log.exception("a look at a training failed unexpectedly", extra=tags(key_of(body)))
+        if wrong is not None:
+            raise wrong
 
     async def _one(self, body: Body, now: float, first: str) -> None:
         """Look at one training; `first`: the oldest that writes to its output, which has it to itself."""
@@ -126,7 +139,7 @@ class Trainings:
             return  # there is one by that name: the next look sees whose it is
         except (SpecError, RenderError, InvalidError, ForbiddenError) as error:
             step = refused(status, generation, _REASONS.get(type(error), Reason.RENDER_INVALID), str(error), now)
-        await self._tell(body, step, now)
+        await self._tell(body, step)
 
     async def _step(self, body: Body, now: float) -> Step:
         training = to_training(body, self._settings.trainer_image)
@@ -136,7 +149,7 @@ class Trainings:
         status = mapping(body, "status")
         train, pods = await self._job(body, TRAINS, now)
         look = None
-        if train is None and not text(status, "jobStartedAt"):
+        if train is None and not (text(status, "jobStartedAt") and whole(status, "verifierLayers")):
             look, _ = await self._job(body, LOOK, now)
         owned = train is not None and train.owned
         progress = await self._progress(status, train, pods, training.epochs) if train and owned else None
@@ -174,17 +187,18 @@ class Trainings:
         known = text(status, "stage") == Stage.TRAINING and whole(status, "steps")
         return training_progress(log_end, known // max(1, epochs) if known else 0)
 
-    async def _tell(self, body: Body, step: Step, now: float) -> None:
+    async def _tell(self, body: Body, step: Step) -> None:
         """Write status and post an Event, where there is news; figures now and then."""
         meta, held = body["metadata"], mapping(body, "status")
         old, new = _condition(held), _condition(step.status)
         news = (text(held, "stage"), old) != (text(step.status, "stage"), new)
-        if held == step.status or not (news or now >= self._written[meta["uid"]] + FIGURES_SECONDS):
+        due = time.monotonic() >= self._written.get(meta["uid"], -math.inf) + FIGURES_SECONDS
+        if held == step.status or not (news or due):
             return
         patch = {"metadata": {"uid": meta["uid"]}, "status": replacing(held, step.status)}
         await self._kube.merge(TRAINING, meta["namespace"], meta["name"], patch, "status", still=self._leading)
         self._telemetry.action("status", names.TRAINING_KIND)
-        self._written[meta["uid"]] = now
+        self._written[meta["uid"]] = time.monotonic()
         reason = text(new, "reason")
         if reason != text(old, "reason"):
             kind = "Warning" if text(new, "status") == Truth.FALSE else "Normal"

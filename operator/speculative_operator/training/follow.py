@@ -77,7 +77,7 @@ def follow(seen: Seen, means: Means, now: float) -> Step:
     if seen.train is not None:
         return _trains(seen, seen.train, now)
     begun = seconds_of(text(seen.status, "jobStartedAt"))
-    if begun is not None:
+    if begun is not None and whole(seen.status, "verifierLayers"):
         return _again(seen, begun, means, now)
     if seen.look is None:
         return _say(seen, Truth.UNKNOWN, *_LOOKS, now, look_job(seen.training, means))
@@ -93,20 +93,32 @@ def _looked(seen: Seen, job: JobSeen, means: Means, now: float) -> Step:
         return _say(seen, Truth.UNKNOWN, *told, now)
     if job.phase is Phase.FAILED:
         return _failed(seen, job, now)
-    facts = job.results.get("inspect", {})
+    if "inspect" not in job.results:
+        gone = job_name(seen.training.name, LOOK)
+        why = f"what Job {gone} found went with its pod: delete the Job to look again, or wait a day until it goes"
+        return _say(seen, Truth.UNKNOWN, Reason.TRAINING_WAITS, why, now)
+    return _begin(seen, job.results, means, now)
+
+
+def _begin(seen: Seen, results: Mapping[str, Mapping[str, Any]], means: Means, now: float) -> Step:
+    """The Job with accelerators, or why there is none; `results`: of the Job that looked."""
+    facts = results["inspect"]
     layers = first_whole(decoder(mapping(facts, "verifier", "config")), NAMES["layers"])
-    if layers is None or layers < LEAST_LAYERS:
+    if layers is None or not LEAST_LAYERS <= layers <= _LARGEST_LAYER:
         why = f"config.json of {seen.training.verifier.uri} names no layers, or fewer than {LEAST_LAYERS}"
         return _end(seen, Reason.UNKNOWN_VERIFIER, f"{why}: an EAGLE-3 head reads three of them", now)
     if why := _too_large(seen.training, whole(facts, "verifier", "weights", "bytes")):
         return _end(seen, Reason.MEMORY_SHORT, why, now)
-    pinned = job.results.get("fetch", facts)
+    pinned = results.get("fetch", facts)
     found = {
         "verifierVersion": text(pinned, "verifier", "pin", "resolved")[:256],
-        "verifierLayers": min(layers, _LARGEST_LAYER),
-        "samples": max(0, whole(job.results.get("look"), "rows")),
+        "verifierLayers": layers,
+        "samples": max(0, whole(results.get("look"), "rows")),
     }
-    seen = replace(seen, status={**seen.status, **found})
+    held, seen = seen.status, replace(seen, status={**seen.status, **found})
+    if whole(held, "verifierLayers") != layers or text(held, "verifierVersion") != found["verifierVersion"]:
+        # Stored before a Job is made of them: nothing else has them once the Job that looked is gone.
+        return _say(seen, Truth.UNKNOWN, Reason.PREPARING, "verifier, prompts, output and disk are good", now)
     return _train(seen, Reason.PREPARING, "the Job with accelerators begins", 3600 * seen.training.hours, means, now)
 
 
@@ -153,7 +165,8 @@ def _again(seen: Seen, begun: float, means: Means, now: float) -> Step:
     """Somebody deleted the Job: it is made anew for the rest of the budget, and goes on from its last checkpoint."""
     left = min(int(begun - now), 0) + 3600 * seen.training.hours
     if left < 60:
-        return _end(seen, Reason.DEADLINE_EXCEEDED, _over(seen.training), now)
+        unknown = f"the Job is gone, so its end is not known: if it was done, {seen.training.result} is there"
+        return _end(seen, Reason.DEADLINE_EXCEEDED, f"{unknown}. {_over(seen.training)}", now)
     why = f"the Job was gone; another goes on from the last checkpoint, for {duration(left)} at most"
     return _train(seen, Reason.TRAINING_RESUMED, why, left, means, now)
 
@@ -214,7 +227,7 @@ def _failed(seen: Seen, job: JobSeen, now: float) -> Step:
         return _end(seen, Reason.OUT_OF_MEMORY, why, now)
     if job.ends & LOST:
         why = f"pods were taken away ({', '.join(sorted(job.ends & LOST))}); checkpoints stay in"
-        return _end(seen, Reason.NODE_LOST, f"{why} {seen.training.output.uri}", now)
+        return _end(seen, Reason.NODE_LOST, f"{why} {seen.training.output.uri}. {job.trouble}".rstrip(". "), now)
     return _end(seen, Reason.TRAINING_FAILED, job.trouble or job.cause or "the Job failed without a word", now)
 
 

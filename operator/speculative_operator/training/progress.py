@@ -14,10 +14,16 @@ from itertools import count, takewhile
 
 from speculative_operator.domain.formats import showable
 
-_EPOCH = re.compile(r"Training epoch (\d+)/(\d+) started")
-_STEP = re.compile(r"\btrain/loss=(\S+?),.*\bepoch=(\d+),.*\bglobal_step=(\d+)")
-_VALIDATION = re.compile(r"\bval/(\w+)_epoch=([^,\s]+)")
-_ANSWERS = re.compile(r"Generating responses:(?:.*?\d+/(\d+))?.*?\bok=(\d+), err=(\d+)")
+_EPOCH = re.compile(r"Training epoch (\d{1,6})/(\d{1,6}) started")
+_LOSS = re.compile(r"\btrain/loss=([^,\s]{1,32}),")
+_IN_EPOCH = re.compile(r"\bepoch=(\d{1,6})\b")
+_AT_STEP = re.compile(r"\bglobal_step=(\d{1,12})\b")
+_VALIDATION = re.compile(r"\bval/(\w{1,64})_epoch=([^,\s]{1,32})")
+_ANSWERED = re.compile(r"\bok=(\d{1,12}), err=(\d{1,12})")
+_OF = re.compile(r"\b\d{1,12}/(\d{1,12})\b")
+MOST_LINES, MOST_CHARACTERS = 400, 2000
+"""Of a log that are read. The image is the user's, and so is what its log holds: no pattern may take more than the time
+that a line is long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +44,33 @@ class Progress:
 
 def answers_progress(text: str) -> Progress | None:
     """Progress of the verifier's answers; None where the log tells none."""
-    found = list(_ANSWERS.finditer(text))
-    if not found:
-        return None
-    total, answered, refused = found[-1].groups()
-    return Progress(int(answered) + int(refused), int(total or 0))
+    for line in reversed(_lines(text)):
+        if "Generating responses:" in line and (done := _ANSWERED.search(line)):
+            total = _OF.search(line)
+            return Progress(int(done[1]) + int(done[2]), int(total[1]) if total else 0)
+    return None
 
 
 def training_progress(text: str, per_epoch: int = 0) -> Progress | None:
     """Progress of the training; None where the log tells none. `per_epoch`: steps of an epoch, where they are known
     from what the log said earlier."""
-    begun, steps = list(_EPOCH.finditer(text)), list(_STEP.finditer(text))
+    lines = _lines(text)
+    begun = [found for line in lines if (found := _EPOCH.search(line))]
+    told = [(_LOSS.search(line), _IN_EPOCH.search(line), _AT_STEP.search(line)) for line in lines]
+    steps = [(loss[1], int(epoch[1]), int(step[1])) for loss, epoch, step in told if loss and epoch and step]
     if not begun and not steps:
         return None
     epoch, epochs = map(int, begun[-1].groups()) if begun else (0, 0)
     if not steps:
-        return Progress(epoch=epoch, epochs=epochs, acceptance_length=_validated(text))
-    loss, index, step = steps[-1].groups()
-    epoch = max(epoch, int(index) + 1)
+        return Progress(epoch=epoch, epochs=epochs, acceptance_length=_validated(lines))
+    loss, index, step = steps[-1]
+    epoch = max(epoch, index + 1)
     per_epoch = per_epoch or _per_epoch(steps)
-    return Progress(int(step), per_epoch * epochs, _number(loss), _validated(text), epoch, epochs)
+    return Progress(step, per_epoch * epochs, _number(loss), _validated(lines), epoch, epochs)
+
+
+def _lines(text: str) -> list[str]:
+    return [line[:MOST_CHARACTERS] for line in text.splitlines()[-MOST_LINES:]]
 
 
 def expected_length(measured: Mapping[str, float]) -> float | None:
@@ -69,16 +82,16 @@ def expected_length(measured: Mapping[str, float]) -> float | None:
     return 1.0 + sum(shares) if shares and all(0.0 <= one <= 1.0 for one in shares) else None
 
 
-def _validated(text: str) -> float | None:
-    line = next((line for line in reversed(text.splitlines()) if _VALIDATION.search(line)), "")
+def _validated(lines: list[str]) -> float | None:
+    line = next((line for line in reversed(lines) if _VALIDATION.search(line)), "")
     values = {name: _number(value) for name, value in _VALIDATION.findall(line)}
     return expected_length({name: value for name, value in values.items() if value is not None})
 
 
-def _per_epoch(steps: list[re.Match[str]]) -> int:
+def _per_epoch(steps: list[tuple[str, int, int]]) -> int:
     """Steps of an epoch, by the first step that the log has of one behind the end of another; 0 where it has none. The
     log has one step in ten, so this may be up to ten too many."""
-    first = {int(one[2]): int(one[3]) for one in reversed(steps)}
+    first = {epoch: step for _, epoch, step in reversed(steps)}
     later = [index for index in first if index > 0 and index - 1 in first]
     return first[max(later)] // max(later) if later else 0
 

@@ -13,7 +13,6 @@ from speculative_operator.domain.reading import at, is_controlled_by, mapping, m
 from speculative_operator.domain.training import Training
 from speculative_operator.training.progress import Progress
 
-MOST_PODS = 100
 LAST_WORDS = 600
 """Characters of the end of a log that are told of a container that failed."""
 BESIDE = frozenset({"states"})
@@ -38,7 +37,7 @@ class JobSeen:
     cause: str = ""
     """Reason of its end as the Job controller gives it, such as DeadlineExceeded."""
     ends: frozenset[str] = frozenset()
-    """Reasons by which its pods and their containers ended, such as OOMKilled, Evicted or Error."""
+    """Reasons by which its newest pod and its containers ended, such as OOMKilled, Evicted or Error."""
     started: float | None = None
     ended: float | None = None
     pod_started: float | None = None
@@ -74,7 +73,7 @@ def job_seen(
         running=_running(pods[0]) if pods else "",
         trouble=(_trouble(pods[0]) if pods else "") or trouble,
         cause=text(held.get("Failed"), "reason"),
-        ends=frozenset(reason for pod in pods[:MOST_PODS] for reason in _ends(pod)),
+        ends=frozenset(_ends(pods[0])) if pods else frozenset(),
         started=seconds_of(text(status, "startTime")),
         ended=seconds_of(text(status, "completionTime") or text(end, "lastTransitionTime")),
         pod_started=min((time for time in times if time is not None), default=None),

@@ -14,7 +14,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.jobs import encode
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.settings import Settings
-from speculative_operator.shell.errors import NotFoundError
+from speculative_operator.shell.errors import ForbiddenError, NotFoundError
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.resources import JOB, POD, TRAINING
 from speculative_operator.shell.telemetry import Telemetry
@@ -69,6 +69,8 @@ async def test_the_whole_way_in_two_jobs_and_its_events(api: FakeApi, trainings:
     assert [job["metadata"]["name"] for job in api.find(JOB.kind)] == ["support-look"]
     await end(api, "support-look", inspect=FACTS, look={"rows": 40}, fetch=FACTS)
     await trainings.look()
+    assert len(api.find(JOB.kind)) == 1, "what was found is stored before a Job is made of it"
+    await trainings.look()
     job = api.objects[("jobs", "ns", "support-train")]
     await put_pod(api, "support-train", job["metadata"]["uid"], {
         "phase": "Running", "initContainerStatuses": [
@@ -118,7 +120,7 @@ async def test_jobs_and_pods_of_others_are_neither_touched_nor_believed(api: Fak
     assert condition(status(api)) == ("False", Reason.NAME_CONFLICT)
     assert api.find(JOB.kind) == [theirs]
     await api.drop(JOB, "support-look")
-    trainings._written.clear()  # as a minute later
+    trainings._looked.clear()  # as a minute later
     await trainings.look()
     await put_pod(api, "support-look", "not-the-job", {"phase": "Failed", "reason": "OOMKilled"}, "stranger")
     job = api.objects[("jobs", "ns", "support-look")]
@@ -141,10 +143,22 @@ async def test_two_never_write_to_one_folder_at_a_time(api: FakeApi, trainings: 
     await trainings.look()
     assert [job["metadata"]["name"] for job in api.find(JOB.kind)] == ["support-look"]
     await end(api, "support-look", failed=True, look={"error": {"reason": "BadData"}})
-    trainings._written.clear()  # as a minute later
     await trainings.look()
+    trainings._looked.clear()  # as a minute later
     await trainings.look()
     assert "another-look" in {job["metadata"]["name"] for job in api.find(JOB.kind)}
+
+
+async def test_a_namespace_that_may_not_be_listed_stops_no_other(
+    api: FakeApi, kube: Kube, telemetry: Telemetry
+) -> None:
+    api.resources += (TRAINING,)
+    await train(api)
+    api.failures.append(lambda call: FaultError(403, "no", "Forbidden") if call.namespace == "closed" else None)
+    settings = SETTINGS.model_copy(update={"namespaces": "closed,ns"})
+    with pytest.raises(ForbiddenError):
+        await Trainings(settings, kube, telemetry, lambda: True, lambda: False).look()
+    assert [job["metadata"]["name"] for job in api.find(JOB.kind)] == ["support-look"]
 
 
 async def test_who_does_not_lead_writes_nothing(api: FakeApi, kube: Kube, telemetry: Telemetry) -> None:

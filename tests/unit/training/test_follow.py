@@ -34,7 +34,10 @@ def test_the_whole_way() -> None:
     first = follow(Seen(TRAINING, {}), MEANS, NOW)
     assert first.job is not None
     assert first.job["metadata"]["name"] == "support-look"
-    second = follow(Seen(TRAINING, first.status, look=LOOKED), MEANS, NOW)
+    stored = follow(Seen(TRAINING, first.status, look=LOOKED), MEANS, NOW)
+    assert stored.job is None, "an operator that ends now has lost nothing"
+    assert stored.status["verifierLayers"] == KNOWN["verifierLayers"]
+    second = follow(Seen(TRAINING, stored.status, look=LOOKED), MEANS, NOW)
     assert second.job is not None
     assert second.job["metadata"]["name"] == "support-train"
     assert second.status["samples"] == 1200
@@ -93,7 +96,19 @@ def test_a_verifier_without_layers_or_too_large_takes_no_accelerator() -> None:
     step = follow(Seen(TRAINING, {}, look=replace(LOOKED, results={"inspect": large})), MEANS, NOW)
     assert (condition(step.status), step.job) == (("False", Reason.MEMORY_SHORT), None)
     unknown = replace(TRAINING, product="")
-    assert follow(Seen(unknown, {}, look=replace(LOOKED, results={"inspect": large})), MEANS, NOW).job is not None
+    step = follow(Seen(unknown, {}, look=replace(LOOKED, results={"inspect": large})), MEANS, NOW)
+    assert not has_ended(step.status)
+
+
+def test_what_went_with_its_pod_is_no_fault_of_the_verifier() -> None:
+    step = follow(Seen(TRAINING, {}, look=replace(LOOKED, results={})), MEANS, NOW)
+    assert (condition(step.status), step.job) == (("Unknown", Reason.TRAINING_WAITS), None)
+
+
+def test_a_job_that_is_gone_is_not_made_of_a_verifier_that_nobody_knows() -> None:
+    step = follow(Seen(TRAINING, {"jobStartedAt": "2026-11-28T10:00:00Z"}), MEANS, NOW)
+    assert step.job is not None
+    assert step.job["metadata"]["name"] == "support-look"
 
 
 def test_a_job_of_somebody_else_is_left_alone() -> None:

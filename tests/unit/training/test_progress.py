@@ -73,3 +73,26 @@ def test_the_length_is_one_more_than_the_shares_of_drafts_that_are_right() -> No
 def test_a_length_is_possible_or_unknown(measured: dict[str, float]) -> None:
     length = expected_length(measured)
     assert length is None or (math.isfinite(length) and 1.0 <= length <= 3.0)
+
+
+HOSTILE = (
+    "train/loss=," * 6000 + "epoch=1," * 10000,
+    "Generating responses:" * 4000 + "1/" * 20000 + "ok=1" * 10000,
+    "val/" + "a_epoch" * 20000,
+    "Training epoch " + "9" * 100_000 + "/9 started",
+    "epoch=" + "9" * 5000 + ", train/loss=1, global_step=" + "9" * 5000,
+    "\r" * 160_000,
+)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("line", HOSTILE, ids=range(len(HOSTILE)))
+def test_no_log_takes_more_than_a_moment(line: str) -> None:
+    """The image is the user's. A pattern that goes back and forth took hours for the first of these."""
+    for text in (line, "\n".join([line] * 40)):
+        answers_progress(text)
+        training_progress(text)
+
+
+def test_numbers_that_nobody_counts_to_are_not_read() -> None:
+    assert training_progress("Training epoch 1/" + "9" * 5000 + " started") is None
