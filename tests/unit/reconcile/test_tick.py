@@ -46,7 +46,7 @@ def test_a_new_object_gets_every_child_at_once() -> None:
     ]
     assert reasons(outcome) == [Reason.CREATED]
     conditions = {one["type"]: one for one in outcome.status["conditions"]}
-    assert set(conditions) == {*ConditionType} - {ConditionType.OUTPUTS_VERIFIED}
+    assert set(conditions) == {*ConditionType} - {ConditionType.OUTPUTS_VERIFIED, ConditionType.TRAINED}
     assert (conditions["Ready"]["status"], conditions["Ready"]["reason"]) == ("False", "NoPods")
 
 
