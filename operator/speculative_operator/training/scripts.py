@@ -60,17 +60,18 @@ the library alone would take half a one for whole. Exit status 3: there is nothi
 
 STATES = """\
 set -u
-if [ "$(cat "$STATES/starts" 2>/dev/null | wc -l)" -ge 3 ]; then
-  echo "the server of hidden states did not start three times; its log is above, and with --previous" >&2
-  touch "$STATES/failed"
-  exec sleep infinity
-fi
 echo start >> "$STATES/starts"
-exec vllm "$@"
+count=$(wc -l < "$STATES/starts")
+[ "$count" -lt 3 ] && exec vllm "$@"
+[ "$count" -gt 3 ] || vllm "$@"
+[ -s "$STATES/starts" ] || exit 1
+echo "the server of hidden states did not start three times; its log is above" >&2
+touch "$STATES/failed"
+exec sleep infinity
 """
 """Serves hidden states, beside `train`, with the arguments given. A sidecar is started again without end and its exits
-end no pod, so the third failed start in a row is the last. The startup probe (`jobs`) empties `starts` once the server
-is healthy. A fresh pod has a fresh folder."""
+end no pod, so the third failed start in a row is the last; that container stays, as its log tells why. The startup probe
+(`jobs`) empties `starts` once the server is healthy. A fresh pod has a fresh folder."""
 
 TRAIN = f"""\
 set -u

@@ -128,16 +128,25 @@ def test_a_server_of_hidden_states_that_cannot_start_ends_the_training(pod: Pod,
     (tmp_path / "bin" / "sleep").write_text('#!/bin/sh\necho "sleep $*" >> "$LOG"\n')
     (tmp_path / "bin" / "sleep").chmod(0o755)
     states = {"STATES": str(tmp_path)}
-    for _ in range(3):
+    for _ in range(2):
         assert pod.run(scripts.STATES, **states).returncode == 7
         assert pod.said == "vllm --more\n"
         assert not (tmp_path / "failed").exists()
-    assert pod.run(scripts.STATES, **states).returncode == 0
-    assert pod.said == "sleep infinity\n", "and starts no more"
+    pod.run(scripts.STATES, **states)
+    assert pod.said == "vllm --more\nsleep infinity\n", "its log stays that of the container"
+    pod.run(scripts.STATES, **states)
+    assert pod.said == "sleep infinity\n", "a container that was killed starts it no more"
     ended = pod.run(scripts.TRAIN, **states)
     assert (ended.returncode, "kubectl logs -c states" in ended.stderr, pod.said) == (3, True, "")
     assert pod.run(scripts.TRAIN, STATES=str(tmp_path / "fresh")).returncode == 0
     assert pod.run(scripts.TRAIN, **states).returncode == 0, "what is trained needs no server"
+
+
+def test_a_server_that_was_healthy_may_end_and_start_again(pod: Pod, tmp_path: Path) -> None:
+    (tmp_path / "bin" / "vllm").write_text('#!/bin/sh\n: > "$STATES/starts"\nexit 7\n')
+    (tmp_path / "starts").write_text("start\n" * 2)
+    assert [pod.run(scripts.STATES, STATES=str(tmp_path)).returncode for _ in range(4)] == [1, 7, 7, 7]
+    assert not (tmp_path / "failed").exists()
 
 
 def test_the_startup_probe_passes_one_that_has_given_up_and_forgets_starts_before_health(tmp_path: Path) -> None:
