@@ -70,8 +70,8 @@ touch "$STATES/failed"
 exec sleep infinity
 """
 """Serves hidden states, beside `train`, with the arguments given. A sidecar is started again without end and its exits
-end no pod, so the third failed start in a row is the last; that container stays, as its log tells why. The startup probe
-(`jobs`) empties `starts` once the server is healthy. A fresh pod has a fresh folder."""
+end no pod, so the third failed start in a row is the last; that container stays, as its log tells why. The startup
+probe (`jobs`) empties `starts` once the server is healthy. A fresh pod has a fresh folder."""
 
 TRAIN = f"""\
 set -u
