@@ -45,7 +45,7 @@ def training(name: str = "support", **changes: Any) -> dict[str, Any]:
 
 GOOD: dict[str, dict[str, Any]] = {
     "least": {},
-    "claims": {"verifier__model": "pvc://models/qwen", "output": "pvc://models/qwen-head", "data__prompts": "pvc://p/a/b.json"},
+    "claims": {"verifier__model": "pvc://models/qwen", "output": "pvc://models/qwen-head", "data__prompts": "pvc://p/a/b.jsonl"},
     "cpu": {"budget__accelerators": 0, "verifier__tensorParallelSize": 4},
     "all": {
         "data__answers": "Keep", "data__maxSamples": 5, "verifier__revision": "main", "verifier__tensorParallelSize": 1,
@@ -67,6 +67,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "over the prompts": ({"data__prompts": "pvc://m/a/p.jsonl", "output": "pvc://m/a"}, 'output is "pvc://m/a", which'),
     "hub data": ({"data__prompts": "hf://org/set"}, 'prompts is "hf://org/set": write pvc://CLAIM/FILE.jsonl'),
+    "json": ({"data__prompts": "pvc://p/a.json"}, 'prompts is "pvc://p/a.json": write pvc://CLAIM/FILE.jsonl'),
     "no jsonl": ({"data__prompts": "pvc://p/a.csv"}, 'prompts is "pvc://p/a.csv": write pvc://CLAIM/FILE.jsonl'),
     "registry": ({"verifier__model": "oci://r/m:1"}, 'model is "oci://r/m:1": write hf://ORGANISATION/MODEL or pvc'),
     "revision": ({"verifier__model": "pvc://m/a", "verifier__revision": "main"}, "remove revision"),

@@ -76,9 +76,16 @@ def test_accelerators_are_those_of_the_budget_and_only_where_they_work() -> None
 
 
 def test_only_programs_of_ours_get_the_token() -> None:
-    given = {one["name"] for one in pod("train-whole")["initContainers"] if "HF_TOKEN" in str(one["env"])}
-    assert given == set()
-    assert all("HF_TOKEN" in str(one["env"]) for one in pod("look-whole")["initContainers"])
+    jobs = {**MADE, "hub": look_job(replace(TRAINING, secret_name="hub"), MEANS)}
+    pods = {name: job["spec"]["template"]["spec"] for name, job in jobs.items()}
+    given = {
+        (name, one["name"], one["command"][0])
+        for name, pod in pods.items()
+        for one in (*pod["initContainers"], *pod["containers"])
+        if "HF_TOKEN" in str(one["env"])
+    }
+    program = "speculative-weights"
+    assert given == {("look-whole", "inspect", program), ("hub", "inspect", program), ("hub", "fetch", program)}
 
 
 def test_only_the_claim_of_the_output_is_written() -> None:

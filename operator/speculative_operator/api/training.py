@@ -24,7 +24,6 @@ NAME_LIMIT = 50
 QUEUE = "kueue.x-k8s.io/queue-name"
 """Label by which Kueue admits Jobs: passed on from the object to its Jobs."""
 
-
 VERIFIER_RULE = Rule(
     "training-verifier-source",
     "self.model.startsWith('hf://') || self.model.startsWith('pvc://')",
@@ -33,7 +32,7 @@ VERIFIER_RULE = Rule(
 )
 PROMPTS_RULE = Rule(
     "training-prompts-source",
-    "self.prompts.matches('^pvc://[^/]+/.+[.]jsonl?$')",
+    "self.prompts.matches('^pvc://[^/]+/.+[.]jsonl$')",
     'prompts is "{self.prompts}": write pvc://CLAIM/FILE.jsonl, a file of a claim of this namespace; copy the prompts '
     "there, because data sets of a hub are not read",
     "prompts",
@@ -50,8 +49,8 @@ NAME_RULES = (
 TRAINING_STAYS = Rule(
     "training-stays",
     "self == oldSelf",
-    "spec cannot be changed, because its Jobs may run: delete this object and create another; what the first has "
-    "written to output is found there again if verifier, method and data are the same",
+    "spec cannot be changed, because its Jobs may run: delete this object and create another; it goes on from what the "
+    "first has written to output if verifier, method, data, sequenceLength and epochs are the same",
 )
 TRAINING_RULES = (
     TRAINING_STAYS,
@@ -182,7 +181,7 @@ class TrainingSpec(Wire):
     """What the training may take."""
     output: scalars.ModelUri
     """Folder for checkpoints and result: pvc://CLAIM/PATH, on a claim that exists. The operator never removes it. A
-    folder with other files is refused (OutputForeign)."""
+    folder with other files, or another training, is refused (OutputForeign)."""
     sequence_length: Annotated[int, scalars.whole(64, 131_072)] = 4096
     """Largest number of tokens of a prompt with its answer; longer ones are cut."""
     epochs: Annotated[int, scalars.whole(1, 100)] = 10
@@ -289,4 +288,6 @@ def to_training(body: Mapping[str, Any], image: str) -> training.Training:
 
 def _source(uri: str, revision: str | None) -> ModelSource:
     scheme, _, location = uri.partition("://")
+    if scheme == Scheme.HF and not revision:  # as speculative-weights reads it, which fetches
+        location, _, revision = location.partition("@")
     return ModelSource(Scheme(scheme), location.rstrip("/"), revision or "")

@@ -38,7 +38,7 @@ def finish(verifier: Path, output: Path, method: str, base: str) -> dict[str, An
     verifier, for the card. Does nothing where an earlier run has published. Raises WeightsError."""
     published = output / MODEL
     if (published / ACCOUNT).is_file():
-        return dict(mapping(parse_json((published / ACCOUNT).read_text(encoding="utf-8"))))
+        return dict(mapping(parse_json(_text(published / ACCOUNT, output))))
     best = output / CHECKPOINTS / "checkpoint_best"
     if not best.is_dir():
         raise WeightsError(
@@ -51,7 +51,7 @@ def finish(verifier: Path, output: Path, method: str, base: str) -> dict[str, An
     with disk.explain_errors(output):
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()
-        _copy(best, draft, base)
+        _copy(best, draft, base, output)
         _write(draft / "README.md", _card(account))
         _write(draft / ACCOUNT, json.dumps(account, indent=2) + "\n")
     _judge(verifier, draft, method)
@@ -65,11 +65,11 @@ def finish(verifier: Path, output: Path, method: str, base: str) -> dict[str, An
     return account
 
 
-def _copy(best: Path, draft: Path, base: str) -> None:
+def _copy(best: Path, draft: Path, base: str, output: Path) -> None:
     """Weights as they are; the configuration names the verifier as people know it, and no Python of the trainer's."""
     for path in best.glob("*.safetensors*"):
-        shutil.copyfile(path, draft / path.name)
-    config = dict(mapping(parse_json((best / "config.json").read_text(encoding="utf-8"))))
+        shutil.copyfile(_within(path, output), draft / path.name)
+    config = dict(mapping(parse_json(_text(best / "config.json", output))))
     config.pop("auto_map", None)
     told = dict(mapping(config, "speculators_config"))
     told["verifier"] = {**mapping(told, "verifier"), "name_or_path": base.partition("://")[2] or base}
@@ -93,11 +93,11 @@ def _account(best: Path, output: Path, method: str, base: str) -> dict[str, Any]
     """What the training used and reached. Figures that the library did not write are left out."""
     measured = {
         name.removesuffix("_epoch"): float(value)
-        for name, value in mapping(parse_json(_text(best / "val_metrics.json"))).items()
+        for name, value in mapping(parse_json(_text(best / "val_metrics.json", output))).items()
         if isinstance(value, int | float)
     }
-    command, length = _text(best / "train_command.txt"), expected_length(measured)
-    state, seed = mapping(parse_json(_text(best / "training_state.json"))), _SEED.search(command)
+    command, length = _text(best / "train_command.txt", output), expected_length(measured)
+    state, seed = mapping(parse_json(_text(best / "training_state.json", output))), _SEED.search(command)
     known = {
         "verifier": base,
         "method": method,
@@ -118,7 +118,7 @@ def _data(output: Path) -> dict[str, Any]:
     paths = [answers] if answers.is_file() else sorted((output / PREPARED).glob("*.arrow"))
     whole, rows = hashlib.sha256(), 0
     for path in paths:
-        with path.open("rb") as file:
+        with _within(path, output).open("rb") as file:
             while block := file.read(_BLOCK):
                 whole.update(block)
                 rows += block.count(b"\n")
@@ -144,8 +144,17 @@ expect; what it is in service, only service tells.
 """
 
 
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
+def _text(path: Path, output: Path) -> str:
+    return _within(path, output).read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def _within(path: Path, output: Path) -> Path:
+    """`path`, which leads to a file below `output`: whoever writes to the claim could have another file of this
+    container published by a link. Raises WeightsError."""
+    if not path.resolve().is_relative_to(output.resolve()):
+        remedy = "remove the link, see who else writes to the claim, and create the training anew"
+        raise WeightsError(Reason.OUTPUT_FOREIGN, f"{path} is a link out of {output}", path.name, remedy=remedy)
+    return path
 
 
 def _write(path: Path, text: str) -> None:

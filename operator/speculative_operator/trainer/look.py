@@ -4,6 +4,7 @@ without accelerators before any is taken. Called by `__main__`.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +17,8 @@ from speculative_operator.weights import disk
 from speculative_operator.weights.source import WeightsError
 
 MARKER = "training-of.json"
-"""In the folder of output: what the training there is made of. Another of the same goes on; others keep out."""
+"""In the folder of output: what the training there is made of, and the hash of its prompts. Another of the same goes
+on; others keep out."""
 FEWEST_ROWS = 10
 """The library holds a tenth of the rows out; with fewer rows nothing would be left for one of the two."""
 _TURNS = ("messages", "conversations", "prompt")
@@ -26,8 +28,8 @@ _USER, _ASSISTANT = {"user", "human"}, {"assistant", "gpt"}
 def look(prompts: Path, output: Path, need: int, made_of: str, *, answered: bool) -> dict[str, int]:
     """`rows` and `unusable` rows of the prompts, and their `bytes`. Marks the folder of output. `answered`: rows need
     an answer, as nobody answers them anew; `need`: bytes that must be free. Raises WeightsError."""
-    told = _read(prompts, answered=answered)
-    _claim(output, made_of)
+    told, digest = _read(prompts, answered=answered)
+    _claim(output, {"of": made_of, "prompts": digest})
     disk_left = disk.free(output)
     if disk_left < need:
         raise WeightsError(
@@ -38,12 +40,14 @@ def look(prompts: Path, output: Path, need: int, made_of: str, *, answered: bool
     return told
 
 
-def _read(prompts: Path, *, answered: bool) -> dict[str, int]:
+def _read(prompts: Path, *, answered: bool) -> tuple[dict[str, int], str]:
+    """What `look` tells, and the SHA-256 of the file."""
     if prompts.suffix != ".jsonl" or not prompts.is_file():
         raise _bad(prompts, "there is no such file of JSON lines", "name a file on the claim that ends in .jsonl")
-    usable, unusable, first = 0, 0, 0
+    usable, unusable, first, read = 0, 0, 0, hashlib.sha256()
     with prompts.open("rb") as lines:
         for number, line in enumerate(lines, 1):
+            read.update(line)
             if not line.strip():
                 continue
             row = parse_json(line.decode("utf-8", "replace"))
@@ -57,21 +61,21 @@ def _read(prompts: Path, *, answered: bool) -> dict[str, int]:
         fields = "messages that end with an answer" if answered else "prompt (a text), messages or conversations"
         where = f"; the first line without: {first}" if first else ""
         raise _bad(prompts, f"{usable} lines are usable{where}", f"give {FEWEST_ROWS} lines or more with {fields}")
-    return {"rows": usable, "unusable": unusable, "bytes": prompts.stat().st_size}
+    return {"rows": usable, "unusable": unusable, "bytes": prompts.stat().st_size}, read.hexdigest()
 
 
 def _is_usable(row: Mapping[str, Any], *, answered: bool) -> bool:
     """Whether the library takes something from the row: `extract_conversation` of its regenerate_responses.py."""
     turns: list[Any] = next((row[name] for name in _TURNS if isinstance(row.get(name), list) and row[name]), [])
-    roles = [turn.get("role") or turn.get("from") for turn in turns if isinstance(turn, Mapping)]
+    roles = [str(turn.get("role") or turn.get("from")) for turn in turns if isinstance(turn, Mapping)]
     if answered:
         return bool(roles) and roles[-1] in _ASSISTANT
     prompt = row.get("prompt")
-    return bool(_USER & {str(role) for role in roles}) or (isinstance(prompt, str) and bool(prompt))
+    return bool(_USER & set(roles)) or (isinstance(prompt, str) and bool(prompt))
 
 
-def _claim(output: Path, made_of: str) -> None:
-    """Make the folder and mark it, or see that it is marked as made of the same. Raises WeightsError."""
+def _claim(output: Path, mark: Mapping[str, str]) -> None:
+    """Make the folder and mark it, or see that it has the same mark. Raises WeightsError."""
     marker = output / MARKER
     with disk.explain_errors(output):
         output.mkdir(parents=True, exist_ok=True)
@@ -79,11 +83,11 @@ def _claim(output: Path, made_of: str) -> None:
             if any(output.iterdir()):
                 raise _foreign(output, "holds files, and no training's mark")
             draft = marker.with_suffix(".partial")
-            draft.write_text(json.dumps({"of": made_of}) + "\n", encoding="utf-8")
+            draft.write_text(json.dumps(mark) + "\n", encoding="utf-8")
             draft.rename(marker)
         found = parse_json(marker.read_text(encoding="utf-8"))
-    if not isinstance(found, Mapping) or found.get("of") != made_of:
-        raise _foreign(output, "holds a training of another verifier, method or data")
+    if found != mark:
+        raise _foreign(output, "holds a training of another verifier, method, data, sequenceLength or epochs")
 
 
 def _foreign(output: Path, what: str) -> WeightsError:

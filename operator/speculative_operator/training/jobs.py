@@ -24,8 +24,8 @@ LOOK, TRAINS = "look", "train"
 """Ends of the names of the Jobs."""
 USER = 65532
 OUTPUT, CLAIMS, TMP = "/training", "/claims", "/tmp"  # noqa: S108  (paths in the pod)
-KEPT_SECONDS = 86_400
-"""Seconds for which an ended Job is kept for its log."""
+KEPT_SECONDS = {LOOK: 86_400, TRAINS: 7 * 86_400}
+"""Seconds for which an ended Job is kept for its log and its results."""
 LOOK_SECONDS = 6 * 3600
 """Seconds for the Job without accelerators: it may fetch hundreds of gigabytes."""
 TRIES = 3
@@ -103,36 +103,43 @@ def train_job(training: Training, known: Known, seconds: int, means: Means) -> d
     finish += ["--base", source.uri, "--method", training.method.value]
     read = hidden_layers(known.layers)
     env["LAYERS"] = " ".join(map(str, read))
-    states = ["vllm", *scripts.states_arguments(where, (*read, known.layers), training.sequence), *engine]
+    states = ["sh", "-c", scripts.STATES, "states", *engine]
+    states += scripts.states_arguments(where, (*read, known.layers), training.sequence)
     probe = {"exec": {"command": ["python3", "-c", _HEALTH]}, **_PATIENCE}
     sidecar = {"restartPolicy": "Always", "startupProbe": probe}
     steps = [
         _trainer("answers", ["sh", "-c", scripts.ANSWERS, "answers", *engine], training, env, training.serving),
-        {**_trainer("states", states, training, {}, training.serving), **sidecar},
+        {**_trainer("states", states, training, {"STATES": env["STATES"]}, training.serving), **sidecar},
         {**_trainer("train", ["sh", "-c", scripts.TRAIN, "train"], training, env, training.learning), **_TELLS},
         _own("check", means.image, finish, training),
     ]
     return _job(training, TRAINS, seconds, steps, means)
 
 
-_HEALTH = f"import urllib.request as r; r.urlopen('http://127.0.0.1:{scripts.PORT}/health', timeout=5)"
-"""By a command in the pod: the server listens at the pod's own address alone, where no kubelet reaches it."""
+_HEALTH = (
+    f"import os, urllib.request as r; os.path.exists('{scripts.STATES_FOLDER}/failed') or "
+    f"[r.urlopen('http://127.0.0.1:{scripts.PORT}/health', timeout=5), open('{scripts.STATES_FOLDER}/starts', 'w')]"
+)
+"""By a command in the pod: the server listens at the pod's own address alone, where no kubelet reaches it. A
+healthy server has no failed starts; one that has given up passes too, so that `train` begins and says so."""
 _TELLS = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 """Of the trainer alone: its log has no text of a user, and that of `answers` may."""
 _PATIENCE = {"periodSeconds": 5, "failureThreshold": 720, "timeoutSeconds": 10}
 
 
 def _made_of(training: Training) -> str:
-    """What tells this training from others: one of the same goes on where it ended, whatever object asks for it."""
+    """What tells this training from others: one of the same, with the same prompts, goes on where it ended, whatever
+    object asks for it."""
     verifier = f"{training.verifier.uri}@{training.verifier.revision}"
-    return " ".join((verifier, training.method, training.prompts.uri, training.answers, f"{training.sequence}"))
+    numbers = (f"{training.sequence}", f"{training.samples}", f"{training.epochs}")
+    return " ".join((verifier, training.method, training.prompts.uri, training.answers, *numbers))
 
 
 def _own(name: str, image: str, command: list[str], training: Training) -> dict[str, Any]:
     """A container of the operator's image, without accelerators."""
     size = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}}
     found = _container(name, image, command, training, {"HOME": TMP, "HF_HOME": f"{TMP}/hf"}, size)
-    if training.secret_name:
+    if training.secret_name and command[0] == "speculative-weights":  # others follow links of a claim
         reference = {"name": training.secret_name, "key": "HF_TOKEN", "optional": True}
         found["env"].append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}})
     return found
@@ -209,7 +216,7 @@ def _job(training: Training, kind: str, seconds: int, steps: list[dict[str, Any]
         "containers_that_end": [one["name"] for one in steps if one.get("restartPolicy") is None],
         "final_exits": [Exit.MISUSED.value, Exit.FINAL.value],
         "deadline": seconds,
-        "kept_for": KEPT_SECONDS,
+        "kept_for": KEPT_SECONDS[kind],
         "run_as_user": None if means.assigns_uids else USER,
         "pull_secrets": [{"name": one} for one in training.pull_secrets],
         "node_selector": dict(training.node_selector),

@@ -3,7 +3,7 @@ renders them. Nothing of a spec is put into a script: it comes as an argument or
 
 Variables: OUTPUT (the training's folder), VERIFIER (folder of the model), PROMPTS (a file of JSON lines), ANSWERS
 (Regenerate or Keep), METHOD, SEQUENCE_TOKENS, ANSWER_TOKENS, SAMPLES (0: all), EPOCHS, SEED, LAYERS (of the verifier,
-apart by blanks), STATES (folder for hidden states on their way), ACCELERATORS (of the container).
+apart by blanks), STATES (folder of the pod for hidden states on their way), ACCELERATORS (of the container).
 
 Every script goes on where an earlier pod ended, and ends at once where one has done its work. Flags and files are those
 of speculators 0.9.0 (`cli/regenerate_responses.py`, `cli/prepare_data.py`, `train/config/schema.py`,
@@ -58,11 +58,30 @@ mv -T "$done.partial" "$done"
 """Has the verifier answer the prompts, and makes the library's data of it. A folder with the data's name is whole:
 the library alone would take half a one for whole. Exit status 3: there is nothing to train on."""
 
+STATES = """\
+set -u
+echo start >> "$STATES/starts"
+count=$(wc -l < "$STATES/starts")
+[ "$count" -lt 3 ] && exec vllm "$@"
+[ "$count" -gt 3 ] || vllm "$@"
+[ -s "$STATES/starts" ] || exit 1
+echo "the server of hidden states did not start three times; its log is above" >&2
+touch "$STATES/failed"
+exec sleep infinity
+"""
+"""Serves hidden states, beside `train`, with the arguments given. A sidecar is started again without end and its exits
+end no pod, so the third failed start in a row is the last; that container stays, as its log tells why. The startup
+probe (`jobs`) empties `starts` once the server is healthy. A fresh pod has a fresh folder."""
+
 TRAIN = f"""\
 set -u
 kept="$OUTPUT/{CHECKPOINTS}"
 last="$kept/$((EPOCHS - 1))/training_state.json"
 [ -e "$last" ] && exit 0
+if [ -e "$STATES/failed" ]; then
+  echo "the server of hidden states does not start: kubectl logs -c states" >&2
+  exit 3
+fi
 for one in "$kept"/[0-9]*; do
   [ -e "$one/training_state.json" ] || rm -rf "$one"
 done
@@ -79,6 +98,7 @@ $run --verifier-name-or-path "$VERIFIER" --speculator-type "$METHOD" --target-la
 """
 """Trains. The library goes on after the newest checkpoint that it finds, by its number alone; `training_state.json` is
 what it writes last into one. It ends with 0 when it is asked to end, so only the last epoch's checkpoint tells success.
+Exit status 3: there is nothing to learn from, as `states` has given up.
 """
 
 ENVIRONMENT = {

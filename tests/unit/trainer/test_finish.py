@@ -79,6 +79,23 @@ def test_a_head_of_another_verifier_is_not_published(output: Path) -> None:
     assert not (output / "model").exists()
 
 
+@pytest.mark.parametrize("name", ["config.json", "more.safetensors", "train_command.txt", "val_metrics.json"])
+def test_a_link_out_of_the_output_is_not_followed(output: Path, tmp_path: Path, name: str) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("{}")
+    link = output / "checkpoints" / "2" / name
+    link.unlink(missing_ok=True)
+    link.symlink_to(secret)
+    with pytest.raises(WeightsError) as caught:
+        finish.finish(VERIFIER, output, "eagle3", BASE)
+    assert (caught.value.reason, bool(caught.value.remedy)) == (Reason.OUTPUT_FOREIGN, True)
+    assert not (output / "model").exists()
+    (output / "model").symlink_to(tmp_path)
+    (tmp_path / finish.ACCOUNT).write_text("{}")
+    with pytest.raises(WeightsError):
+        finish.finish(VERIFIER, output, "eagle3", BASE)
+
+
 def test_figures_that_the_library_did_not_write_are_left_out(output: Path) -> None:
     for name in ("val_metrics.json", "train_command.txt", "training_state.json"):
         (output / "checkpoints" / "2" / name).unlink()

@@ -14,6 +14,7 @@ from speculative_operator.weights.source import WeightsError
 
 PROMPT = {"prompt": "Why is the sky blue?"}
 CHAT = {"messages": [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "Because."}]}
+ODD = [{"messages": [{"role": ["user"], "content": "Why?"}]}, {"messages": [{"role": 7, "content": "Why?"}]}]
 SHARED = {"conversations": [{"from": "human", "value": "Why?"}, {"from": "gpt", "value": "Because."}]}
 
 
@@ -33,18 +34,19 @@ def refused(prompts: Path, output: Path, *, need: int = 0, answered: bool = Fals
 
 def test_rows_in_each_form_count_and_others_are_told(tmp_path: Path) -> None:
     prompts = rows(
-        tmp_path, *[PROMPT, CHAT, SHARED] * 4, "", {"text": "no prompt"}, {"prompt": ""}, {"messages": ["?"]}
+        tmp_path, *[PROMPT, CHAT, SHARED] * 4, "", {"text": "no prompt"}, {"prompt": ""}, {"messages": ["?"]}, *ODD
     )
     told = look(prompts, tmp_path / "output", 0, "this", answered=False)
-    assert told == {"rows": 12, "unusable": 3, "bytes": prompts.stat().st_size}
+    assert told == {"rows": 12, "unusable": 5, "bytes": prompts.stat().st_size}
 
 
 def test_rows_without_answers_do_where_the_verifier_answers_and_not_otherwise(tmp_path: Path) -> None:
     prompts = rows(tmp_path, *[PROMPT] * FEWEST_ROWS)
     assert look(prompts, tmp_path / "output", 0, "this", answered=False)["rows"] == FEWEST_ROWS
     found = refused(prompts, tmp_path / "output", answered=True)
+    assert refused(rows(tmp_path, *ODD * 5), tmp_path / "output", answered=True).reason is Reason.BAD_DATA
     assert (found.reason, "first line without: 1" in found.message) == (Reason.BAD_DATA, True)
-    assert look(rows(tmp_path, *[CHAT, SHARED] * 5), tmp_path / "output", 0, "this", answered=True)["rows"] == 10
+    assert look(rows(tmp_path, *[CHAT, SHARED] * 5), tmp_path / "kept", 0, "this", answered=True)["rows"] == 10
 
 
 def test_bad_prompts_are_named_with_their_line(tmp_path: Path) -> None:
@@ -71,7 +73,12 @@ def test_a_folder_is_used_again_for_the_same_training_alone(tmp_path: Path) -> N
     look(prompts, output, 0, "this", answered=False)
     (output / "responses.jsonl").touch()
     look(prompts, output, 0, "this", answered=False)
-    (output / MARKER).write_text('{"of": "another"}')
+    assert refused(rows(tmp_path, *[PROMPT] * 10, CHAT), output).reason is Reason.OUTPUT_FOREIGN, "other prompts"
+    rows(tmp_path, *[PROMPT] * 10)
+    look(prompts, output, 0, "this", answered=False)
+    with pytest.raises(WeightsError):
+        look(prompts, output, 0, "another", answered=False)
+    (output / MARKER).write_text('["no mark"]')
     assert refused(prompts, output).reason is Reason.OUTPUT_FOREIGN
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
+from tests.unit.training.seen import TRAINING
 
 from speculative_operator.training import scripts
+from speculative_operator.training.jobs import Known, Means, train_job
 
 VLLM = "exec sleep 60"
 PYTHON = """\
@@ -116,6 +121,60 @@ def test_several_accelerators_are_trained_on_by_as_many_processes(pod: Pod) -> N
     assert pod.said.startswith(
         "--standalone --nproc_per_node 4 -m speculators.train --verifier-name-or-path /models/it"
     )
+
+
+def test_a_server_of_hidden_states_that_cannot_start_ends_the_training(pod: Pod, tmp_path: Path) -> None:
+    (tmp_path / "bin" / "vllm").write_text('#!/bin/sh\necho "vllm $*" >> "$LOG"\nexit 7\n')
+    (tmp_path / "bin" / "sleep").write_text('#!/bin/sh\necho "sleep $*" >> "$LOG"\n')
+    (tmp_path / "bin" / "sleep").chmod(0o755)
+    states = {"STATES": str(tmp_path)}
+    for _ in range(2):
+        assert pod.run(scripts.STATES, **states).returncode == 7
+        assert pod.said == "vllm --more\n"
+        assert not (tmp_path / "failed").exists()
+    pod.run(scripts.STATES, **states)
+    assert pod.said == "vllm --more\nsleep infinity\n", "its log stays that of the container"
+    pod.run(scripts.STATES, **states)
+    assert pod.said == "sleep infinity\n", "a container that was killed starts it no more"
+    ended = pod.run(scripts.TRAIN, **states)
+    assert (ended.returncode, "kubectl logs -c states" in ended.stderr, pod.said) == (3, True, "")
+    assert pod.run(scripts.TRAIN, STATES=str(tmp_path / "fresh")).returncode == 0
+    assert pod.run(scripts.TRAIN, **states).returncode == 0, "what is trained needs no server"
+
+
+def test_a_server_that_was_healthy_may_end_and_start_again(pod: Pod, tmp_path: Path) -> None:
+    (tmp_path / "bin" / "vllm").write_text('#!/bin/sh\n: > "$STATES/starts"\nexit 7\n')
+    (tmp_path / "starts").write_text("start\n" * 2)
+    assert [pod.run(scripts.STATES, STATES=str(tmp_path)).returncode for _ in range(4)] == [1, 7, 7, 7]
+    assert not (tmp_path / "failed").exists()
+
+
+def test_the_startup_probe_passes_one_that_has_given_up_and_forgets_starts_before_health(tmp_path: Path) -> None:
+    class Healthy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Healthy) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        job = train_job(TRAINING, Known("c", 36), 60, Means("o"))
+        (states,) = (one for one in job["spec"]["template"]["spec"]["initContainers"] if one["name"] == "states")
+        code = states["startupProbe"]["exec"]["command"][-1].replace(scripts.STATES_FOLDER, str(tmp_path))
+
+        def passes(port: int) -> bool:
+            given = code.replace(f":{scripts.PORT}/", f":{port}/")
+            return subprocess.run([sys.executable, "-c", given], capture_output=True, check=False).returncode == 0
+
+        (tmp_path / "starts").write_text("start\nstart\n")
+        assert not passes(1)
+        assert (tmp_path / "starts").read_text() == "start\nstart\n"
+        assert passes(server.server_port)
+        assert (tmp_path / "starts").read_text() == ""
+        (tmp_path / "failed").touch()
+        assert passes(1)
+        server.shutdown()
 
 
 def test_the_engine_of_hidden_states_is_told_the_layers_and_one_token_more() -> None:

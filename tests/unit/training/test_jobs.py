@@ -1,0 +1,42 @@
+"""What the Jobs of a training are given that their examples do not show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.training.seen import BODY, IMAGE, TRAINING
+
+from speculative_operator.api.training import to_training
+from speculative_operator.domain.training import Training
+from speculative_operator.training.jobs import Known, Means, look_job, train_job
+
+
+def made_of(training: Training) -> str:
+    pod = look_job(training, Means("o"))["spec"]["template"]["spec"]
+    (look,) = (one["command"] for one in pod["initContainers"] if one["name"] == "look")
+    return str(look[look.index("--made-of") + 1])
+
+
+@pytest.mark.parametrize("changed", [{"samples": 500}, {"epochs": 11}, {"sequence": 128}])
+def test_a_training_that_would_learn_otherwise_is_another(changed: dict[str, int]) -> None:
+    assert made_of(replace(TRAINING, **changed)) != made_of(TRAINING)  # type: ignore[arg-type]
+
+
+def test_more_hours_make_no_other_training() -> None:
+    assert made_of(replace(TRAINING, hours=99)) == made_of(TRAINING)
+
+
+def test_a_revision_in_the_address_is_that_beside_it() -> None:
+    """The weights are fetched into a folder named for the repository without its revision."""
+    model = {"model": "hf://Qwen/Qwen3-8B@main"}
+    within = to_training({**BODY, "spec": {**BODY["spec"], "verifier": model}}, IMAGE)
+    beside = {"model": "hf://Qwen/Qwen3-8B", "revision": "main"}
+    assert within == to_training({**BODY, "spec": {**BODY["spec"], "verifier": beside}}, IMAGE)
+    known = Known("c" * 40, 36)
+    assert train_job(within, known, 60, Means("o")) == train_job(TRAINING, known, 60, Means("o"))
+
+
+def test_the_log_of_a_training_is_kept_longer_than_that_of_a_look() -> None:
+    jobs = look_job(TRAINING, Means("o")), train_job(TRAINING, Known("c", 36), 60, Means("o"))
+    assert [job["spec"]["ttlSecondsAfterFinished"] for job in jobs] == [86_400, 7 * 86_400]
