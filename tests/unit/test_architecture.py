@@ -70,7 +70,7 @@ TOP = {"__init__", "world", "turn", "tick"}
 
 BUDGETS = {
     "operator/speculative_operator/*.py": 854,
-    "operator/speculative_operator/api/": 3_200,
+    "operator/speculative_operator/api/": 3_201,
     "operator/speculative_operator/cli/": 5_020,
     "operator/speculative_operator/comparing/": 1_107,
     "operator/speculative_operator/domain/": 2_682,
@@ -81,14 +81,14 @@ BUDGETS = {
     "operator/speculative_operator/physics/": 937,
     "operator/speculative_operator/reconcile/": 9_035,
     "operator/speculative_operator/render/": 2_193,
-    "operator/speculative_operator/shell/": 6_815,
-    "operator/speculative_operator/training/": 850,
-    "operator/speculative_operator/trainer/": 312,
+    "operator/speculative_operator/shell/": 6_828,
+    "operator/speculative_operator/training/": 894,
+    "operator/speculative_operator/trainer/": 325,
     "operator/speculative_operator/tuner/": 4_865,
     "operator/speculative_operator/weights/": 3_035,
     "lab/": 8_425,
-    "dev/": 24_300,
-    "tests/": 73_750,
+    "dev/": 24_398,
+    "tests/": 74_510,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 
