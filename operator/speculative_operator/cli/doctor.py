@@ -14,6 +14,7 @@ from speculative_operator.cli.cluster import Cluster, Object
 from speculative_operator.cli.commands import FAILED, OK, UnseenError
 from speculative_operator.cli.inspection import GOOD, UNKNOWN, WRONG, Found, Look, full_name
 from speculative_operator.domain.formats import quantity
+from speculative_operator.domain.reasons import Reason
 from speculative_operator.reconcile.snapshot.requests import request_of
 
 
@@ -64,6 +65,10 @@ exit status: 0 nothing is wrong in what could be looked at, 1 something is, or t
 use of the command line"""
 
 
+ASKS = frozenset({Reason.ROLLOUT_NEEDS_APPROVAL, Reason.CANARY_NEEDS_APPROVAL})
+"""Warnings that ask for a decision: nothing is wrong."""
+
+
 def objects(look: Look) -> Iterator[Found]:
     """Yield the objects that no operator looks after, and what it says of the others that no check before has told:
     every fault, and the warnings that somebody can mend."""
@@ -73,7 +78,7 @@ def objects(look: Look) -> Iterator[Found]:
             message = f"{full_name(body)} has no status: the operator has not looked at it"
             yield Found(message, "name its namespace in watchNamespaces of the chart")
     for body, one in look.findings():
-        if one.reason not in apart and (one.source != "warning" or one.next):
+        if one.reason not in apart and (one.source != "warning" or (one.next and one.reason not in ASKS)):
             yield scraped.finding_of(body, one)
     if look.narrow:
         only = f"only objects of namespace {look.at.namespace} were looked at: you may not list those of all namespaces"

@@ -239,7 +239,7 @@ def _is_length(value: Any) -> bool:
 def _over(training: Training) -> str:
     return (
         f"budget.hours ({training.hours}) are over; checkpoints stay in {training.output.uri}: to go on from them, "
-        "create another object with the same verifier, method, data and output"
+        "create another object that differs in budget.hours alone"
     )
 
 
