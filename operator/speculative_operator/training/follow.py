@@ -92,7 +92,7 @@ def _looked(seen: Seen, job: JobSeen, means: Means, now: float) -> Step:
         told = (Reason.TRAINING_WAITS, job.trouble) if job.trouble else _LOOKS
         return _say(seen, Truth.UNKNOWN, *told, now)
     if job.phase is Phase.FAILED:
-        return _failed(seen, job, now)
+        return _tell_failure(seen, job, now)
     if "inspect" not in job.results:
         gone = job_name(seen.training.name, LOOK)
         why = f"what Job {gone} found went with its pod: delete the Job to look again, or wait a day until it goes"
@@ -158,7 +158,7 @@ def _trains(seen: Seen, job: JobSeen, now: float) -> Step:
     seen = replace(seen, status=status)
     if job.phase is Phase.RUNNING:
         return _under_way(seen, job, stage, now)
-    return _done(seen, job, now) if job.phase is Phase.SUCCEEDED else _failed(seen, job, now)
+    return _tell_result(seen, job, now) if job.phase is Phase.SUCCEEDED else _tell_failure(seen, job, now)
 
 
 def _again(seen: Seen, begun: float, means: Means, now: float) -> Step:
@@ -182,7 +182,7 @@ def _under_way(seen: Seen, job: JobSeen, stage: Stage, now: float) -> Step:
 # -- the ends
 
 
-def _done(seen: Seen, job: JobSeen, now: float) -> Step:
+def _tell_result(seen: Seen, job: JobSeen, now: float) -> Step:
     facts, training = job.results.get("check", {}), seen.training
     length = number(at(facts, "acceptanceLength"), 2) if _is_length(at(facts, "acceptanceLength")) else ""
     length = length or text(seen.status, "expectedAcceptance")
@@ -214,7 +214,7 @@ def _try_with(training: Training) -> str:
     )
 
 
-def _failed(seen: Seen, job: JobSeen, now: float) -> Step:
+def _tell_failure(seen: Seen, job: JobSeen, now: float) -> Step:
     if job.cause == "DeadlineExceeded":
         return _end(seen, Reason.DEADLINE_EXCEEDED, _over(seen.training), now)
     for found in job.results.values():
