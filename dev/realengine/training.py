@@ -116,7 +116,7 @@ def wait_healthy(port: int, process: subprocess.Popen[bytes]) -> None:
 def run_pod(chain: Chain, lost: Callable[[], bool]) -> bool:
     """What one pod does; True when it came to its end. `lost`: whether its node is lost by now."""
 
-    def done(process: subprocess.Popen[bytes]) -> bool:
+    def comes_to_its_end(process: subprocess.Popen[bytes]) -> bool:
         while process.poll() is None:
             if lost():
                 end(process, signal.SIGKILL)
@@ -126,17 +126,17 @@ def run_pod(chain: Chain, lost: Callable[[], bool]) -> bool:
             raise RuntimeError(f"exit status {process.returncode}; see the logs in {chain.output.parent}")
         return True
 
-    if not done(chain.answers()):
+    if not comes_to_its_end(chain.answers()):
         return False
     shutil.rmtree(chain.states, ignore_errors=True)
     engine = chain.engine()
     try:
         wait_healthy(scripts.PORT, engine)
-        if not done(chain.train()):
+        if not comes_to_its_end(chain.train()):
             return False
     finally:
         end(engine, signal.SIGKILL)
-    return done(chain.finish())
+    return comes_to_its_end(chain.finish())
 
 
 def train(chain: Chain, kills: int) -> dict[str, Any]:

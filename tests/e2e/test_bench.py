@@ -102,7 +102,7 @@ def test_an_interrupted_bench_leaves_what_was_measured(bench_stage: Stage) -> No
         until(lambda: "drafts-suspended" in json.dumps(bench_stage.get("specdep", LIVE.name)["metadata"]), LONG)
         until(lambda: running(bench_stage), LONG)
         process.send_signal(signal.SIGINT)
-        assert process.wait(240) == 130
+        assert process.wait(60) == 130
     finally:
         process.kill()
         process.communicate()

@@ -70,10 +70,10 @@ TOP = {"__init__", "world", "turn", "tick"}
 
 BUDGETS = {
     "operator/speculative_operator/*.py": 854,
-    "operator/speculative_operator/api/": 3_201,
+    "operator/speculative_operator/api/": 3_181,
     "operator/speculative_operator/cli/": 5_025,
     "operator/speculative_operator/comparing/": 1_107,
-    "operator/speculative_operator/domain/": 2_682,
+    "operator/speculative_operator/domain/": 2_681,
     "operator/speculative_operator/engines/": 5_168,
     "operator/speculative_operator/outputs/": 208,
     "operator/speculative_operator/pairing/": 3_355,
@@ -88,7 +88,7 @@ BUDGETS = {
     "operator/speculative_operator/weights/": 3_035,
     "lab/": 8_425,
     "dev/": 24_398,
-    "tests/": 74_510,
+    "tests/": 74_518,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 

@@ -63,7 +63,7 @@ def training(count: int) -> Json:
     }
 
 
-def served(name: str) -> Json:
+def deployment_of(name: str) -> Json:
     """The verifier with one of the heads."""
     verifier = {"model": f"pvc://{MODELS}/{hub.TARGET}", "servedName": "tiny", "maxModelLen": 512, "dtype": "float32"}
     return {
@@ -141,7 +141,7 @@ class Run:
 
     def accepted(self, name: str) -> float:
         """Share of drafts that the verifier accepts of a head, served by the operator."""
-        self.apply(served(name))
+        self.apply(deployment_of(name))
 
         def ready() -> bool:
             conditions = (self.get("specdep", name).get("status") or {}).get("conditions") or ()

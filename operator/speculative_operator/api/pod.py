@@ -122,6 +122,13 @@ class EnvVar(Wire):
     """Source of the value, in place of `value`."""
 
 
+EnvVars = Annotated[
+    tuple[EnvVar, ...],
+    Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
+]
+"""Environment variables, each name once."""
+
+
 Labels = Annotated[dict[Key, LabelValue], Field(max_length=32, json_schema_extra=with_rules(*KEY_RULES, *LABEL_RULES))]
 Annotations = Annotated[dict[Key, KeyValue], Field(max_length=32, json_schema_extra=with_rules(*KEY_RULES))]
 

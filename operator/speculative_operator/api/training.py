@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from speculative_operator.api import rules, scalars
-from speculative_operator.api.pod import EnvVar
+from speculative_operator.api.pod import EnvVars
 from speculative_operator.api.status import Condition
 from speculative_operator.api.v1alpha1 import field_with_defaults
 from speculative_operator.api.wire import Rule, SpecError, Wire, config_with_rules
@@ -139,16 +139,7 @@ class TrainingWeights(Wire):
 
     secret_name: scalars.ObjectName | None = None
     """Secret in the same namespace with the key HF_TOKEN."""
-    env: (
-        Annotated[
-            tuple[EnvVar, ...],
-            Field(
-                max_length=32,
-                json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-            ),
-        ]
-        | None
-    ) = None
+    env: Annotated[EnvVars, Field(max_length=32)] | None = None
     """Environment variables of all containers, such as HTTPS_PROXY or HF_ENDPOINT."""
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field, JsonValue
 
 from speculative_operator.api import rules, scalars
-from speculative_operator.api.pod import EnvVar, Template
+from speculative_operator.api.pod import EnvVars, Template
 from speculative_operator.api.targets import InferenceService, Route
 from speculative_operator.api.weights import Weights
 from speculative_operator.api.wire import Wire, config_with_rules
@@ -252,16 +252,7 @@ class Engine(Wire):
     args: Annotated[tuple[scalars.Argument, ...], Field(max_length=128)] | None = None
     """Further arguments of the engine, one item each, without a shell. The operator refuses arguments that a field of
     this object covers."""
-    env: (
-        Annotated[
-            tuple[EnvVar, ...],
-            Field(
-                max_length=64,
-                json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-            ),
-        ]
-        | None
-    ) = None
+    env: Annotated[EnvVars, Field(max_length=64)] | None = None
     """Environment variables of the engine."""
 
 

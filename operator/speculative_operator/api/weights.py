@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Field
 
 from speculative_operator.api import scalars
-from speculative_operator.api.pod import EnvVar
+from speculative_operator.api.pod import EnvVars
 from speculative_operator.api.wire import Rule, Wire, config_with_rules
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import AccessMode, Check, Medium
@@ -141,14 +141,5 @@ class Weights(Wire):
     ca_config_map: scalars.ObjectName | None = None
     """ConfigMap in the same namespace whose key ca-bundle.crt holds all trusted certificate authorities; it replaces
     the image's own."""
-    env: (
-        Annotated[
-            tuple[EnvVar, ...],
-            Field(
-                max_length=32,
-                json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-            ),
-        ]
-        | None
-    ) = None
+    env: Annotated[EnvVars, Field(max_length=32)] | None = None
     """Environment variables of the Jobs and init containers that inspect and fetch weights."""

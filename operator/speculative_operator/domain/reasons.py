@@ -360,14 +360,13 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.TRAINING_FAILED: "Training: the Job failed for another reason than those below; the message has the last "
     "words of its container.",
     Reason.BAD_DATA: "Training: the prompts are missing, empty or malformed; the message has file, line and remedy.",
-    Reason.UNKNOWN_VERIFIER: "Training: the library does not know the architecture of the verifier.",
-    Reason.OUT_OF_MEMORY: "Training: a container used more memory than it has, of node or accelerator; the message has "
-    "the remedy.",
+    Reason.UNKNOWN_VERIFIER: "Training: config.json of the verifier names no layers, or fewer than three.",
+    Reason.OUT_OF_MEMORY: "Training: a container used more memory than its node gives it; the message has the remedy.",
     Reason.DISK_FULL: "Training: the claim of output has too little room; the message has the bytes needed and free.",
     Reason.OUTPUT_FOREIGN: "Training: the folder of output has files of others, or of another training: nothing is "
     "written there.",
-    Reason.DEADLINE_EXCEEDED: "Training: budget.hours are over; checkpoints stay in output, and another object with "
-    "the same verifier, method, data and output goes on from them.",
+    Reason.DEADLINE_EXCEEDED: "Training: budget.hours are over; checkpoints stay in output, and another object that "
+    "differs in budget.hours alone goes on from them.",
     Reason.NODE_LOST: "Training: pods were lost more often than is tried again; checkpoints stay in output.",
     Reason.UNKNOWN: "The operator does not know yet.",
 }

@@ -77,12 +77,12 @@ def _is_usable(row: Mapping[str, Any], *, answered: bool) -> bool:
 def _claim(output: Path, mark: Mapping[str, str]) -> None:
     """Make the folder and mark it, or see that it has the same mark. Raises WeightsError."""
     marker = output / MARKER
+    draft = marker.with_suffix(".partial")
     with disk.explain_errors(output):
         output.mkdir(parents=True, exist_ok=True)
         if not marker.exists():
-            if any(output.iterdir()):
+            if any(path != draft for path in output.iterdir()):
                 raise _foreign(output, "holds files, and no training's mark")
-            draft = marker.with_suffix(".partial")
             draft.write_text(json.dumps(mark) + "\n", encoding="utf-8")
             draft.rename(marker)
         found = parse_json(marker.read_text(encoding="utf-8"))

@@ -88,3 +88,11 @@ def test_a_folder_with_files_of_others_is_left_alone(tmp_path: Path) -> None:
     (output / "thesis.txt").touch()
     assert refused(prompts, output).reason is Reason.OUTPUT_FOREIGN
     assert [path.name for path in output.iterdir()] == ["thesis.txt"]
+
+
+def test_a_mark_that_was_half_written_is_written_again(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    output.mkdir()
+    (output / "training-of.partial").write_text('{"of": "a')
+    look(rows(tmp_path, *[PROMPT] * 10), output, 0, "a", answered=False)
+    assert [path.name for path in output.iterdir()] == ["training-of.json"]
