@@ -137,14 +137,22 @@ class Cluster:
     def wait_for_kinds(self, *definitions: str) -> None:
         """Wait until the kinds of these definitions are served; those of all definitions where none is named.
 
-        `kubectl wait` fails at a definition that was made so recently that it has no condition yet.
+        `kubectl wait` fails at a definition that was made so recently that it has no condition yet. An established
+        kind answers watches with 429 until the API server has filled its cache, so this lists each from there; the
+        client asks again after a 429.
         """
 
+        def found() -> dict[str, Any]:
+            return {one["metadata"]["name"]: one for one in self.objects.list("customresourcedefinitions", "")}
+
         def missing() -> list[str]:
-            found = {one["metadata"]["name"]: one for one in self.objects.list("customresourcedefinitions", "")}
-            return [name for name in definitions or found if not _is_established(found.get(name, {}))]
+            known = found()
+            return [name for name in definitions or known if not _is_established(known.get(name, {}))]
 
         wait_until("kinds are served", 120.0, lambda: not missing(), lambda: ", ".join(missing()))
+        known = found()
+        for name in definitions or known:
+            self.client.request("GET", _served_at(known[name]["spec"]) + "?limit=1&resourceVersion=0")
 
     def kubectl(self, *args: str, input: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run kubectl as administrator; DevClusterError with what it said where it fails and `check` is set."""
@@ -249,6 +257,12 @@ class Cluster:
         """End every process of the cluster and delete its files; a cluster of somebody else is left alone."""
         if self.enclosure is not None:
             self.enclosure.stop()
+
+
+def _served_at(spec: Mapping[str, Any]) -> str:
+    """The path of a kind's objects in all namespaces, of the first version that is served."""
+    version = next(one["name"] for one in spec["versions"] if one["served"])
+    return f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
 
 
 def _is_established(definition: Mapping[str, Any]) -> bool:

@@ -114,7 +114,7 @@ class OperatorLab:
         documents = yaml.safe_load_all((ROOT / "manifests" / "install.yaml").read_text())
         wanted = [document for document in documents if document["kind"] != "Deployment"]
         self.cluster.kubectl("apply", "--server-side", "-f", "-", input=yaml.safe_dump_all(wanted))
-        self.cluster.wait_for_kinds(_crd())
+        self.cluster.wait_for_kinds(*(f"{plural}.{names.GROUP}" for plural in (names.PLURAL, names.TRAINING_PLURAL)))
 
     def enter(self) -> None:
         """A fresh namespace."""
