@@ -1,15 +1,22 @@
 """Prompts for the small verifier, and what an engine accepts of its drafts when it answers those that were held out.
 
-python -m realengine.prompts URL    counters of the engine there, after it has answered; inside a cluster's network
+Inside a cluster's network:
+
+python -m realengine.prompts URL                          counters of the engine there, after it has answered
+python -m realengine.prompts URL --until FILE --workers N  N at once again and again until FILE is there; how many
 """
 
 from __future__ import annotations
 
+import argparse
+import itertools
 import json
 import random
 import sys
 import sysconfig
+import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -43,12 +50,39 @@ def accepted(url: str) -> Counters:
     """What the engine at `url` counts while it answers the prompts that were held out, greedily."""
     before = _counters(url)
     for prompt in prompts()[:HELD_OUT]:
-        messages = [{"role": "user", "content": prompt}]
-        asked = {"model": "tiny", "messages": messages, "max_tokens": TOKENS, "temperature": 0}
-        kind = {"Content-Type": "application/json"}
-        request = urllib.request.Request(f"{url}/v1/chat/completions", json.dumps(asked).encode(), kind)  # noqa: S310
-        urllib.request.urlopen(request, timeout=120).close()  # noqa: S310
+        _ask(url, prompt)
     return _counters(url).since(before)
+
+
+def keep_asking(url: str, until: Path, workers: int) -> dict[str, int]:
+    """Ask `workers` of them at once, until there is the file `until`: requests, and those that failed."""
+
+    def work(number: int) -> tuple[int, int]:
+        done = failed = 0
+        for prompt in itertools.cycle(prompts()[number:HELD_OUT] + prompts()[:number]):
+            if until.exists():
+                break
+            try:
+                _ask(url, prompt)
+            except OSError as error:
+                failed += 1
+                print(f"{type(error).__name__}: {error}", file=sys.stderr)
+                time.sleep(0.2)  # a server that refuses at once must not be hammered
+            done += 1
+        return done, failed
+
+    with ThreadPoolExecutor(workers) as pool:
+        counted = list(pool.map(work, range(workers)))
+    return {"requests": sum(one for one, _ in counted), "failed": sum(one for _, one in counted)}
+
+
+def _ask(url: str, prompt: str) -> None:
+    messages = [{"role": "user", "content": prompt}]
+    asked = {"model": "tiny", "messages": messages, "max_tokens": TOKENS, "temperature": 0}
+    kind = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{url}/v1/chat/completions", json.dumps(asked).encode(), kind)  # noqa: S310
+    with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310
+        answer.read()
 
 
 def _counters(url: str) -> Counters:
@@ -56,5 +90,15 @@ def _counters(url: str) -> Counters:
         return counters.read(answer.read().decode())
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="realengine.prompts", description=__doc__)
+    parser.add_argument("url")
+    parser.add_argument("--until", type=Path)
+    parser.add_argument("--workers", type=int, default=1)
+    given = parser.parse_args()
+    told = keep_asking(given.url, given.until, given.workers) if given.until else asdict(accepted(given.url))
+    print(json.dumps(told))
+
+
 if __name__ == "__main__":
-    print(json.dumps(asdict(accepted(sys.argv[1]))))
+    main()

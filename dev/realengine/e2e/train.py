@@ -2,7 +2,7 @@
 
 The small verifier answers prompts, a head is trained on its answers, and the training's pod is lost twice meanwhile.
 The result is then served beside an untrained head by the operator, and must be accepted three times as often at least,
-on prompts that were held out. The last line is one JSON object.
+on prompts that were held out. As a canary it is promoted (`promote`). The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from demo import hub
 from demo.scene import OPERATOR_NAMESPACE, SceneError, install_operator
@@ -26,18 +24,19 @@ from devcluster.errors import DevClusterError
 from devcluster.options import Image
 from devcluster.progress import Reporter
 from realengine import paths, prompts, scene, trainer_image
+from realengine.e2e import promote
+from realengine.e2e.hands import Hands, Json
 from realengine.install import InstallError, installed
 from realengine.serving import CPU_FLAGS
 from realengine.training import LEAST_TIMES, TOKENS
 from speculative_operator.domain import names
 
-Json = dict[str, Any]
 NAME, MODELS, TRAINED = "tiny-head", "models", "trained"
 TRAINER, TOOL = "speculative-trainer:dev", "tool:dev"
 HEADS = {"untrained": f"pvc://{MODELS}/{hub.HEAD}", "trained": f"pvc://{TRAINED}/tiny/model"}
 STAGES = {"Answering": "step", "Training": "expectedAcceptance"}
 """Stage in which the pod is lost -> the field of status that must tell something before."""
-READY_SECONDS, TRAINING_SECONDS = 300.0, 1200.0
+TRAINING_SECONDS = 1200.0
 
 
 def claim(name: str) -> Json:
@@ -80,28 +79,8 @@ def deployment_of(name: str) -> Json:
     }
 
 
-class Run:
-    """One cluster, and what is done there."""
-
-    def __init__(self, cluster: Cluster, report: Reporter) -> None:
-        self.cluster, self.report = cluster, report
-
-    def apply(self, *objects: Json) -> None:
-        items = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-        self.cluster.kubectl("apply", "-n", scene.NAMESPACE, "-f", "-", input=items)
-
-    def get(self, kind: str, name: str) -> Json:
-        told = self.cluster.kubectl("get", kind, name, "-n", scene.NAMESPACE, "-o", "json")
-        return dict(json.loads(told.stdout))
-
-    def until(self, what: str, seconds: float, found: Callable[[], Any]) -> Any:
-        """What `found` returns, once it is not empty. Raises SceneError."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if got := found():
-                return got
-            time.sleep(2)
-        raise SceneError(f"{what}: not within {seconds:.0f} s")
+class Run(Hands):
+    """The training, and a look at both heads."""
 
     def fill(self, source: Path) -> None:
         """Claims with models and prompts, as a user has them."""
@@ -142,20 +121,13 @@ class Run:
     def accepted(self, name: str) -> float:
         """Share of drafts that the verifier accepts of a head, served by the operator."""
         self.apply(deployment_of(name))
-
-        def ready() -> bool:
-            conditions = (self.get("specdep", name).get("status") or {}).get("conditions") or ()
-            return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-
-        self.until(f"{name} serves", READY_SECONDS, ready)
-        spec = self.get("service", name)["spec"]
-        url = f"http://{spec['clusterIP']}:{spec['ports'][0]['port']}"
+        self.ready(name)
         folders = ":".join(str(paths.ROOT / one) for one in ("dev", "operator"))
-        argv = [sys.executable, "-m", "realengine.prompts", url]
+        argv = [sys.executable, "-m", "realengine.prompts", self.url(name)]
         asking = self.cluster.inside(argv, env={"PYTHONPATH": folders}, stdout=subprocess.PIPE)
         told = json.loads(asking.communicate(timeout=300)[0])
         self.report(f"{name}: {told['accepted']:.0f} of {told['draft_tokens']:.0f} drafts accepted")
-        self.cluster.kubectl("delete", "specdep", name, "-n", scene.NAMESPACE)
+        self.delete(name)
         return float(told["accepted"] / told["draft_tokens"])
 
 
@@ -206,10 +178,12 @@ def run(given: argparse.Namespace) -> Json:
             status, seconds = steps.finished(), time.monotonic() - started
             report(f"trained after {seconds:.0f} s: {status}")
             shares = {name: steps.accepted(name) for name in HEADS}
+            tried = promote.play(steps, deployment_of, "trained", "untrained", given.out)
         finally:
             keep_logs(cluster, given.out)
-    ok = shares["trained"] >= LEAST_TIMES * max(shares["untrained"], 0.01)
-    return {"ok": ok, "seconds": round(seconds), "losses": given.losses, "accepted": shares, "status": status}
+    ok = shares["trained"] >= LEAST_TIMES * max(shares["untrained"], 0.01) and promote.is_well(tried)
+    told = {"ok": ok, "seconds": round(seconds), "losses": given.losses, "accepted": shares, "status": status}
+    return {**told, **tried, "all_seconds": round(time.monotonic() - started)}
 
 
 def main() -> int:
