@@ -79,28 +79,19 @@ def _verdict(hands: Hands, stable: str) -> Json:
 
 
 def _tuned(hands: Hands, deployment: Json) -> Json:
-    """Leave K of an object to the operator, and wait for what it decides from measurements of its own."""
+    """Leave K of an object to the operator, and wait until it has changed the table and rests there."""
     name = deployment["metadata"]["name"]
     auto = {"mode": "Auto", "maxSpeculativeTokens": 3}
     hands.apply({**deployment, "spec": {**deployment["spec"], "speculation": auto}})
 
     def decided() -> Json:
-        told: Json = hands.get("specdep", name)["status"].get("speculation") or {}
-        return told if told.get("gainBasis") == "Measured" else {}
+        status: Json = hands.get("specdep", name)["status"]
+        speculation: Json = status.get("speculation") or {}
+        return speculation if speculation.get("reason") == "Tuned" and status.get("decisions") else {}
 
-    told = hands.until(f"K of {name} is decided by measurements", TUNED_SECONDS, decided)
-    wanted = (
-        "state",
-        "k",
-        "tableText",
-        "tableVersion",
-        "gain",
-        "gainRange",
-        "acceptanceLength",
-        "concurrency",
-        "reason",
-    )
-    told = {field: told.get(field) for field in wanted}
+    found = hands.until(f"K of {name} is tuned", TUNED_SECONDS, decided)
+    wanted = ("state", "k", "tableText", "acceptanceLength", "gain", "gainBasis", "gainRange", "message")
+    told = {field: found.get(field) for field in wanted}
     hands.report(f"K of {name}: {told}")
     return told
 
