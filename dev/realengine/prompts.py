@@ -1,14 +1,11 @@
 """Prompts for the small verifier, and what an engine accepts of its drafts when it answers those that were held out.
 
-Inside a cluster's network:
-
-python -m realengine.prompts URL                          counters of the engine there, after it has answered
-python -m realengine.prompts URL --until FILE --workers N  N at once again and again until FILE is there; how many
+`python -m realengine.prompts URL FILE WORKERS`, inside a cluster's network: so many at once again and again until there
+is FILE; prints how many, and how many failed, as JSON.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import random
@@ -17,7 +14,6 @@ import sysconfig
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 
 from realengine import counters
@@ -90,15 +86,6 @@ def _counters(url: str) -> Counters:
         return counters.read(answer.read().decode())
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="realengine.prompts", description=__doc__)
-    parser.add_argument("url")
-    parser.add_argument("--until", type=Path)
-    parser.add_argument("--workers", type=int, default=1)
-    given = parser.parse_args()
-    told = keep_asking(given.url, given.until, given.workers) if given.until else asdict(accepted(given.url))
-    print(json.dumps(told))
-
-
 if __name__ == "__main__":
-    main()
+    url, until, workers = sys.argv[1:]
+    print(json.dumps(keep_asking(url, Path(until), int(workers))))

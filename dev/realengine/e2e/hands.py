@@ -10,7 +10,7 @@ from typing import Any
 from demo.scene import SceneError
 from devcluster.cluster import Cluster
 from devcluster.progress import Reporter
-from realengine import scene
+from realengine import counters, scene
 
 Json = dict[str, Any]
 READY_SECONDS = 300.0
@@ -54,7 +54,9 @@ class Hands:
 
         self.until(f"{name} serves", READY_SECONDS, serves)
 
-    def url(self, name: str) -> str:
-        """The address of its Service in the cluster."""
-        spec = self.get("service", name)["spec"]
-        return f"http://{spec['clusterIP']}:{spec['ports'][0]['port']}"
+    def accepted(self, name: str) -> float:
+        """Share of drafts that the verifier has accepted since the object's one pod began."""
+        port = self.get("service", name)["spec"]["ports"][0]["port"]
+        path = f"/api/v1/namespaces/{scene.NAMESPACE}/services/{name}:{port}/proxy/metrics"
+        found = counters.read(self.cluster.kubectl("get", "--raw", path).stdout)
+        return round(found.accepted / found.draft_tokens, 3)

@@ -42,6 +42,7 @@ def play(hands: Hands, deployment: Callable[[str], Json], trained: str, untraine
         with requests(hands, stable, out / f"{what}.enough") as finish:
             hands.apply(_routed(deployment(stable), canary))
             found[what] = _verdict(hands, stable)
+            found.setdefault("accepted", {name: hands.accepted(name) for name in (stable, canary)})
             if what == "taken_back":
                 hands.delete(canary)
                 found["tuned"] = _tuned(hands, _routed(deployment(stable)))
@@ -109,7 +110,7 @@ def requests(hands: Hands, route: str, enough: Path) -> Iterator[Callable[[], Js
     asking: subprocess.Popen[Any] | None = None
     try:
         hands.until("requests pass", 120, lambda: cluster.inside(probe, stderr=subprocess.DEVNULL).wait(30) == 0)
-        argv = [sys.executable, "-m", "realengine.prompts", address, "--until", str(enough), "--workers", str(WORKERS)]
+        argv = [sys.executable, "-m", "realengine.prompts", address, str(enough), str(WORKERS)]
         asking = cluster.inside(argv, env={"PYTHONPATH": folders}, stdout=subprocess.PIPE)
 
         def finish() -> Json:
