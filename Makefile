@@ -88,7 +88,7 @@ e2e: toolchain ## a short whole loop: apply, serve, tune
 e2e-autoscaling: toolchain ## Kubernetes' own autoscaler beside the tuner (5 minutes; with CYCLES=4 the load climbs four times: 12)
 	@SPECULATIVE_AUTOSCALING_CYCLES=$(or $(CYCLES),1) $(PYTEST) -q -s tests/e2e/test_autoscaler.py
 
-e2e-measuring: toolchain ## three speculators measured beside each other, and the best kept (half an hour)
+e2e-measuring: toolchain ## three speculators measured beside each other, and the best kept (20 minutes)
 	@SPECULATIVE_MEASURE_ALL=1 $(PYTEST) -q -s tests/e2e/test_measuring.py
 
 e2e-canary: toolchain ## canaries that are promoted and taken back, with the operator killed twenty times in each (half an hour)
