@@ -99,7 +99,7 @@ def _claim(output: Path, mark: Mapping[str, str]) -> None:
     held = text(found, "verifier")
     if held and found == {**mark, "verifier": held}:
         moved = f"holds a training for version {held} of the verifier, which has version {mark['verifier']} now"
-        raise _foreign(output, moved, f"set verifier.revision to {held} to go on, or ")
+        raise _foreign(output, moved, "" if ":" in held else f"set verifier.revision to {held} to go on, or ")
     raise _foreign(output, "holds a training of another verifier, method, data, sequenceLength or epochs")
 
 

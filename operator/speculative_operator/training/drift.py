@@ -65,8 +65,8 @@ def compare_acceptance(
     if now - since < BELOW_SECONDS:
         return found
     found["retrainWith"] = _retrain_with(training, best.name, since + BELOW_SECONDS)
-    what += f"; it is below {HOLDS:.0%} of that since {timestamp(since)}: if prompts have changed, collect new ones and "
-    what += "train on them with the command in status.retrainWith (sampled requests are accepted less, too)"
+    what += f"; it was below {HOLDS:.0%} of that since {timestamp(since)}. If prompts have changed, collect new ones, "
+    what += "and train on them with the command in status.retrainWith. Sampled requests are accepted less, too"
     return _say(found, training, Truth.FALSE, Reason.ACCEPTANCE_FELL, what, now)
 
 

@@ -90,6 +90,8 @@ def test_a_verifier_that_moved_is_another_and_its_version_is_named(tmp_path: Pat
     assert (found.reason, "set verifier.revision to c1 to go on" in found.remedy) == (Reason.OUTPUT_FOREIGN, True)
     other = refused(rows(tmp_path, *[PROMPT] * 11), output, version="c2")
     assert "verifier.revision" not in other.remedy, "the prompts differ too"
+    look(prompts := rows(tmp_path, *[PROMPT] * 10), tmp_path / "claim", 0, "this", "sha256:1", answered=False)
+    assert "verifier.revision" not in refused(prompts, tmp_path / "claim", version="sha256:2").remedy, "it has none"
 
 
 def test_the_version_is_read_from_what_inspect_left(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_the_command_names_another_object_output_and_prompts_and_the_object_that
         ("1.50", "50.0%", True), ("1.40", "40.0%", True), ("1.34", "34.0%", False),  # K 1: 1.50 is expected
         ("1.60", "30.0%", True), ("1.57", "28.5%", False),  # K 2: 1.75
         ("1.72", "24.0%", True), ("1.70", "10.0%", False), ("2.50", "15.0%", True),  # K 3, 7 and 10: 1.90 at least
-        ("1.00", "0.0%", False), ("1.70", "28.0%", True),  # K unknown: as at 1. A mixture of 2.5: as at 2
+        ("1.00", "0.0%", False), ("65", "1e-320%", True), ("1.70", "28.0%", True),  # K unknown: as 1. 2.5: as 2
     ],
 )  # fmt: skip
 def test_what_is_expected_depends_on_k(length: str, rate: str, holds: bool) -> None:
