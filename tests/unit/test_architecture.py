@@ -88,7 +88,7 @@ BUDGETS = {
     "operator/speculative_operator/weights/": 3_038,
     "lab/": 8_425,
     "dev/": 24_398,
-    "tests/": 74_732,
+    "tests/": 74_737,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 
