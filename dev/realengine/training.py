@@ -75,7 +75,7 @@ class Chain:
         """The one that hands out hidden states."""
         layers = [*LAYERS, len(LAYERS)]
         given = scripts.states_arguments(str(paths.models() / "target"), layers, TOKENS, str(self.states))
-        return self._start("states", ["/usr/bin/env", "vllm", *given])
+        return self._start("states", ["/bin/sh", "-c", scripts.STATES, "states", *given])
 
     def train(self, *more: str) -> subprocess.Popen[bytes]:
         return self._start("train", ["/bin/sh", "-c", scripts.TRAIN, "train", *more])
@@ -129,6 +129,7 @@ def run_pod(chain: Chain, lost: Callable[[], bool]) -> bool:
     if not comes_to_its_end(chain.answers()):
         return False
     shutil.rmtree(chain.states, ignore_errors=True)
+    chain.states.mkdir()
     engine = chain.engine()
     try:
         wait_healthy(scripts.PORT, engine)

@@ -25,6 +25,7 @@ ROWS = "".join(f"{json.dumps({'prompt': f'Tell of number {number}.'})}\n" for nu
 FILL = f"""set -eu
 cp -r {MODELS}/target /models/target
 mkdir /models/theirs && echo mine > /models/theirs/notes
+mkdir /models/out && ln -s out /models/link
 printf %s "$ROWS" > /models/prompts.jsonl
 head -c 40 /models/prompts.jsonl > /models/bad.jsonl
 chmod -R a+rwX /models
@@ -122,7 +123,9 @@ def test_what_is_wrong_is_told_before_a_job_takes_accelerators(lab: OperatorLab)
     train(lab, "bad", data={"prompts": "pvc://models/bad.jsonl"})
     train(lab, "missing", data={"prompts": "pvc://models/none.jsonl"})
     train(lab, "foreign", output="pvc://models/theirs")
-    for name, why in (("bad", "BadData"), ("missing", "BadData"), ("foreign", "OutputForeign")):
+    train(lab, "link", output="pvc://models/link")
+    told = {"bad": "BadData", "missing": "BadData", "foreign": "OutputForeign", "link": "OutputForeign"}
+    for name, why in told.items():
         until(f"{name}: {why}", lambda: reason(lab, name) == why, LONG)  # noqa: B023
         assert lab.get("job", f"{name}-train") is None
 

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import copy
 import json
+import shlex
+import shutil
+import subprocess
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 from tests.contract.server import Server
-from tests.unit.training.seen import BODY, FACTS, NOW, TRAINING
+from tests.unit.training.seen import BODY, DAY, DONE, FACTS, NOW, TRAINING, serving
 
 from speculative_operator.api.crd import training_crd
 from speculative_operator.domain import names
+from speculative_operator.domain.formats import timestamp
 from speculative_operator.domain.jobs import Phase
+from speculative_operator.training.drift import compare_acceptance
 from speculative_operator.training.follow import follow
 from speculative_operator.training.jobs import Means
 from speculative_operator.training.progress import Progress
@@ -113,6 +119,29 @@ def test_a_spec_stays_and_every_status_is_of_the_schema(server: Server) -> None:
         step = follow(Seen(TRAINING, status, **told), Means("o"), NOW + 60 * number)
         status = server.write_status("stays", {**dict.fromkeys(status), **step.status})["status"]
     assert status["conditions"][0]["status"] == "True"
+
+
+def test_the_status_after_acceptance_fell_and_the_training_that_it_proposes_are_accepted(server: Server) -> None:
+    server.create(training("fell"), keep=True)
+    status = DONE
+    for days in (0.0, 7.0):
+        now = NOW + days * DAY
+        served = serving("1.60", "20.0%", observedAt=timestamp(now))
+        found = compare_acceptance(replace(TRAINING, name="fell", namespace="default"), status, [served], now)
+        status = server.write_status("fell", found)["status"]
+    assert [one["reason"] for one in status["conditions"]] == ["Trained", "AcceptanceFell"]
+    if shutil.which("jq") is None:
+        pytest.skip("jq is not installed")
+    words = shlex.split(status["retrainWith"])
+    program = words[words.index("jq") + 1]
+    made = subprocess.run(
+        ["jq", program], input=json.dumps(server.get("fell")), capture_output=True, text=True, check=True
+    )
+    created = server.create(json.loads(made.stdout))
+    assert created["spec"] == {
+        **training()["spec"], **created["spec"], "output": "pvc://models/support-20261205", "tryOn": "demo",
+        "data": {**created["spec"]["data"], "prompts": "pvc://prompts/support-20261205.jsonl"},
+    }  # fmt: skip
 
 
 def test_the_server_keeps_the_definition_as_written(api: client.ApiClient, installed: dict[str, Any]) -> None:

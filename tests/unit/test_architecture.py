@@ -70,10 +70,10 @@ TOP = {"__init__", "world", "turn", "tick"}
 
 BUDGETS = {
     "operator/speculative_operator/*.py": 854,
-    "operator/speculative_operator/api/": 3_181,
+    "operator/speculative_operator/api/": 3_186,
     "operator/speculative_operator/cli/": 5_025,
     "operator/speculative_operator/comparing/": 1_107,
-    "operator/speculative_operator/domain/": 2_681,
+    "operator/speculative_operator/domain/": 2_695,
     "operator/speculative_operator/engines/": 5_168,
     "operator/speculative_operator/outputs/": 208,
     "operator/speculative_operator/pairing/": 3_355,
@@ -81,14 +81,14 @@ BUDGETS = {
     "operator/speculative_operator/physics/": 937,
     "operator/speculative_operator/reconcile/": 9_035,
     "operator/speculative_operator/render/": 2_193,
-    "operator/speculative_operator/shell/": 6_828,
-    "operator/speculative_operator/training/": 894,
-    "operator/speculative_operator/trainer/": 325,
+    "operator/speculative_operator/shell/": 6_861,
+    "operator/speculative_operator/training/": 1_031,
+    "operator/speculative_operator/trainer/": 351,
     "operator/speculative_operator/tuner/": 4_865,
-    "operator/speculative_operator/weights/": 3_035,
+    "operator/speculative_operator/weights/": 3_038,
     "lab/": 8_425,
     "dev/": 24_398,
-    "tests/": 74_518,
+    "tests/": 74_737,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 

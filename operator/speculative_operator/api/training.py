@@ -15,14 +15,12 @@ from speculative_operator.api.pod import EnvVars
 from speculative_operator.api.status import Condition
 from speculative_operator.api.v1alpha1 import field_with_defaults
 from speculative_operator.api.wire import Rule, SpecError, Wire, config_with_rules
-from speculative_operator.domain import training
+from speculative_operator.domain import names, training
 from speculative_operator.domain.reading import mapping, text, whole
 from speculative_operator.domain.spec import ModelSource, Scheme
 
 NAME_LIMIT = 50
 """Characters of metadata.name: names of Jobs add six and names of their pods six more, and labels end at 63."""
-QUEUE = "kueue.x-k8s.io/queue-name"
-"""Label by which Kueue admits Jobs: passed on from the object to its Jobs."""
 
 VERIFIER_RULE = Rule(
     "training-verifier-source",
@@ -199,7 +197,8 @@ class TrainingStatus(Wire):
     stage: scalars.Line | None = None
     """Preparing, Answering, Training, Checking, Done or Failed."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=4)] = ()
-    """Trained: True at the end, False with its reason if the training failed, Unknown while it runs."""
+    """Trained: True at the end, False with its reason if the training failed, Unknown while it runs. AcceptanceHolds:
+    False if acceptance in service was below 90 % of what was expected for a week."""
     step: scalars.Count | None = None
     """Steps of the stage that are done."""
     steps: scalars.Count | None = None
@@ -210,6 +209,8 @@ class TrainingStatus(Wire):
     """Loss of the training at its last report."""
     expected_acceptance: scalars.Line | None = None
     """Acceptance length that the held-out part of the data lets expect, in tokens per step of the verifier."""
+    expected_acceptance_by_k: Annotated[tuple[scalars.Line, ...], Field(max_length=64)] = ()
+    """The same for K = 1, 2 and so on."""
     time_left: scalars.Line | None = None
     """Time until the end of the stage at its present pace."""
     cost: scalars.Line | None = None
@@ -236,6 +237,10 @@ class TrainingStatus(Wire):
     """Number of its layers."""
     try_with: scalars.Sentence | None = None
     """The command that starts the canary, if tryOn is set."""
+    acceptance_below_since: scalars.Time | None = None
+    """Time since which every look found the speculator's acceptance in service below 90 % of what was expected."""
+    retrain_with: scalars.Sentence | None = None
+    """The command that trains another speculator on new prompts, if acceptance fell."""
 
 
 def to_training(body: Mapping[str, Any], image: str) -> training.Training:
@@ -273,7 +278,7 @@ def to_training(body: Mapping[str, Any], image: str) -> training.Training:
         tolerations=pod.tolerations or (),
         pull_secrets=pod.image_pull_secrets or (),
         try_on=wanted.try_on or "",
-        queue=text(mapping(meta, "labels"), QUEUE),
+        queue=text(mapping(meta, "labels"), names.QUEUE),
     )
 
 

@@ -15,6 +15,8 @@ from enum import IntEnum, StrEnum
 from typing import Any
 
 MOST_BYTES = 4096
+RESULT_FILE = "RESULT_FILE"
+"""Variable of the environment: a file that gets the result as JSON too, for the next container of the pod."""
 _MARK = "z:"
 _LARGEST = 1_000_000
 """Bytes that a result may have when unpacked."""

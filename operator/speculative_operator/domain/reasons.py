@@ -17,7 +17,7 @@ _HEADER = re.compile(r"""(authorization["']?\s*[:=]\s*["']?(?:(?:bearer|basic)\s
 
 
 class ConditionType(StrEnum):
-    """Types of `status.conditions`, all but `OutputsVerified` present from the first reconcile on."""
+    """Types of `status.conditions`; a SpeculativeDeployment has all but NOT_ALWAYS from the first reconcile on."""
 
     READY = "Ready"
     PROGRESSING = "Progressing"
@@ -32,7 +32,12 @@ class ConditionType(StrEnum):
     OUTPUTS_VERIFIED = "OutputsVerified"
     """Only in objects that `speculative verify` was run on."""
     TRAINED = "Trained"
-    """The one condition of a SpeculatorTraining."""
+    """Of a SpeculatorTraining alone, and so is the next."""
+    ACCEPTANCE_HOLDS = "AcceptanceHolds"
+
+
+NOT_ALWAYS = frozenset({ConditionType.OUTPUTS_VERIFIED, ConditionType.TRAINED, ConditionType.ACCEPTANCE_HOLDS})
+"""Types that a SpeculativeDeployment lacks at first."""
 
 
 class Reason(StrEnum):
@@ -177,6 +182,8 @@ class Reason(StrEnum):
     OUTPUT_FOREIGN = "OutputForeign"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     NODE_LOST = "NodeLost"
+    ACCEPTANCE_HOLDS = "AcceptanceHolds"
+    ACCEPTANCE_FELL = "AcceptanceFell"
     UNKNOWN = "Unknown"
 
 
@@ -368,6 +375,9 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.DEADLINE_EXCEEDED: "Training: budget.hours are over; checkpoints stay in output, and another object that "
     "differs in budget.hours alone goes on from them.",
     Reason.NODE_LOST: "Training: pods were lost more often than is tried again; checkpoints stay in output.",
+    Reason.ACCEPTANCE_HOLDS: "Training: the speculator is accepted in service as held-out prompts let expect.",
+    Reason.ACCEPTANCE_FELL: "Training: for a week the speculator was accepted less than held-out prompts let expect; "
+    "the message has both figures, and status.retrainWith the command that trains on new prompts.",
     Reason.UNKNOWN: "The operator does not know yet.",
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from speculative_operator.domain.actions import Action, Condition, Truth
 from speculative_operator.domain.observation import Observation
-from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.domain.reasons import NOT_ALWAYS, ConditionType, Reason
 from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, DeploymentSpec, Scheme
 from speculative_operator.domain.table import Actuator
@@ -148,7 +148,7 @@ def invalid(owner: Mapping[str, Any], message: str, now: float) -> Outcome:
     `owner` is the object as the API server has it, `message` names field, value and remedy.
     """
     old, generation, wanted = read_refused(owner)
-    kinds = [kind for kind in ConditionType if kind is not ConditionType.OUTPUTS_VERIFIED or old.condition(kind).status]
+    kinds = [kind for kind in ConditionType if kind not in NOT_ALWAYS or old.condition(kind).status]
     conditions = stamp([_refused(kind, old, message) for kind in kinds], old, generation, now)
     status: dict[str, Any] = {"ready": f"{old.ready}/{wanted}", **old.parts}
     status |= {"conditions": conditions, "observedGeneration": generation}

@@ -11,7 +11,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from random import random
 from typing import Any
 
@@ -19,7 +19,7 @@ from speculative_operator.api.training import to_training
 from speculative_operator.api.wire import SpecError
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Truth
-from speculative_operator.domain.reading import is_controlled_by, mapping, mappings, text, whole
+from speculative_operator.domain.reading import conditions_of, is_controlled_by, mapping, mappings, text, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.training import Stage
 from speculative_operator.reconcile.snapshot.writing import FIGURES_SECONDS
@@ -31,8 +31,9 @@ from speculative_operator.shell.errors import ApiError, ConflictError, Forbidden
 from speculative_operator.shell.jobs import READ_WITHIN, phase_of, trouble_of
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.report import event_body, replacing
-from speculative_operator.shell.resources import EVENT, JOB, POD, TRAINING
+from speculative_operator.shell.resources import EVENT, JOB, OWNER, POD, TRAINING
 from speculative_operator.shell.telemetry import Telemetry
+from speculative_operator.training.drift import compare_acceptance
 from speculative_operator.training.follow import OF_CONTAINER, Step, follow, has_ended, refused
 from speculative_operator.training.jobs import LOOK, TRAINS, Means, job_name
 from speculative_operator.training.progress import Progress, answers_progress, training_progress
@@ -46,6 +47,8 @@ LINES = 40
 """Lines of a log that are read: one of a validation comes after each epoch."""
 _JOB_OF_POD = "batch.kubernetes.io/job-name"
 """Label that the Job controller gives to pods."""
+DONE_PAUSE = 600.0
+"""seconds between two looks at what serves the speculator of a training that is done."""
 REFUSED_PAUSE = 60.0
 """seconds between two looks at a training that was refused: images, quotas and permissions change by hand."""
 _REASONS = {SpecError: Reason.SPEC_INVALID, ForbiddenError: Reason.FORBIDDEN}
@@ -91,9 +94,10 @@ class Trainings:
             await asyncio.sleep(pause * (0.9 + 0.2 * random()))  # noqa: S311  spreads load only
 
     async def look(self) -> None:
-        """Look once at each training that has not ended. Raises the first ApiError of namespaces where they cannot be
+        """Look once at each training that has not failed. Raises the first ApiError of namespaces where they cannot be
         listed, after those of the others."""
         found: list[Body] = []
+        done: list[Body] = []
         wrong: ApiError | None = None
         for namespace in self._settings.namespace_list or ("",):
             try:
@@ -107,20 +111,47 @@ class Trainings:
         for body in sorted(found, key=lambda one: text(one, "metadata", "creationTimestamp")):
             now, status, uid = time.time(), mapping(body, "status"), body["metadata"]["uid"]
             rests = text(_condition(status), "status") == Truth.FALSE
-            if body["metadata"].get("deletionTimestamp") or has_ended(status):
+            if body["metadata"].get("deletionTimestamp"):
+                continue
+            if has_ended(status):
+                if text(status, "stage") == Stage.DONE and self._is_due(uid, DONE_PAUSE):
+                    done.append(body)
                 continue
             first = writing.setdefault((key_of(body)[0], text(body, "spec", "output").rstrip("/")), key_of(body)[1])
-            if rests and time.monotonic() < self._looked.get(uid, -math.inf) + REFUSED_PAUSE:
-                continue
-            self._looked[uid] = time.monotonic()
-            try:
-                await self._one(body, now, first)
-            except ApiError as error:
-                log.warning("%s", error, extra=tags(key_of(body)))
-            except Exception:
-                log.exception("a look at a training failed unexpectedly", extra=tags(key_of(body)))
+            if self._is_due(uid, REFUSED_PAUSE if rests else 0.0):
+                await self._guard(body, self._one(body, now, first))
+        deployments: dict[str, list[Body]] = {}
+        for body in done:
+            await self._guard(body, self._compare(body, deployments))
         if wrong is not None:
             raise wrong
+
+    def _is_due(self, uid: str, pause: float) -> bool:
+        """Whether the last look is `pause` seconds ago; then this is one."""
+        now = time.monotonic()
+        if now < self._looked.get(uid, -math.inf) + pause:
+            return False
+        self._looked[uid] = now
+        return True
+
+    async def _guard(self, body: Body, look: Coroutine[Any, Any, None]) -> None:
+        """Await a look at one training, whose errors hold up no other."""
+        try:
+            await look
+        except (ApiError, SpecError) as error:
+            log.warning("%s", error, extra=tags(key_of(body)))
+        except Exception:
+            log.exception("a look at a training failed unexpectedly", extra=tags(key_of(body)))
+
+    async def _compare(self, body: Body, deployments: dict[str, list[Body]]) -> None:
+        """Compare what a training that is done let expect with what serves. `deployments`: by namespace, as far as they
+        have been listed."""
+        namespace = key_of(body)[0]
+        if namespace not in deployments:
+            deployments[namespace] = [one async for one in self._kube.list(OWNER, namespace)]
+        training = to_training(body, self._settings.trainer_image)
+        found = compare_acceptance(training, mapping(body, "status"), deployments[namespace], time.time())
+        await self._tell(body, Step(found))
 
     async def _one(self, body: Body, now: float, first: str) -> None:
         """Look at one training; `first`: the oldest that writes to its output, which has it to itself."""
@@ -190,7 +221,7 @@ class Trainings:
     async def _tell(self, body: Body, step: Step) -> None:
         """Write status and post an Event, where there is news; figures now and then."""
         meta, held = body["metadata"], mapping(body, "status")
-        old, new = _condition(held), _condition(step.status)
+        old, new = conditions_of(held), conditions_of(step.status)
         news = (text(held, "stage"), old) != (text(step.status, "stage"), new)
         due = time.monotonic() >= self._written.get(meta["uid"], -math.inf) + FIGURES_SECONDS
         if held == step.status or not (news or due):
@@ -199,10 +230,12 @@ class Trainings:
         await self._kube.merge(TRAINING, meta["namespace"], meta["name"], patch, "status", still=self._leading)
         self._telemetry.action("status", names.TRAINING_KIND)
         self._written[meta["uid"]] = time.monotonic()
-        reason = text(new, "reason")
-        if reason != text(old, "reason"):
-            kind = "Warning" if text(new, "status") == Truth.FALSE else "Normal"
-            event = Event(kind, Reason(reason), text(new, "message"))
+        for one in new.values():
+            reason = text(one, "reason")
+            if reason == text(old.get(text(one, "type")), "reason"):
+                continue
+            kind = "Warning" if text(one, "status") == Truth.FALSE else "Normal"
+            event = Event(kind, Reason(reason), text(one, "message"))
             instance = os.environ.get("POD_NAME") or names.OPERATOR
             await self._kube.create(EVENT, meta["namespace"], event_body(body, event, instance))
             self._telemetry.event(event.type, reason)

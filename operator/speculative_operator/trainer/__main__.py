@@ -16,7 +16,7 @@ from pathlib import Path
 from speculative_operator.domain.jobs import Exit
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.trainer.finish import finish
-from speculative_operator.trainer.look import look
+from speculative_operator.trainer.look import look, version_in
 from speculative_operator.weights.result import exit_status, leave_result
 from speculative_operator.weights.source import WeightsError
 
@@ -28,7 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.umask(0o002)  # a claim shared by a group stays writable for its members
     try:
         if given.command == "look":
-            result = dict(look(given.prompts, given.output, given.need, given.made_of, answered=given.answered))
+            made_of = given.made_of, version_in(given.inspected)
+            result = dict(look(given.prompts, given.output, given.need, *made_of, answered=given.answered))
         else:
             result = finish(given.verifier, given.output, given.method, given.base or str(given.verifier))
         return leave_result(result, Exit.DONE)
@@ -50,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     looking.add_argument("--prompts", type=Path, required=True, metavar="FILE", help="JSON lines")
     looking.add_argument("--need", type=int, default=0, metavar="BYTES", help="what must be free on the disk")
     looking.add_argument("--made-of", default="", metavar="TEXT", help="what tells this training from another one")
+    looking.add_argument("--inspected", type=Path, metavar="FILE", help="facts of the verifier, with its version")
     looking.add_argument("--answered", action="store_true", help="rows need answers: the verifier gives none")
     finishing = commands.add_parser("finish", help="judge the best checkpoint, describe it, publish it")
     finishing.add_argument("--verifier", type=Path, required=True, metavar="DIR")

@@ -18,7 +18,8 @@ from speculative_operator.domain.reading import mapping, parse_json, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.pairs import rules_of
 from speculative_operator.pairing.judge import judge
-from speculative_operator.training.progress import expected_length
+from speculative_operator.trainer.look import refuse_link
+from speculative_operator.training.progress import expected_lengths
 from speculative_operator.training.scripts import CHECKPOINTS, PREPARED, RESPONSES
 from speculative_operator.weights import disk
 from speculative_operator.weights.inspect import inspect
@@ -36,6 +37,7 @@ _SEED = re.compile(r"--seed[ =](\d+)")
 def finish(verifier: Path, output: Path, method: str, base: str) -> dict[str, Any]:
     """Publishes `output`/model; returns what is known of it, which also lies there as training.json. `base`: URI of the
     verifier, for the card. Does nothing where an earlier run has published. Raises WeightsError."""
+    refuse_link(output)
     published = output / MODEL
     if (published / ACCOUNT).is_file():
         return dict(mapping(parse_json(_text(published / ACCOUNT, output))))
@@ -96,12 +98,13 @@ def _account(best: Path, output: Path, method: str, base: str) -> dict[str, Any]
         for name, value in mapping(parse_json(_text(best / "val_metrics.json", output))).items()
         if isinstance(value, int | float)
     }
-    command, length = _text(best / "train_command.txt", output), expected_length(measured)
+    command, lengths = _text(best / "train_command.txt", output), expected_lengths(measured)
     state, seed = mapping(parse_json(_text(best / "training_state.json", output))), _SEED.search(command)
     known = {
         "verifier": base,
         "method": method,
-        "acceptanceLength": round(length, 4) if length is not None else None,
+        "acceptanceLength": round(lengths[-1], 4) if lengths else None,
+        "acceptanceLengths": [round(one, 4) for one in lengths] or None,
         "loss": measured.get("loss"),
         "epoch": whole(state, "epoch") + 1 if state else None,
         "steps": state.get("global_step"),
@@ -135,8 +138,9 @@ tags: [speculative-decoding]
 ---
 # A speculator for {base}
 
-Trained by a SpeculatorTraining. acceptanceLength: tokens per step of the verifier, as validation on held-out rows lets
-expect; what it is in service, only service tells.
+Trained by a SpeculatorTraining. acceptanceLengths: tokens per step of the verifier with one draft token, with two and
+so on, as validation on held-out rows lets expect; acceptanceLength is the last. What they are in service, only service
+tells.
 
 ```json
 {json.dumps(account, indent=2)}

@@ -11,25 +11,26 @@ from pathlib import Path
 from typing import Any
 
 from speculative_operator.domain.formats import size
-from speculative_operator.domain.reading import parse_json
+from speculative_operator.domain.reading import parse_json, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import disk
 from speculative_operator.weights.source import WeightsError
 
 MARKER = "training-of.json"
-"""In the folder of output: what the training there is made of, and the hash of its prompts. Another of the same goes
-on; others keep out."""
+"""In the folder of output: what the training there is made of, the version of its verifier and the hash of its prompts.
+Another of the same goes on; others keep out."""
 FEWEST_ROWS = 10
 """The library holds a tenth of the rows out; with fewer rows nothing would be left for one of the two."""
 _TURNS = ("messages", "conversations", "prompt")
 _USER, _ASSISTANT = {"user", "human"}, {"assistant", "gpt"}
 
 
-def look(prompts: Path, output: Path, need: int, made_of: str, *, answered: bool) -> dict[str, int]:
-    """`rows` and `unusable` rows of the prompts, and their `bytes`. Marks the folder of output. `answered`: rows need
-    an answer, as nobody answers them anew; `need`: bytes that must be free. Raises WeightsError."""
+def look(prompts: Path, output: Path, need: int, made_of: str, version: str, *, answered: bool) -> dict[str, int]:
+    """`rows` and `unusable` rows of the prompts, and their `bytes`. Marks the folder of output. `version`: that of the
+    verifier; `answered`: rows need an answer, as nobody answers them anew; `need`: bytes that must be free. Raises
+    WeightsError."""
     told, digest = _read(prompts, answered=answered)
-    _claim(output, {"of": made_of, "prompts": digest})
+    _claim(output, {"of": made_of, "verifier": version, "prompts": digest})
     disk_left = disk.free(output)
     if disk_left < need:
         raise WeightsError(
@@ -38,6 +39,12 @@ def look(prompts: Path, output: Path, need: int, made_of: str, *, answered: bool
             remedy=f"enlarge the claim by {size(need - disk_left)}, or name another one in output",
         )
     return told
+
+
+def version_in(inspected: Path | None) -> str:
+    """Version of the verifier in the file that `speculative-weights inspect` left; empty where there is none."""
+    found = parse_json(inspected.read_text(encoding="utf-8")) if inspected and inspected.is_file() else None
+    return text(found, "verifier", "pin", "resolved")
 
 
 def _read(prompts: Path, *, answered: bool) -> tuple[dict[str, int], str]:
@@ -76,6 +83,7 @@ def _is_usable(row: Mapping[str, Any], *, answered: bool) -> bool:
 
 def _claim(output: Path, mark: Mapping[str, str]) -> None:
     """Make the folder and mark it, or see that it has the same mark. Raises WeightsError."""
+    refuse_link(output)
     marker = output / MARKER
     draft = marker.with_suffix(".partial")
     with disk.explain_errors(output):
@@ -86,12 +94,24 @@ def _claim(output: Path, mark: Mapping[str, str]) -> None:
             draft.write_text(json.dumps(mark) + "\n", encoding="utf-8")
             draft.rename(marker)
         found = parse_json(marker.read_text(encoding="utf-8"))
-    if found != mark:
-        raise _foreign(output, "holds a training of another verifier, method, data, sequenceLength or epochs")
+    if found == mark:
+        return
+    held = text(found, "verifier")
+    if held and found == {**mark, "verifier": held}:
+        moved = f"holds a training for version {held} of the verifier, which has version {mark['verifier']} now"
+        raise _foreign(output, moved, "" if ":" in held else f"set verifier.revision to {held} to go on, or ")
+    raise _foreign(output, "holds a training of another verifier, method, data, sequenceLength or epochs")
 
 
-def _foreign(output: Path, what: str) -> WeightsError:
-    return WeightsError(Reason.OUTPUT_FOREIGN, f"{output} {what}", remedy="name an empty or new folder in output")
+def refuse_link(output: Path) -> None:
+    """Raises WeightsError where the folder of output is a symbolic link: what it leads to may be of others."""
+    if output.is_symlink():
+        raise _foreign(output, "is a symbolic link")
+
+
+def _foreign(output: Path, what: str, first: str = "") -> WeightsError:
+    remedy = f"{first}name an empty or new folder in output"
+    return WeightsError(Reason.OUTPUT_FOREIGN, f"{output} {what}", remedy=remedy)
 
 
 def _bad(prompts: Path, what: str, remedy: str) -> WeightsError:

@@ -17,7 +17,7 @@ from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.formats import LONGEST_MESSAGE, duration, money, number, size, timestamp
 from speculative_operator.domain.jobs import Phase
 from speculative_operator.domain.models import NAMES
-from speculative_operator.domain.reading import at, conditions_of, mapping, seconds_of, text, whole
+from speculative_operator.domain.reading import at, conditions_of, items, mapping, seconds_of, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason, reason_of
 from speculative_operator.domain.training import Stage, Training
 from speculative_operator.pairing.reading import decoder, first_whole
@@ -33,6 +33,8 @@ LOST = frozenset(
 """Reasons by which Kubernetes says that a pod was taken away, not that it failed."""
 OF_CONTAINER = {"answers": Stage.ANSWERING, "train": Stage.TRAINING, "check": Stage.CHECKING}
 """Container that does the work -> stage."""
+MOST_K = 64
+"""Largest K of which an expected acceptance length is kept."""
 _LARGEST_STEP, _LARGEST_LAYER = 2**31 - 1, 10_000
 _OF_STAGE = ("step", "steps", "progress", "timeLeft", "stageSince", "stageStep")
 """Fields of status that speak of the stage that runs."""
@@ -109,7 +111,11 @@ def _begin(seen: Seen, results: Mapping[str, Mapping[str, Any]], means: Means, n
         return _end(seen, Reason.UNKNOWN_VERIFIER, f"{why}: an EAGLE-3 head reads three of them", now)
     if why := _too_large(seen.training, whole(facts, "verifier", "weights", "bytes")):
         return _end(seen, Reason.MEMORY_SHORT, why, now)
-    pinned = results.get("fetch", facts)
+    pinned, marked = results.get("fetch", facts), text(facts, "verifier", "pin", "resolved")
+    if text(pinned, "verifier", "pin", "resolved") != marked:
+        why = f"output is marked for version {marked} of the verifier, and another was fetched"
+        remedy = f"set verifier.revision to {marked}, or name another folder in output"
+        return _end(seen, Reason.OUTPUT_FOREIGN, f"{why}: {remedy}", now)
     found = {
         "verifierVersion": text(pinned, "verifier", "pin", "resolved")[:256],
         "verifierLayers": layers,
@@ -184,13 +190,15 @@ def _under_way(seen: Seen, job: JobSeen, stage: Stage, now: float) -> Step:
 
 def _tell_result(seen: Seen, job: JobSeen, now: float) -> Step:
     facts, training = job.results.get("check", {}), seen.training
-    length = number(at(facts, "acceptanceLength"), 2) if _is_length(at(facts, "acceptanceLength")) else ""
+    length = number(at(facts, "acceptanceLength"), 2) if is_length(at(facts, "acceptanceLength")) else ""
     length = length or text(seen.status, "expectedAcceptance")
+    by_k = items(facts, "acceptanceLengths")[:MOST_K]
     expected = f"; held-out prompts let expect {length} tokens per step" if length else ""
     why = f"{training.result} has the {training.method} speculator{expected}"
     status = {
         **seen.status, **dict.fromkeys(_OF_STAGE), "stage": Stage.DONE.value, "speculator": training.result,
         "expectedAcceptance": length or None, "dataDigest": text(facts, "dataDigest")[:256] or None,
+        "expectedAcceptanceByK": [number(one, 2) for one in by_k] if all(map(is_length, by_k)) else [],
         "endedAt": timestamp(job.ended or now), "tryWith": _try_with(training) or None,
     }  # fmt: skip
     why += "; status.tryWith starts a canary with it" if training.try_on else ""
@@ -231,7 +239,7 @@ def _tell_failure(seen: Seen, job: JobSeen, now: float) -> Step:
     return _end(seen, Reason.TRAINING_FAILED, job.trouble or job.cause or "the Job failed without a word", now)
 
 
-def _is_length(value: Any) -> bool:
+def is_length(value: Any) -> bool:
     """True for an acceptance length, in tokens per step, that can be."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 1.0 <= value <= 65.0
 
@@ -286,9 +294,14 @@ def _condition(
     held: Mapping[str, Any], generation: int, status: Truth, reason: Reason, why: str, now: float
 ) -> dict[str, Any]:
     made = Condition(ConditionType.TRAINED, status, reason, why)
-    before = conditions_of(held).get(ConditionType.TRAINED, {})
-    since = text(before, "lastTransitionTime") if text(before, "status") == status else ""
-    entry = {
+    return {"conditions": [condition_entry(held, made, generation, now)]}
+
+
+def condition_entry(held: Mapping[str, Any], made: Condition, generation: int, now: float) -> dict[str, Any]:
+    """A condition as status has it. `held`: the status before, whose time stays where the condition's status does."""
+    before = conditions_of(held).get(made.type, {})
+    since = text(before, "lastTransitionTime") if text(before, "status") == made.status else ""
+    return {
         "type": made.type.value,
         "status": made.status.value,
         "reason": made.reason.value,
@@ -296,4 +309,3 @@ def _condition(
         "lastTransitionTime": since or timestamp(now),
         "observedGeneration": generation,
     }
-    return {"conditions": [entry]}

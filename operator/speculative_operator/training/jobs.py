@@ -9,11 +9,12 @@ folder of its output, and a verifier from a hub in a cache of ours in the root o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.jobs import Exit
+from speculative_operator.domain.jobs import RESULT_FILE, Exit
 from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.domain.training import Answers, Training
@@ -24,6 +25,8 @@ LOOK, TRAINS = "look", "train"
 """Ends of the names of the Jobs."""
 USER = 65532
 OUTPUT, CLAIMS, TMP = "/training", "/claims", "/tmp"  # noqa: S108  (paths in the pod)
+INSPECTED = f"{TMP}/inspected.json"
+"""What `inspect` found, for `look`: both mount the same TMP."""
 KEPT_SECONDS = {LOOK: 86_400, TRAINS: 7 * 86_400}
 """Seconds for which an ended Job is kept for its log and its results."""
 LOOK_SECONDS = 6 * 3600
@@ -73,9 +76,10 @@ def look_job(training: Training, means: Means) -> dict[str, Any]:
         verifier += ["--verifier-revision", training.verifier.revision]
     reads = ["--prompts", _path(training.prompts), "--output", _path(training.output, OUTPUT)]
     reads += ["--need", str(NEED_BYTES if training.accelerators else NEED_BYTES // 100)]
-    reads += ["--made-of", _made_of(training), *(["--answered"] if training.answers is Answers.KEEP else [])]
+    reads += ["--made-of", _made_of(training), "--inspected", INSPECTED]
+    reads += ["--answered"] if training.answers is Answers.KEEP else []
     steps = [
-        _own("inspect", image, ["speculative-weights", "inspect", *verifier], training),
+        _own("inspect", image, ["speculative-weights", "inspect", *verifier], training, {RESULT_FILE: INSPECTED}),
         _own("look", image, ["speculative-training", "look", *reads], training),
     ]
     if training.verifier.scheme is Scheme.HF:
@@ -128,17 +132,18 @@ _PATIENCE = {"periodSeconds": 5, "failureThreshold": 720, "timeoutSeconds": 10}
 
 
 def _made_of(training: Training) -> str:
-    """What tells this training from others: one of the same, with the same prompts, goes on where it ended, whatever
-    object asks for it."""
-    verifier = f"{training.verifier.uri}@{training.verifier.revision}"
+    """What tells this training from others: one of the same, with the same prompts and the same version of the
+    verifier, goes on where it ended, whatever object asks for it. A branch of the verifier may move meanwhile."""
     numbers = (f"{training.sequence}", f"{training.samples}", f"{training.epochs}")
-    return " ".join((verifier, training.method, training.prompts.uri, training.answers, *numbers))
+    return " ".join((training.verifier.uri, training.method, training.prompts.uri, training.answers, *numbers))
 
 
-def _own(name: str, image: str, command: list[str], training: Training) -> dict[str, Any]:
+def _own(
+    name: str, image: str, command: list[str], training: Training, env: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """A container of the operator's image, without accelerators."""
     size = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}}
-    found = _container(name, image, command, training, {"HOME": TMP, "HF_HOME": f"{TMP}/hf"}, size)
+    found = _container(name, image, command, training, {"HOME": TMP, "HF_HOME": f"{TMP}/hf", **(env or {})}, size)
     if training.secret_name and command[0] == "speculative-weights":  # others follow links of a claim
         reference = {"name": training.secret_name, "key": "HF_TOKEN", "optional": True}
         found["env"].append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}})
@@ -206,7 +211,7 @@ def _job(training: Training, kind: str, seconds: int, steps: list[dict[str, Any]
     values = {
         "name": job_name(training.name, kind),
         "namespace": training.namespace,
-        "labels": labels | ({"kueue.x-k8s.io/queue-name": training.queue} if training.queue else {}),
+        "labels": labels | ({names.QUEUE: training.queue} if training.queue else {}),
         "owner": {
             "apiVersion": names.API_VERSION, "kind": names.TRAINING_KIND, "name": training.name, "uid": training.uid,
             "controller": True, "blockOwnerDeletion": True,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import count, takewhile
+from itertools import accumulate, count, takewhile
 
 from speculative_operator.domain.formats import showable
 
@@ -73,13 +73,18 @@ def _lines(text: str) -> list[str]:
     return [line[:MOST_CHARACTERS] for line in text.splitlines()[-MOST_LINES:]]
 
 
-def expected_length(measured: Mapping[str, float]) -> float | None:
-    """Tokens per step of the verifier that measurements of the validation let expect, by their names in the library
-    without `_epoch`; None where none of them tells. `full_acc_N` is the share of places where drafts 0 to N are all
-    right (models/eagle3/metrics.py), so the length is one more than their sum."""
+def expected_lengths(measured: Mapping[str, float]) -> list[float]:
+    """Tokens per step of the verifier that measurements of the validation let expect with one draft token, with two and
+    so on, by their names in the library without `_epoch`; empty where none of them tells. `full_acc_N` is the share of
+    places where drafts 0 to N are all right (models/eagle3/metrics.py), so a length is one more than their sum."""
     names = takewhile(measured.__contains__, map("full_acc_{}".format, count()))
     shares = [measured[name] for name in names]
-    return 1.0 + sum(shares) if shares and all(0.0 <= one <= 1.0 for one in shares) else None
+    return list(accumulate(shares, initial=1.0))[1:] if all(0.0 <= one <= 1.0 for one in shares) else []
+
+
+def expected_length(measured: Mapping[str, float]) -> float | None:
+    """The last of `expected_lengths`; None where there is none."""
+    return next(reversed(expected_lengths(measured)), None)
 
 
 def _validated(lines: list[str]) -> float | None:

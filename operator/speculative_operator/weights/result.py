@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from speculative_operator.domain.jobs import Exit, encode
+from speculative_operator.domain.jobs import RESULT_FILE, Exit, encode
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights.source import WeightsError
 
@@ -21,8 +22,10 @@ def exit_status(error: WeightsError) -> Exit:
 
 
 def leave_result(result: Mapping[str, Any], status: int) -> int:
-    """Write the result: of a Job as its termination message, else on stdout; returns `status`, or that of a result that
-    is too large."""
+    """Write the result: of a Job as its termination message, else on stdout, and into RESULT_FILE where that is set;
+    returns `status`, or that of a result that is too large."""
+    if RESULT_FILE in os.environ:
+        Path(os.environ[RESULT_FILE]).write_text(json.dumps(result), encoding="utf-8")
     if not TERMINATION_LOG.exists():
         sys.stdout.write(json.dumps(result) + "\n")
         return status

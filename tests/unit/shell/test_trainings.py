@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.unit.shell.fakeapi import FakeApi, FaultError
-from tests.unit.training.seen import BODY, FACTS, condition
+from tests.unit.training.seen import BODY, DAY, DONE, FACTS, NOW, condition, serving
 
 from speculative_operator.domain import names
+from speculative_operator.domain.formats import timestamp
 from speculative_operator.domain.jobs import encode
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.settings import Settings
+from speculative_operator.shell import trainings as module
 from speculative_operator.shell.errors import ForbiddenError, NotFoundError
 from speculative_operator.shell.kube import Kube
-from speculative_operator.shell.resources import JOB, POD, TRAINING
+from speculative_operator.shell.resources import JOB, OWNER, POD, TRAINING
 from speculative_operator.shell.telemetry import Telemetry
 from speculative_operator.shell.trainings import Trainings
 
@@ -89,6 +92,54 @@ async def test_the_whole_way_in_two_jobs_and_its_events(api: FakeApi, trainings:
     before = len(api.calls)
     await trainings.look()
     assert [call.method for call in api.calls[before:]] == ["GET"], "an ended training costs its share of the list"
+
+
+async def test_acceptance_that_fell_for_a_week_is_told_once_and_starts_nothing(
+    api: FakeApi, trainings: Trainings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.resources += (OWNER,)
+    body = await train(api)
+    await api.put(TRAINING, {**body, "status": DONE})
+    for days in (0.0, 6.9, 7.0, 7.1):
+        now = NOW + days * DAY
+        monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: now, monotonic=lambda: now))  # noqa: B023
+        served = serving("1.60", "20.0%", observedAt=timestamp(now))
+        await api.put(OWNER, {**served, "metadata": {"name": "demo", "namespace": "ns"}})
+        before = len(api.writes())
+        await trainings.look()
+        await trainings.look()
+        assert len(api.calls) > before
+    assert [(one["type"], one["status"]) for one in status(api)["conditions"]] == [
+        ("Trained", "True"), ("AcceptanceHolds", "False"),
+    ]  # fmt: skip
+    assert status(api)["retrainWith"].startswith("kubectl get spectrain support -n ns ")
+    assert [(one["type"], one["reason"]) for one in api.find("Event")] == [("Warning", "AcceptanceFell")]
+    assert {call.plural for call in api.writes()} == {names.TRAINING_PLURAL, "events"}
+
+
+async def test_what_serves_is_listed_seldom_and_only_for_trainings_that_are_done(
+    api: FakeApi, trainings: Trainings
+) -> None:
+    api.resources += (OWNER,)
+    body = await train(api)
+    for stage, lists in (("Failed", 0), ("Done", 1)):
+        await api.put(TRAINING, {**body, "status": {**DONE, "stage": stage}})
+        for _ in range(3):
+            await trainings.look()
+        assert sum(call.plural == names.PLURAL for call in api.calls) == lists
+    assert api.writes() == []
+
+
+async def test_what_serves_may_not_be_listed(api: FakeApi, trainings: Trainings) -> None:
+    body = await train(api)
+    await api.put(TRAINING, {**body, "status": DONE})
+    api.failures.append(lambda call: FaultError(403, "no", "Forbidden") if call.plural == names.PLURAL else None)
+    other = copy.deepcopy(BODY)
+    other["metadata"] |= {"name": "another", "namespace": "ns", "creationTimestamp": "2026-11-28T12:00:00Z"}
+    await api.put(TRAINING, other)
+    await trainings.look()
+    assert [job["metadata"]["name"] for job in api.find(JOB.kind)] == ["another-look"]
+    assert DONE in [one.get("status") for one in api.find(names.TRAINING_KIND)]
 
 
 async def test_at_rest_nothing_is_written(api: FakeApi, trainings: Trainings) -> None:

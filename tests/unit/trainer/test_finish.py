@@ -50,7 +50,7 @@ def output(tmp_path: Path) -> Path:
 
 def test_the_result_is_a_model_with_an_account_of_its_making(output: Path) -> None:
     told = finish.finish(VERIFIER, output, "eagle3", BASE)
-    assert told["acceptanceLength"] == 1.875
+    assert (told["acceptanceLength"], told["acceptanceLengths"]) == (1.875, [1.5, 1.75, 1.875])
     assert (told["loss"], told["epoch"], told["steps"], told["seed"], told["rows"]) == (2.0, 3, 972, 7, 30)
     assert told["versions"] == {"speculators": "0.9.0", "vllm": "0.32.0", "torch": "2.13.0"}
     assert told["dataDigest"].startswith("sha256:")
@@ -94,6 +94,15 @@ def test_a_link_out_of_the_output_is_not_followed(output: Path, tmp_path: Path, 
     (tmp_path / finish.ACCOUNT).write_text("{}")
     with pytest.raises(WeightsError):
         finish.finish(VERIFIER, output, "eagle3", BASE)
+
+
+def test_an_output_that_has_become_a_link_is_not_followed(output: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(output)
+    with pytest.raises(WeightsError) as caught:
+        finish.finish(VERIFIER, link, "eagle3", BASE)
+    assert caught.value.reason is Reason.OUTPUT_FOREIGN
+    assert not (output / "model.partial").exists()
 
 
 def test_figures_that_the_library_did_not_write_are_left_out(output: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from speculative_operator.api.training import to_training
 from speculative_operator.domain import names
+from speculative_operator.domain.formats import timestamp
 
 NOW = 1_795_866_000.0
 IMAGE = "trainer:1"
@@ -29,6 +30,14 @@ FACTS: dict[str, Any] = {
         "weights": {"bytes": 16_400_000_000},
     }
 }
+DAY = 86_400.0
+DONE: dict[str, Any] = {
+    "stage": "Done", "speculator": "pvc://models/support/model", "endedAt": timestamp(NOW - 30 * DAY),
+    "expectedAcceptance": "1.90", "expectedAcceptanceByK": ["1.50", "1.75", "1.90"],
+    "conditions": [
+        {"type": "Trained", "status": "True", "reason": "Trained", "message": "m", "lastTransitionTime": timestamp(NOW)}
+    ],
+}  # fmt: skip
 
 
 def condition(status: dict[str, Any]) -> tuple[str, str]:
@@ -52,3 +61,11 @@ def pod(phase: str, init: Any = (), main: Any = (), **status: Any) -> dict[str, 
         "containerStatuses": [ended(*one) for one in main],
     }
     return {"metadata": {"name": "p", "uid": "p-1"}, "status": {"phase": phase, **statuses, **status}}
+
+
+def serving(length: str, rate: str, name: str = "demo", **figures: Any) -> dict[str, Any]:
+    """A SpeculativeDeployment with the speculator of DONE and figures of the moment."""
+    told = {"state": "On", "acceptanceLength": length, "acceptanceRate": rate, "observedAt": timestamp(NOW)} | figures
+    pair = {"speculator": "pvc://models/support/model@sha256:1"}
+    model = {"model": "pvc://models/support/model/"}
+    return {"metadata": {"name": name}, "spec": {"speculator": model}, "status": {"pair": pair, "speculation": told}}

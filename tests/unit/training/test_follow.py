@@ -51,13 +51,13 @@ def test_the_whole_way() -> None:
     assert third.status["cost"] == "10", "two accelerators for an hour at 5.00"
     fourth = follow(Seen(TRAINING, third.status, train=running, progress=Progress(100, 200)), MEANS, NOW + 3760)
     assert fourth.status["timeLeft"] == "4m", "100 steps at 50 in 100 s, rounded up"
-    done = JobSeen(
-        Phase.SUCCEEDED, results={"check": {"acceptanceLength": 2.04, "dataDigest": "sha256:1"}}, ended=NOW + 7200
-    )
+    check = {"acceptanceLength": 2.04, "acceptanceLengths": [1.6, 2.04], "dataDigest": "sha256:1"}
+    done = JobSeen(Phase.SUCCEEDED, results={"check": check}, ended=NOW + 7200)
     last = follow(Seen(TRAINING, fourth.status, train=done), MEANS, NOW + 7300)
     assert condition(last.status) == ("True", Reason.TRAINED)
     assert last.status["speculator"] == "pvc://models/support/model"
     assert (last.status["expectedAcceptance"], last.status["stage"]) == ("2.04", "Done")
+    assert last.status["expectedAcceptanceByK"] == ["1.60", "2.04"]
     assert not {"step", "timeLeft"} & last.status.keys()
     assert follow(Seen(TRAINING, last.status), MEANS, NOW + 9000).status == last.status, "its Job may be gone"
     for step in (first, second, third, fourth, last):
@@ -98,6 +98,13 @@ def test_a_verifier_without_layers_or_too_large_takes_no_accelerator() -> None:
     unknown = replace(TRAINING, product="")
     step = follow(Seen(unknown, {}, look=replace(LOOKED, results={"inspect": large})), MEANS, NOW)
     assert not has_ended(step.status)
+
+
+def test_a_verifier_that_moves_while_it_is_looked_at_is_not_trained_for() -> None:
+    moved = json.loads(json.dumps(FACTS).replace("c" * 40, "d" * 40))
+    step = follow(Seen(TRAINING, {}, look=replace(LOOKED, results={**LOOKED.results, "fetch": moved})), MEANS, NOW)
+    assert (condition(step.status), step.job) == (("False", Reason.OUTPUT_FOREIGN), None)
+    assert f"set verifier.revision to {'c' * 40}" in step.status["conditions"][0]["message"]
 
 
 def test_what_went_with_its_pod_is_no_fault_of_the_verifier() -> None:
@@ -172,7 +179,9 @@ FIELDS = sorted(training_schema()["properties"]["status"]["properties"])
     status=st.dictionaries(st.sampled_from(FIELDS), absurd, max_size=6),
     results=st.dictionaries(
         st.sampled_from(["inspect", "fetch", "look", "check"]),
-        st.dictionaries(st.sampled_from(["verifier", "error", "rows", "acceptanceLength"]), absurd),
+        st.dictionaries(
+            st.sampled_from(["verifier", "error", "rows", "acceptanceLength", "acceptanceLengths"]), absurd
+        ),
         max_size=3,
     ),
     phase=st.sampled_from(Phase),

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.training.seen import BODY, IMAGE, TRAINING
 
 from speculative_operator.api.training import to_training
+from speculative_operator.domain.jobs import RESULT_FILE
 from speculative_operator.domain.training import Training
 from speculative_operator.training.jobs import Known, Means, look_job, train_job
 
@@ -21,6 +22,18 @@ def made_of(training: Training) -> str:
 @pytest.mark.parametrize("changed", [{"samples": 500}, {"epochs": 11}, {"sequence": 128}])
 def test_a_training_that_would_learn_otherwise_is_another(changed: dict[str, int]) -> None:
     assert made_of(replace(TRAINING, **changed)) != made_of(TRAINING)  # type: ignore[arg-type]
+
+
+def test_the_mark_has_the_version_of_the_verifier_and_not_the_branch_that_was_asked_for() -> None:
+    branch, commit = (
+        replace(TRAINING, verifier=replace(TRAINING.verifier, revision=one)) for one in ("main", "c" * 40)
+    )
+    assert made_of(branch) == made_of(commit)
+    inspect, look = look_job(branch, Means("o"))["spec"]["template"]["spec"]["initContainers"]
+    (file,) = (one["value"] for one in inspect["env"] if one["name"] == RESULT_FILE)
+    assert look["command"][look["command"].index("--inspected") + 1] == file
+    (folder,) = {one["mountPath"] for one in inspect["volumeMounts"] if file.startswith(f"{one['mountPath']}/")}
+    assert folder in {one["mountPath"] for one in look["volumeMounts"]}
 
 
 def test_more_hours_make_no_other_training() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.unit.weights.shelf import COMMIT, KIB, Shelf, content
 
-from speculative_operator.domain.jobs import Exit, decode, progress_of
+from speculative_operator.domain.jobs import RESULT_FILE, Exit, decode, progress_of
 from speculative_operator.domain.models import ModelFacts, Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
@@ -215,6 +215,14 @@ def test_a_result_that_the_termination_message_cannot_hold_is_an_error_that_says
     assert (told[0][0], set(told[0][1])) == (Exit.DONE, {"verifier", "speculator"})
     assert (told[1][0], told[1][1]["error"]["reason"]) == (Exit.FINAL, "PairUnread")
     assert "does not fit" in err
+
+
+def test_a_result_is_left_for_the_next_container_too(
+    tmp_path: Path, opened: list[ModelSource], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(RESULT_FILE, str(tmp_path / "left.json"))
+    _, out, _ = run("fetch", "--cache", str(tmp_path / "new"), *PINNED)
+    assert json.loads((tmp_path / "left.json").read_text()) == json.loads(out[-1])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,115 @@
+"""Whether the speculator of a training that is done is still accepted as its held-out prompts let expect. Called by
+`shell.trainings` every ten minutes. It proposes another training, and starts none.
+
+K follows the load, so a live acceptance length is compared with what was expected at the same K. Looks that find no
+figures change nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from speculative_operator.domain import names
+from speculative_operator.domain.actions import Condition, Truth
+from speculative_operator.domain.formats import timestamp
+from speculative_operator.domain.reading import at, items, mapping, mappings, seconds_of, text
+from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.domain.training import Training
+from speculative_operator.training.follow import condition_entry, is_length
+
+HOLDS = 0.9
+"""Share of the expected acceptance length from which on acceptance holds."""
+BELOW_SECONDS = 7 * 86_400.0
+"""Seconds for which every look that finds figures must find them below, before acceptance is said to have fallen."""
+RECENT_SECONDS = 3600.0
+"""Age of figures that still tell how a SpeculativeDeployment serves."""
+LEAST_RATE = 0.05
+"""Percent of draft tokens accepted from which on K can be told from rate and length, which are rounded."""
+_DAY = re.compile(r"-\d{8}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What one SpeculativeDeployment reports of the speculator; lengths in tokens per step of the verifier."""
+
+    name: str
+    k: int
+    length: float
+    expected: float
+
+
+def compare_acceptance(
+    training: Training, status: Mapping[str, Any], deployments: Iterable[Mapping[str, Any]], now: float
+) -> dict[str, Any]:
+    """The status of a training that is done, after a look at the SpeculativeDeployments of its namespace. Where several
+    serve the speculator, the one whose acceptance holds best counts. `now` in unix seconds."""
+    expected = [_figure(one) for one in items(status, "expectedAcceptanceByK")]
+    told = [one for body in deployments if (one := _served(body, text(status, "speculator"), expected, now))]
+    if not told or not all(map(is_length, expected)):
+        return dict(status)
+    best = max(told, key=lambda one: one.length / one.expected)
+    what = f"SpeculativeDeployment {best.name} has acceptance length {best.length:.2f} at K {best.k}, and held-out "
+    what += f"prompts let expect {best.expected:.2f} or more"
+    if best.length >= HOLDS * best.expected:
+        left = {name: value for name, value in status.items() if name not in ("acceptanceBelowSince", "retrainWith")}
+        return _say(left, training, Truth.TRUE, Reason.ACCEPTANCE_HOLDS, what, now)
+    since, ended = seconds_of(text(status, "acceptanceBelowSince")), seconds_of(text(status, "endedAt"))
+    if since is None or ended is None or not ended <= since <= now:
+        since = now
+    found = {**status, "acceptanceBelowSince": timestamp(since)}
+    if now - since < BELOW_SECONDS:
+        return found
+    found["retrainWith"] = _retrain_with(training, best.name, since + BELOW_SECONDS)
+    what += f"; it was below {HOLDS:.0%} of that since {timestamp(since)}. If prompts have changed, collect new ones, "
+    what += "and train on them with the command in status.retrainWith. Sampled requests are accepted less, too"
+    return _say(found, training, Truth.FALSE, Reason.ACCEPTANCE_FELL, what, now)
+
+
+def _served(body: Mapping[str, Any], speculator: str, expected: Sequence[float], now: float) -> Served | None:
+    """What the object reports; None where it serves another speculator, or has no recent figures of this one."""
+    figures, runs = mapping(body, "status", "speculation"), text(body, "status", "pair", "speculator")
+    wanted, seen = text(body, "spec", "speculator", "model").rstrip("/"), seconds_of(text(figures, "observedAt"))
+    if not expected or wanted != speculator or not f"{runs}@".startswith(f"{speculator}@"):
+        return None
+    length, rate = (_figure(at(figures, name)) for name in ("acceptanceLength", "acceptanceRate"))
+    if text(figures, "state") != "On" or seen is None or abs(now - seen) > RECENT_SECONDS:
+        return None
+    if not is_length(length) or not 0.0 <= rate <= 100.0:
+        return None
+    # Accepted tokens per step are K times the rate. K rounded down: less is accepted of a mixture than of its mean.
+    k = max(1, int(100.0 * (length - 1.0) / rate + 0.1)) if rate >= LEAST_RATE else 1
+    return Served(text(body, "metadata", "name"), k, length, expected[min(k, len(expected)) - 1])
+
+
+def _figure(told: Any) -> float:
+    """The number in a figure of a status; NaN where there is none."""
+    try:
+        return float(told.removesuffix("%")) if isinstance(told, str) else math.nan
+    except ValueError:
+        return math.nan
+
+
+def _retrain_with(training: Training, beside: str, day: float) -> str:
+    """The command that creates the next training: new prompts, output and name end with the day. All names in it have
+    passed the API's patterns, so none ends a quotation."""
+    end = timestamp(day)[:10].replace("-", "")
+    name, output = (_DAY.sub("", one) for one in (training.name, training.output.uri))
+    prompts = f"{_DAY.sub('', training.prompts.uri.removesuffix('.jsonl'))}-{end}.jsonl"
+    meta: dict[str, Any] = {"name": f"{name[:40].rstrip('-')}-{end}", "namespace": training.namespace}
+    meta |= {"labels": {names.QUEUE: training.queue}} if training.queue else {}
+    made = f'.metadata = {json.dumps(meta)} | del(.status) | .spec.data.prompts = "{prompts}"'
+    made += f' | .spec.output = "{output}-{end}" | .spec.tryOn = "{beside}"'
+    return f"kubectl get spectrain {training.name} -n {training.namespace} -o json | jq '{made}' | kubectl create -f -"
+
+
+def _say(
+    status: Mapping[str, Any], training: Training, holds: Truth, reason: Reason, why: str, now: float
+) -> dict[str, Any]:
+    made = Condition(ConditionType.ACCEPTANCE_HOLDS, holds, reason, why)
+    others = [one for one in mappings(status, "conditions") if text(one, "type") != made.type]
+    return {**status, "conditions": [*others, condition_entry(status, made, training.generation, now)]}
