@@ -12,7 +12,8 @@ from speculative_operator.domain.formats import timestamp
 from speculative_operator.domain.reading import mapping, text
 from speculative_operator.pairing.catalogue_rows import COLUMNS, CatalogueError, parse
 from speculative_operator.reconcile.snapshot import candidates, picked
-from speculative_operator.reconcile.snapshot.candidates import Result, Row
+from speculative_operator.reconcile.snapshot.candidates import Result
+from speculative_operator.reconcile.snapshot.picked import Row
 
 _ORDER = (Result.EQUIVALENT, Result.UNDECIDED, Result.WORSE)
 """Verdicts of rows that did not take the place of what served; those that failed are no rows."""
@@ -36,9 +37,8 @@ def _rows(body: Object) -> Iterator[Mapping[str, str]]:
         return
     lengths = {one.row.key: one for one in known.verdicts}
     date = timestamp(max(one.at for one in known.verdicts))[:10]
-    if pick is not None and pick.method is not None:
-        own = Row(pick.method, pick.uri, pick.one_pass, pick.k)
-        yield _row(body, own, lengths.get(own.key), date)
+    if pick is not None and pick.row is not None:
+        yield _row(body, pick.row, lengths.get(pick.row.key), date)
     others = [one for one in known.verdicts if one.result in _ORDER and (pick is None or one.row.key != pick.key)]
     for one in sorted(others, key=lambda told: _ORDER.index(told.result)):
         yield _row(body, one.row, one, date)
@@ -47,7 +47,6 @@ def _rows(body: Object) -> Iterator[Mapping[str, str]]:
 def _row(body: Object, row: Row, told: candidates.Verdict | None, date: str) -> Mapping[str, str]:
     where = f"measured in {text(body, 'metadata', 'namespace')}/{text(body, 'metadata', 'name')}"
     product = text(body, "spec", "accelerator", "product")
-    length = told.length_percent if told is not None else None
     cells = {
         "verifier": _plain(text(body, "spec", "verifier", "model")),
         "speculator": row.uri.removeprefix("hf://"),
@@ -57,8 +56,8 @@ def _row(body: Object, row: Row, told: candidates.Verdict | None, date: str) -> 
         "source": f"{where}{f' on {product}' if product else ''}",
         "date": date,
     }
-    if told is not None and length is not None:
-        cells |= {"acceptance_length": f"{length / 100:.2f}", "acceptance_k": str(told.length_k)}
+    if told is not None and told.length is not None:
+        cells |= {"acceptance_length": f"{told.length:.2f}", "acceptance_k": str(told.length_k)}
         cells |= {"acceptance_on": "requests of the object", "acceptance_source": where}
     return cells
 

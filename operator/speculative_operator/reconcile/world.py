@@ -24,6 +24,9 @@ __all__ = ["Catalogue", "CatalogueError", "Event", "Key", "Outcome", "World", "c
 Key = tuple[str, str]
 """Kind and name of a child."""
 
+ENOUGH_DRAFTS = 500.0
+"""Verifications from which on an acceptance is believed: its standard error is then below 5 % of a token."""
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -39,6 +42,12 @@ class Record:
     def gained(self) -> float | None:
         """Draft tokens that a verification accepts; None where there was none."""
         return self.accepted / self.drafts if self.drafts > 0 else None
+
+    @property
+    def acceptance(self) -> tuple[int, float] | None:
+        """Draft tokens of a verification, and how many of them it accepts; None where too few were seen to believe."""
+        k = round(self.draft_tokens / self.drafts) if self.drafts >= ENOUGH_DRAFTS else 0
+        return (k, self.accepted / self.drafts) if k > 0 else None
 
 
 @dataclass(frozen=True, slots=True)

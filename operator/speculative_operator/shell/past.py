@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from speculative_operator.comparing.measures import Sample
 from speculative_operator.domain.observation import Gap, Series
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.reconcile.snapshot.canaries import COMPARED, Progress
 from speculative_operator.reconcile.world import Evidence, Record
 from speculative_operator.settings import Settings
 from speculative_operator.shell.bodies import Key
@@ -78,7 +77,8 @@ class _Side:
 class _Step:
     """The present step of one analysis."""
 
-    of: tuple[str, int, float]
+    of: tuple[str, float]
+    """What is compared, and since when."""
     begun: float
     """Unix time of the first look."""
     until: float
@@ -104,22 +104,21 @@ class Past:
         self._steps: dict[Key, _Step] = {}
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="canary")
 
-    def look(self, spec: DeploymentSpec, canary: DeploymentSpec | None, known: Progress | None, now: float) -> (
-        Evidence | None
-    ):  # fmt: skip
-        """What is known of the step that the status `known` tells; starts a reading where one is due. None before the
-        first has ended. `now` in unix seconds."""
+    def look(
+        self, spec: DeploymentSpec, canary: DeploymentSpec | None, compared: tuple[str, float] | None, now: float
+    ) -> Evidence | None:
+        """What is known since a comparison began; starts a reading where one is due. `compared`: what is compared, and
+        since when; None where nothing is. Returns None before the first reading has ended. `now` in unix seconds."""
         key = (spec.namespace, spec.name)
-        if known is None or known.phase not in COMPARED or known.since is None or canary is None:
+        if compared is None or canary is None:
             self.forget(key)
             return None
         step = self._steps.get(key)
-        of = (known.of, known.step, known.since)
-        if step is None or step.of != of:
+        if step is None or step.of != compared:
             self.forget(key)
-            begin = max(known.since, now - LONGEST_SECONDS)
+            begin = max(compared[1], now - LONGEST_SECONDS)
             stable, other = (_Side(Sampler(one, begin, self._stale)) for one in (spec, canary))
-            step = self._steps[key] = _Step(of, now, begin, stable, other)
+            step = self._steps[key] = _Step(compared, now, begin, stable, other)
         step.stable.sampler.spec, step.canary.sampler.spec = spec, canary
         whole = SLICE_SECONDS * math.floor(now / SLICE_SECONDS)
         if step.task is None and whole > max(step.until, step.asked):
