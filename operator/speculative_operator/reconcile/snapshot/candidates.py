@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.actions import Truth
 from speculative_operator.domain.formats import LONGEST_MESSAGE, timestamp
 from speculative_operator.domain.reading import (
     conditions_of,
@@ -203,9 +204,8 @@ def read_candidate(body: Mapping[str, Any] | None, pods: Iterable[Mapping[str, A
     """The candidate of the object `uid`; None where there is no object by that name."""
     if body is None:
         return None
-    known = conditions_of(mapping(body, "status"))
-    ready, outputs = (known.get(one, {}) for one in (ConditionType.READY, ConditionType.OUTPUTS_VERIFIED))
-    refused = text(ready, "status") == "False" and reason_of(text(ready, "reason")) in _REFUSALS
+    ready = conditions_of(mapping(body, "status")).get(ConditionType.READY, {})
+    refused = text(ready, "status") == Truth.FALSE and reason_of(text(ready, "reason")) in _REFUSALS
     return Candidate(
         uid=text(body, "metadata", "uid"),
         owned=is_controlled_by(body, uid),
@@ -213,5 +213,10 @@ def read_candidate(body: Mapping[str, Any] | None, pods: Iterable[Mapping[str, A
         deleting=bool(text(body, "metadata", "deletionTimestamp")),
         pods=read_pods(pods),
         refused=f"{text(ready, 'reason')}: {text(ready, 'message')}" if refused else "",
-        outputs_differ=text(outputs, "status") == "False",
+        outputs_differ=outputs_differ(body),
     )
+
+
+def outputs_differ(body: Mapping[str, Any]) -> bool:
+    """True where the condition OutputsVerified of an object is False."""
+    return text(conditions_of(mapping(body, "status")).get(ConditionType.OUTPUTS_VERIFIED), "status") == Truth.FALSE
