@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     while True:
         subjects = [Subject.of(body, at.pods(body["metadata"]["name"])) for body in bodies]
         samples = _common_hours(ask, subjects, began, time.time())
-        found = compare(*samples)
+        found = compare(samples[0], samples[1])
         _print(arguments.output, subjects, samples, found)
         if found.verdict is not Verdict.UNDECIDED:
             return commands.FAILED if found.verdict is Verdict.WORSE else OK

@@ -15,7 +15,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render.environment import render_manifest
-from speculative_operator.render.jobs import TMP, pull_secrets
+from speculative_operator.render.jobs import TMP, confined, pull_secrets, render_job
 
 IMAGE = "ghcr.io/vllm-project/guidellm:v0.8.1"
 MARK = "speculative-bench-result"
@@ -31,6 +31,7 @@ _DATA = "/etc/speculative-bench"
 _RESULT = f"{TMP}/result.csv"
 _SCRIPT = f'PATH=/opt/app-root/bin:$PATH; guidellm run "$@" && echo {MARK} && cat {_RESULT}'
 """The first folder is that of GuideLLM's own image."""
+_RESOURCES = {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"cpu": "4", "memory": "4Gi"}}
 _ENV = {"HOME": TMP, "HF_HOME": f"{TMP}/huggingface", "HF_HUB_OFFLINE": "1", "GUIDELLM__MAX_WORKER_PROCESSES": "2"}
 """Each worker process loads libraries of some hundred MB, and one sends some hundred requests a second."""
 
@@ -55,23 +56,28 @@ class Load:
 
 
 def load_job(load: Load, rate: str, number: int, node: str, *, pulls: bool) -> dict[str, Any]:
-    """A Job that sends `rate` requests per second. `number`: each has prompts of its own, so that none meets another
-    one's in the engine's prefix cache; `node`: where it runs if there is room; `pulls`: it is the first, and may wait
-    for its image. Raises RenderError."""
+    """A Job that sends `rate` requests per second. `number`: each has a name and prompts of its own, so that none meets
+    another one's in the engine's prefix cache; `node`: where it runs if there is room; `pulls`: it is the first, and
+    may wait for its image. Raises RenderError."""
+    found, env, args = _metadata(load, f"{load.data}-{number}"), _environment(load), _arguments(load, rate, number)
+    mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": TMP}]
+    mounts += [{"name": "data", "mountPath": _DATA, "readOnly": True}]
+    volumes = [{"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}, {"name": "data", "configMap": {"name": load.data}}]
+    container = confined("load", load.image, ["sh", "-c", _SCRIPT, "guidellm"], env, mounts, _RESOURCES, args)
     values = {
-        **_metadata(load, f"{load.spec.name[:40]}-bench-"),
+        **found,
+        "pod_labels": found["labels"],
+        "tries": 0,
         "deadline": load.seconds + START_SECONDS + (PULL_SECONDS if pulls else 0),
         "kept_for": KEPT_SECONDS,
-        "node": node,
-        "pull_secrets": pull_secrets(load.spec),
-        "image": load.image,
-        "script": _SCRIPT,
-        "args": _arguments(load, rate, number),
-        "env": _environment(load),
-        "data_mount": _DATA,
-        "data_name": load.data,
+        "grace_seconds": 2,
+        "container": {**container, "imagePullPolicy": "IfNotPresent"},
+        "volumes": volumes,
     }
-    return render_manifest("loadjob", values)
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+    prefers = [{"weight": 100, "preference": {"matchExpressions": [here]}}]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": prefers}} if node else {}
+    return render_job(values, imagePullSecrets=pull_secrets(load.spec), affinity=affinity)
 
 
 def prompts_map(load: Load, own: Sequence[str], steps: int) -> dict[str, Any]:

@@ -33,6 +33,8 @@ class Loaded(EnginePod):
         self.ended: list[Mapping[str, Any]] = []
         self.table, self.end, self.busy = TABLE, DONE, 0.0
         self.running: Callable[[], object] = lambda: None
+        self.calls: list[str] = []
+        """What was asked of the API server."""
 
     def ask(self, pod: Mapping[str, Any], path: str, body: Any = None, seconds: float = 0.0) -> str:
         if path != "metrics":
@@ -47,7 +49,6 @@ class Loaded(EnginePod):
     def create(self, body: Mapping[str, Any]) -> dict[str, Any]:
         kept: dict[str, Any] = json.loads(json.dumps(body))
         if kept["kind"] == "Job":
-            kept["metadata"] |= {"name": f"job-{len(self.made)}", "namespace": "models", "uid": "j"}
             pod = kept["spec"]["template"]["spec"]
             url = pod["containers"][0]["args"][2]
             assert pod["volumes"][1]["configMap"]["name"] in [one["metadata"]["name"] for one in self.made]
@@ -55,7 +56,12 @@ class Loaded(EnginePod):
         self.made.append(kept)
         return kept
 
+    def annotate(self, name: str, annotation: str, value: str | None) -> None:
+        self.calls.append("annotate")
+        super().annotate(name, annotation, value)
+
     def jobs(self, label: str) -> list[dict[str, Any]]:
+        self.calls.append("jobs")
         self.running()
         assert label == f"{names.LABEL_BENCH}=demo"
         return [{**one, "status": self.end} for one in self.made if one["kind"] == "Job"]
@@ -76,10 +82,12 @@ class Loaded(EnginePod):
         job["metadata"]["annotations"] = {annotation: value}
 
     def delete_labelled(self, kind: str, label: str) -> None:
+        self.calls.append(f"delete {kind}s")
         self.ended += [one for one in self.made if one["kind"] == kind]
         self.made = [one for one in self.made if one["kind"] != kind]
 
     def delete_job(self, name: str) -> None:
+        self.calls.append(f"delete {name}")
         self.ended += [one for one in self.made if one["metadata"].get("name") == name]
 
     def arguments(self) -> list[list[str]]:
@@ -171,19 +179,25 @@ def test_a_step_whose_drafts_cannot_be_counted_makes_no_result(loaded: Loaded, r
 
 
 @pytest.mark.parametrize("ending", [KeyboardInterrupt, UnseenError("the API server is gone")])
-def test_an_end_before_the_end_leaves_no_job_running_and_drafts_on(
-    loaded: Loaded, run: Run, ending: BaseException
+def test_an_end_before_the_end_stops_the_job_first_and_waits_for_nothing(
+    loaded: Loaded, run: Run, monkeypatch: pytest.MonkeyPatch, ending: BaseException
 ) -> None:
     def end() -> None:
         if suspensions(loaded)[-1:] == [True]:
             loaded.running, loaded.end = (lambda: None), {}
+            loaded.calls.clear()
+            monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("it waits"))
             raise ending
 
     loaded.running = end
-    status, _, _ = run(*WORDS)
+    status, _, err = run(*WORDS)
     assert status in (1, 130)
+    name = loaded.made[-1]["metadata"]["name"]
+    assert loaded.calls == [f"delete {name}", "annotate", "delete ConfigMaps"]
     assert suspensions(loaded)[-1] is False
-    assert {one["metadata"].get("name") for one in loaded.ended} >= {loaded.made[-1]["metadata"]["name"]}
+    assert f"Job {name} is told to stop" in err
+    kept = "stopped: 1 of 8 steps are measured and kept; speculative bench demo --show"
+    assert (kept in err) is (status == 130)
     assert not [one for one in loaded.made if one["kind"] == "ConfigMap"]
 
 
