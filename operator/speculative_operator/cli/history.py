@@ -124,7 +124,6 @@ def read(ask: Ask, subjects: Sequence[Subject], began: float, ended: float) -> l
     """Samples of each object from `began` to `ended`, unix seconds. Raises CommandError where Prometheus fails."""
     every = {pod: addresses for one in subjects for pod, addresses in one.pods.items()}
     samplers = [Sampler(one.spec, began, OLDEST_SCRAPE) for one in subjects]
-    found: list[list[Sample]] = [[] for _ in subjects]
     length = max(INTERVAL, (ended - began) / MOST_SAMPLES)
     for part in range(math.ceil((ended - began) / PART)):
         first, last = began + part * PART, min(began + (part + 1) * PART, ended)
@@ -135,9 +134,7 @@ def read(ask: Ask, subjects: Sequence[Subject], began: float, ended: float) -> l
         scraped = {time for track in tracks for time, _ in track.samples if first < time <= last}
         # Intervals without a scrape have no sample.
         for number in sorted({math.ceil((time - began) / length) for time in scraped}):
-            for one, sampler, samples in zip(subjects, samplers, found, strict=True):
+            for one, sampler in zip(subjects, samplers, strict=True):
                 own = {pod: answer.series.get(pod, ()) for pod in one.pods}
-                made = sampler.sample(sampler.windows(own, min(began + number * length, last)))
-                if made is not None:
-                    samples.append(made)
-    return found
+                sampler.add(own, min(began + number * length, last))
+    return [one.samples for one in samplers]

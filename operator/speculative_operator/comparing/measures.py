@@ -42,6 +42,11 @@ class Sample:
     ttft_histogram: Histogram = ()
     hourly_cost: float | None = None
     """Cost of one accelerator for an hour, in the user's currency; None where it is not known."""
+    drafts: float = 0.0
+    """Verifications of drafts."""
+    draft_tokens: float = 0.0
+    accepted: float = 0.0
+    """Draft tokens that were accepted."""
 
     @property
     def seconds(self) -> float:
@@ -116,6 +121,9 @@ def sample_of(
         tpot_histogram=add(one.tpot_histogram for one in every),
         ttft_histogram=add(one.ttft_histogram for one in every),
         hourly_cost=hourly_cost,
+        drafts=math.fsum(one.drafts or 0.0 for one in every),
+        draft_tokens=math.fsum(one.draft_tokens or 0.0 for one in every),
+        accepted=math.fsum(one.accepted_tokens or 0.0 for one in every),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +38,12 @@ class Record:
     """Verifications of drafts, and below the draft tokens."""
     draft_tokens: float = 0.0
     accepted: float = 0.0
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample]) -> Record:
+        """What an object did by its samples."""
+        counts = ((one.drafts, one.draft_tokens, one.accepted) for one in samples)
+        return cls(tuple(samples), *(math.fsum(own) for own in zip(*counts, strict=True)))
 
     @property
     def gained(self) -> float | None:
