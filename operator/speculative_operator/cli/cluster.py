@@ -45,9 +45,10 @@ class Cluster:
         from kubernetes import client, config
         from kubernetes.config import ConfigException
 
-        file = os.environ.get("KUBECONFIG") or None
+        file, settings = os.environ.get("KUBECONFIG") or None, client.Configuration()
+        settings.retries = 1  # else a server that is busy is waited for four times as long, also at an interrupt
         try:
-            api = config.new_client_from_config(config_file=file, context=arguments.context or None)
+            api = config.new_client_from_config(file, arguments.context or None, client_configuration=settings)
             contexts, active = config.list_kube_config_contexts(config_file=file)
         except (ConfigException, OSError, TypeError) as problem:
             raise CommandError(f"no kubeconfig can be used: {problem}", "name one in KUBECONFIG") from None
@@ -99,19 +100,16 @@ class Cluster:
 
     def create(self, body: Object) -> Object:
         """Create a Job or a ConfigMap; as it is stored."""
-        kinds: dict[str, Callable[..., Any]] = {
-            "Job": self._batch.create_namespaced_job,
-            "ConfigMap": self._core.create_namespaced_config_map,
-        }
-        return self._call(kinds[body["kind"]], self.namespace, dict(body))
+        make = self._batch.create_namespaced_job if body["kind"] == "Job" else self._core.create_namespaced_config_map
+        return self._call(make, self.namespace, dict(body))
 
     def delete_labelled(self, kind: str, label: str) -> None:
         """Delete Jobs with their pods, or ConfigMaps, that have a label."""
-        kinds: dict[str, Callable[..., Any]] = {
-            "Job": self._batch.delete_collection_namespaced_job,
-            "ConfigMap": self._core.delete_collection_namespaced_config_map,
-        }
-        self._call(kinds[kind], self.namespace, label_selector=label, propagation_policy="Background")
+        jobs, maps = self._batch, self._core
+        delete = (
+            jobs.delete_collection_namespaced_job if kind == "Job" else maps.delete_collection_namespaced_config_map
+        )
+        self._call(delete, self.namespace, label_selector=label, propagation_policy="Background")
 
     def delete_job(self, name: str) -> None:
         """Delete a Job with its pods, if it is not gone."""

@@ -86,10 +86,9 @@ def _begin(world: Snapshot, known: Measured, picking: Picking, why: str, now: fl
     """The next candidate, or why there is none now."""
     if known.paused_until is not None and now < known.paused_until <= now + ROOM_SECONDS:
         return known
-    measured, pick = frozenset(one.row.key for one in known.verdicts), picking.pick
-    entry = None
+    pick, entry = picking.pick, None
     if not why and pick is not None and pick.key is not None and len(known.verdicts) < MOST_VERDICTS:
-        entry = next_entry(picking, measured | {pick.key})
+        entry = next_entry(picking, frozenset((pick.key, *(one.row.key for one in known.verdicts))))
     if why or (entry is not None and (why := _not_now(world))):
         return replace(known, reason=Reason.MEASURE_WAITS, message=f"no candidate is started: {why}", comparison="")
     if entry is None:
@@ -145,9 +144,8 @@ class _Look:
             return self._judged(Result.FAILED, why)
         for pod in seen.pods:
             if pod.unschedulable and self.now - (pod.unschedulable_since or self.now) >= WAIT_SECONDS:
-                return self._without_verdict(
-                    f"no node has room for its pod {pod.name}: {pod.unschedulable}", ROOM_SECONDS
-                )
+                why = f"no node has room for its pod {pod.name}: {pod.unschedulable}"
+                return self._without_verdict(why, ROOM_SECONDS)
         if not seen.answers and age >= START_SECONDS:
             trouble = next((pod.trouble for pod in seen.pods if pod.trouble), "no pod of it was ready")
             return self._judged(Result.FAILED, f"it did not start within {duration(START_SECONDS)}: {trouble}")
@@ -176,25 +174,27 @@ class _Look:
     def _without_verdict(self, why: str, seconds: float) -> Measured:
         """The end of a candidate that could not be measured; its row is measured later."""
         message, until = f"the candidate goes without a verdict: {why}", float(self.now) + seconds
-        ended = replace(self.known, running=None, paused_until=until, comparison="")
-        return replace(ended, reason=Reason.CANDIDATE_REMOVED, message=message)
+        reason = Reason.CANDIDATE_REMOVED
+        return replace(self.known, running=None, paused_until=until, comparison="", reason=reason, message=message)
 
     def _judged(self, result: Result, why: str, record: Record | None = None) -> Measured:
         """The verdict on a row. Each row has one; what served before a better row is then worse than it."""
-        row, serving, at, pick = self.running.row, _serving(self.picking), float(self.now), self.picking.pick
-        told = [Told(row, result, serving, why, at, *_acceptance(record))]
-        reason, generation = Reason.CANDIDATE_NOT_BETTER, self.known.generation
-        message = f"{serving} stays: {row.title} is {result}: {why}"
+        row, serving, pick = self.running.row, _serving(self.picking), self.picking.pick
+        told = [Told(row, result, serving, why, float(self.now), *_acceptance(record))]
+        generation = self.known.generation
+        reason, message = Reason.CANDIDATE_NOT_BETTER, f"{serving} stays: {row.title} is {result}: {why}"
         if result is Result.FAILED:
             reason, message = Reason.CANDIDATE_FAILED, f"{serving} stays: {row.title} failed: {why}"
         elif result is Result.BETTER:
-            reason, generation = Reason.CANDIDATE_BETTER, self.picking.asked.spec.generation
-            message = f"{row.title} is picked in place of {serving}: {why}"
+            reason, message = Reason.CANDIDATE_BETTER, f"{row.title} is picked in place of {serving}: {why}"
+            generation = self.picking.asked.spec.generation
             if pick is not None and pick.row is not None:
-                told.insert(0, Told(pick.row, Result.WORSE, row.title, f"{row.title} is {why}", at))
+                told.insert(0, Told(pick.row, Result.WORSE, row.title, f"{row.title} is {why}", float(self.now)))
         kept = {one.row.key: one for one in (*self.known.verdicts, *told)}
-        ended = replace(self.known, running=None, paused_until=None, generation=generation, comparison="")
-        return replace(ended, reason=reason, message=message, verdicts=tuple(kept.values())[-MOST_VERDICTS:])
+        return replace(
+            self.known, running=None, paused_until=None, generation=generation, comparison="", reason=reason,
+            message=message, verdicts=tuple(kept.values())[-MOST_VERDICTS:],
+        )  # fmt: skip
 
 
 def _result(found: Comparison) -> tuple[Result, str]:

@@ -38,8 +38,13 @@ def weighed(world: Snapshot) -> Snapshot:
     asked = _asked(world)
     if asked is None or world.spec.route is None:
         return world
-    canary, analysis = asked
-    weight = _weight(_standing(world, canary, analysis), analysis)
+    (canary, analysis), weight = asked, 0
+    known = _standing(world, canary, analysis)
+    # By phase and step: what else the status says of the weight is for people.
+    if known is not None and known.phase in COMPARED:
+        weight = analysis.steps[known.step - 1]
+    elif known is not None and known.phase is Phase.PROMOTED:
+        weight = 100
     route = replace(world.spec.route, canary=replace(canary, weight=weight))
     return replace(world, spec=replace(world.spec, route=route))
 
@@ -84,13 +89,6 @@ def _standing(world: Snapshot, canary: Canary, analysis: Analysis) -> Progress |
     if known.of != subject and subject and not alone:
         return None
     return known if known.phase not in COMPARED or 0 < known.step <= len(analysis.steps) else None
-
-
-def _weight(known: Progress | None, analysis: Analysis) -> int:
-    """Percent by phase and step: what else the status says of the weight is for people."""
-    if known is not None and known.phase in COMPARED:
-        return analysis.steps[known.step - 1]
-    return 100 if known is not None and known.phase is Phase.PROMOTED else 0
 
 
 def _begin(world: Snapshot, canary: Canary, analysis: Analysis, now: float) -> Progress:
