@@ -59,7 +59,7 @@ def why(view: Outlook, belief: Belief, load: float) -> Iterator[Line]:
 def rules(view: Outlook, belief: Belief, load: float) -> Iterator[Line]:
     """Yield the rules of thumb that guides give, each with what holds here (docs/tuning.md)."""
     if belief.k:
-        pays, (_, _, accepted) = pays_from(view, belief), _step(view, belief)
+        pays, accepted = pays_from(view, belief), _step(view, belief)[2]
         holds = f"drafts pay from {100.0 * pays:.0f} % on" if pays <= 1.0 else "not even every draft accepted would pay"
         bands = "60 to 80 % of the drafts accepted is good, below 50 % rather no drafts, above 85 % a larger K"
         yield "guides", f"{bands}; here {100.0 * accepted:.0f} % with K {belief.k}, and {holds}"

@@ -15,7 +15,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render.environment import render_manifest
-from speculative_operator.render.jobs import TMP, confined, pull_secrets, render_job
+from speculative_operator.render.jobs import TMP, confined, pull_secrets, render_job, volume_at
 
 IMAGE = "ghcr.io/vllm-project/guidellm:v0.8.1"
 MARK = "speculative-bench-result"
@@ -60,9 +60,8 @@ def load_job(load: Load, rate: str, number: int, node: str, *, pulls: bool) -> d
     another one's in the engine's prefix cache; `node`: where it runs if there is room; `pulls`: it is the first, and
     may wait for its image. Raises RenderError."""
     found, env, args = _metadata(load, f"{load.data}-{number}"), _environment(load), _arguments(load, rate, number)
-    mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": TMP}]
-    mounts += [{"name": "data", "mountPath": _DATA, "readOnly": True}]
-    volumes = [{"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}, {"name": "data", "configMap": {"name": load.data}}]
+    tmp = volume_at("tmp", {"emptyDir": {"sizeLimit": "1Gi"}}, TMP, read_only=False)
+    volumes, mounts = zip(tmp, volume_at("data", {"configMap": {"name": load.data}}, _DATA), strict=True)
     container = confined("load", load.image, ["sh", "-c", _SCRIPT, "guidellm"], env, mounts, _RESOURCES, args)
     values = {
         **found,
@@ -116,13 +115,12 @@ def _file(number: int) -> str:
 
 
 def _arguments(load: Load, rate: str, number: int) -> list[str]:
-    model = {"model": load.model} if load.model else {}
     words = {"prompt_tokens": load.prompt_tokens * CHARACTERS, "output_tokens": load.output_tokens}
     own = {"kind": "json_file", "path": f"{_DATA}/{_file(number)}"}
     parts: dict[str, dict[str, Any]] = {
         "backend": {
             "kind": "openai_http", "target": load.url, "request_format": load.path, "max_tokens": load.output_tokens,
-            **model,
+            **({"model": load.model} if load.model else {}),
         },
         "profile": {"kind": "constant", "rate": rate},
         "constraint": {"kind": "max_duration", "seconds": load.seconds},

@@ -32,9 +32,8 @@ def actions(world: Snapshot, after: Measured | None = None) -> tuple[Action, ...
     this reconcile, too. One that is not wanted any more stays while no pod of the object itself could take its
     requests."""
     known, seen = world.status.measured, world.candidate
-    asked = world.spec.measure is not None and known is not None and known.of == subject_of(world)
-    running = known.running if asked and known is not None else None
-    if running is not None:
+    running = known.running if known is not None and known.of == subject_of(world) else None
+    if running is not None and world.spec.measure is not None:
         stays = seen is None and after is not None and after.running == running and running.phase is Phase.STARTING
         found = ApplyChild(manifest(world, running.row), Reason.CANDIDATE_MEASURED, running.row.title)
         return (found,) if stays else ()
