@@ -51,19 +51,15 @@ def _prompt(line: str, where: str) -> str:
     return prompt
 
 
-def template_of(pod: Object) -> str:
-    """The label by which the pod's controller tells its template from others; empty without one."""
-    return next(iter(read_pods([pod]))).template
-
-
 class Engine:
     """The engine of the first ready pod of an object, and the prompts to answer. Every method raises CommandError."""
 
     def __init__(self, at: Cluster, name: str, arguments: argparse.Namespace, prompts: Sequence[str]) -> None:
-        ready = [one for one in at.pods(name) if next(iter(read_pods([one]))).ready]
+        ready = [(one, seen.template) for one in at.pods(name) for seen in read_pods([one]) if seen.ready]
         if not ready:
             raise CommandError(f"no ready pod of {name} can be seen", f"speculative status {name}")
-        self.pod, self.prompts, self._at = ready[0], prompts, at
+        (self.pod, self.template), self.prompts, self._at = ready[0], prompts, at
+        """`template`: the label by which the pod's controller tells its template from others; empty without one."""
         self.until: float | None = None
         """Unix time after which answers are of no use; None: never."""
         self._asked = arguments

@@ -208,9 +208,8 @@ def _side(
     if engine is not None and not drafts:
         return suspended(at, given.name, engine, math.ceil(steps * (given.seconds + START_SECONDS) / 60) + 1)
     if engine is not None and not wait(engine, drafts=True):
-        raise CommandError(
-            f"the pods of {given.name} draft nothing: K is 0 at one request", "nothing is there to compare"
-        )
+        why = f"the pods of {given.name} draft nothing: K is 0 at one request"
+        raise CommandError(why, "nothing is there to compare")
     return nullcontext()
 
 

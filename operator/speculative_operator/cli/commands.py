@@ -50,9 +50,10 @@ def member(kind: type[Member], text: str, what: str) -> Member:
 
 
 def check_ranges(arguments: Any, **ranges: tuple[int, int]) -> None:
-    """Raises UsageError where an option is below the first or above the second number of its range."""
+    """Raises UsageError where an option that is given is below the first or above the second number of its range."""
     for name, (least, most) in ranges.items():
-        if not least <= (value := getattr(arguments, name)) <= most:
+        value = getattr(arguments, name)
+        if value is not None and not least <= value <= most:
             raise UsageError(f"--{name.replace('_', '-')} is {value}", f"give a number from {least} to {most:,}")
 
 

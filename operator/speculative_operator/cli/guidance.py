@@ -70,8 +70,7 @@ def rules(view: Outlook, belief: Belief, load: float) -> Iterator[Line]:
 
 def pays_from(view: Outlook, belief: Belief) -> float:
     """Share of the drafts that must be accepted for K > 0 to be as fast as no speculator; above 1 where none is."""
-    _, longer, _ = _step(view, belief)
-    return max(longer - 1.0, 0.0) / belief.k
+    return max(_step(view, belief)[1] - 1.0, 0.0) / belief.k
 
 
 def _step(view: Outlook, belief: Belief) -> tuple[float, float, float]:

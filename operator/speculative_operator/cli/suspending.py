@@ -50,10 +50,8 @@ def suspended(at: Cluster, name: str, engine: Engine, minutes: int) -> Iterator[
         at.annotate(name, names.ANNOTATION_SUSPEND, timestamp(ends))
         print(f"drafts of {name} are suspended until {timestamp(ends)} at most", file=sys.stderr)
         if not wait(engine, drafts=False):
-            raise CommandError(
-                f"the pods of {name} still draft",
-                "speculative explain tells why the annotation is ignored; else use --against",
-            )
+            remedy = "speculative explain tells why the annotation is ignored; else use --against"
+            raise CommandError(f"the pods of {name} still draft", remedy)
         engine.until = ends
         yield
     finally:

@@ -14,7 +14,7 @@ import argparse
 import time
 
 from speculative_operator.cli import cluster, commands
-from speculative_operator.cli.asking import Engine, prompts_of, template_of
+from speculative_operator.cli.asking import Engine, prompts_of
 from speculative_operator.cli.cluster import Cluster, plain
 from speculative_operator.cli.commands import FAILED, OK, CommandError
 from speculative_operator.cli.suspending import MOST_MINUTES, check_comparable, check_live, suspended, wait
@@ -65,9 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
             without, control = _undrafted(engine, "the pod drafted though drafts were suspended; run it again")
     judgement = judge(without, control, _drafted(engine))
     _show(judgement, len(prompts))
-    found = (len(prompts), judgement.tokens, judgement.count(Kind.TIE), judgement.count(Kind.DIFFERENT))
-    if template := template_of(engine.pod):
-        record = Record(judgement.verdict, template, timestamp(time.time()), *found)
+    if engine.template:
+        found = (len(prompts), judgement.tokens, judgement.count(Kind.TIE), judgement.count(Kind.DIFFERENT))
+        record = Record(judgement.verdict, engine.template, timestamp(time.time()), *found)
         at.annotate(name, names.ANNOTATION_VERIFIED, record.to_text())
     return FAILED if judgement.verdict is Verdict.DIFFERENT else OK
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 
 from speculative_operator.comparing.matching import (
     ABSURD_RATIO,
@@ -201,16 +202,9 @@ def _judge(measure: Measure, matched: Matched, limits: Limits) -> Judged:
         missing = "at equal requests per second both generate the same tokens; it shows where batch sizes are equal"
     else:
         figure, missing = _MEANS[measure]
-        found = difference(matched, figure, _first_tokens if measure is Measure.TTFT else _request_seconds, error)
+        weight = "first_tokens" if measure is Measure.TTFT else "request_seconds"
+        found = difference(matched, figure, attrgetter(weight), error)
     return _decide(measure, found, limits) if found is not None else Judged(measure, Verdict.UNDECIDED, missing)
-
-
-def _first_tokens(one: Sample) -> float:
-    return one.first_tokens
-
-
-def _request_seconds(one: Sample) -> float:
-    return one.request_seconds
 
 
 def _decide(measure: Measure, found: Difference, limits: Limits) -> Judged:

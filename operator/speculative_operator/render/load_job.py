@@ -28,6 +28,7 @@ PULL_SECONDS = 900
 """Seconds that a Job may take on top to have its image pulled."""
 KEPT_SECONDS = 86_400
 _DATA = "/etc/speculative-bench"
+_FILE = "prompts-{}.jsonl"
 _RESULT = f"{TMP}/result.csv"
 _SCRIPT = f'PATH=/opt/app-root/bin:$PATH; guidellm run "$@" && echo {MARK} && cat {_RESULT}'
 """The first folder is that of GuideLLM's own image."""
@@ -85,7 +86,7 @@ def prompts_map(load: Load, own: Sequence[str], steps: int) -> dict[str, Any]:
     files = _tokenizer()
     for number in range(steps if own else 0):
         share = own[number::steps] or own
-        files[_file(number)] = "".join(f"{json.dumps({'prompt': one})}\n" for one in share)
+        files[_FILE.format(number)] = "".join(f"{json.dumps({'prompt': one})}\n" for one in share)
     return render_manifest("configmap", {**_metadata(load, load.data), "data": files, "immutable": True})
 
 
@@ -110,13 +111,9 @@ def _tokenizer() -> dict[str, str]:
     return {"tokenizer.json": json.dumps(tokenizer), "tokenizer_config.json": json.dumps(config)}
 
 
-def _file(number: int) -> str:
-    return f"prompts-{number}.jsonl"
-
-
 def _arguments(load: Load, rate: str, number: int) -> list[str]:
     words = {"prompt_tokens": load.prompt_tokens * CHARACTERS, "output_tokens": load.output_tokens}
-    own = {"kind": "json_file", "path": f"{_DATA}/{_file(number)}"}
+    own = {"kind": "json_file", "path": f"{_DATA}/{_FILE.format(number)}"}
     parts: dict[str, dict[str, Any]] = {
         "backend": {
             "kind": "openai_http", "target": load.url, "request_format": load.path, "max_tokens": load.output_tokens,
