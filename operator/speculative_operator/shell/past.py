@@ -86,8 +86,8 @@ class Past:
         if step is None or step.of != compared:
             self.forget(key)
             begin = max(compared[1], now - LONGEST_SECONDS)
-            both = (Sampler(one, begin, self._stale) for one in (spec, canary))
-            step = self._steps[key] = _Step(compared, now, begin, *both)
+            stable, other = (Sampler(one, begin, self._stale) for one in (spec, canary))
+            step = self._steps[key] = _Step(compared, now, begin, stable, other)
         step.stable.spec, step.canary.spec = spec, canary
         whole = SLICE_SECONDS * math.floor(now / SLICE_SECONDS)
         if step.task is None and whole > max(step.until, step.asked):
