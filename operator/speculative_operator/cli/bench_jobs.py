@@ -54,7 +54,11 @@ def send(at: Cluster, load: Load, step: Step, number: int, node: str) -> tuple[S
     job: Object = load_job(load, f"{step.rate:g}", number, node, pulls=not step.repeat)
     name, since = str(job["metadata"]["name"]), time.monotonic()
     try:
-        at.create(job)
+        try:
+            at.create(job)
+        except CommandError:
+            job = {}  # there is none to delete
+            raise
         while True:
             time.sleep(LOOK_SECONDS)
             job = next((one for one in at.jobs(_label(load.spec.name)) if one["metadata"]["name"] == name), {})

@@ -31,7 +31,7 @@ ENOUGH_DRAFTS = 500.0
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What one object did since the present step of a canary's analysis began."""
+    """What one object did since the present step of a canary's analysis began, as far back as samples are kept."""
 
     samples: tuple[Sample, ...] = ()
     drafts: float = 0.0

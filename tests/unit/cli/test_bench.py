@@ -201,6 +201,20 @@ def test_an_end_before_the_end_stops_the_job_first_and_waits_for_nothing(
     assert not [one for one in loaded.made if one["kind"] == "ConfigMap"]
 
 
+def test_a_job_that_may_not_be_made_is_not_told_to_stop(
+    loaded: Loaded, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(body: Mapping[str, Any]) -> dict[str, Any]:
+        if body["kind"] == "Job":
+            raise UnseenError("jobs.batch is forbidden")
+        return {}
+
+    monkeypatch.setattr(loaded, "create", refuse)
+    status, _, err = run(*WORDS)
+    assert (status, loaded.ended) == (1, [])
+    assert err.splitlines()[-1] == "error: jobs.batch is forbidden"
+
+
 def test_pods_that_draft_in_a_step_without_drafts_make_no_result(loaded: Loaded, run: Run) -> None:
     drafts = loaded.drafts
 
