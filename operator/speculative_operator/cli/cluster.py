@@ -100,10 +100,10 @@ class Cluster:
         body = {"metadata": {"annotations": {annotation: value}}}
         self._call(self._api.patch_namespaced_custom_object, *self._ours, name, body)
 
-    def create(self, body: Object) -> Object:
-        """Create a Job or a ConfigMap; as it is stored."""
+    def create(self, body: Object) -> None:
+        """Create a Job or a ConfigMap."""
         make = self._batch.create_namespaced_job if body["kind"] == "Job" else self._core.create_namespaced_config_map
-        return self._call(make, self.namespace, dict(body))
+        self._call(make, self.namespace, dict(body))
 
     def delete_labelled(self, kind: str, label: str) -> None:
         """Delete Jobs with their pods, or ConfigMaps, that have a label."""

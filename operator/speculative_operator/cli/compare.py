@@ -83,30 +83,31 @@ def _common_hours(ask: Ask, subjects: Sequence[Subject], began: float, now: floa
 
     for one in subjects:
         if not one.pods:
-            raise CommandError(f"{one.name} has no pods, or you may not list them", f"speculative status {one.name}")
+            name = one.spec.name
+            raise CommandError(f"{name} has no pods, or you may not list them", f"speculative status {name}")
     found = read(ask, subjects, began, now)
     for one, samples in zip(subjects, found, strict=True):
         if not samples:
             raise CommandError(
-                f"Prometheus has no figures of {one.name} since {commands.format_time(began)} UTC",
+                f"Prometheus has no figures of {one.spec.name} since {commands.format_time(began)} UTC",
                 "speculative doctor tells how Prometheus finds the pods; or give a longer --since",
             )
     first, last = max(own[0].start for own in found), min(own[-1].end for own in found)
     if first >= last:
         spans = [[commands.format_time(end) for end in (own[0].start, own[-1].end)] for own in found]
-        told = [f"{one.name} from {span[0]} to {span[1]} UTC" for one, span in zip(subjects, spans, strict=True)]
+        told = [f"{one.spec.name} from {span[0]} to {span[1]} UTC" for one, span in zip(subjects, spans, strict=True)]
         raise CommandError(f"the two have no hours in common: {', '.join(told)}", "let both serve, and compare then")
     return [[one for one in own if first - 1 <= one.start and one.end <= last + 1] for own in found]
 
 
 def _print(form: str, subjects: Sequence[Subject], samples: Sequence[Sequence[Sample]], found: Comparison) -> None:
     if form == "json":
-        sides = {side: one.name for side, one in zip("ab", subjects, strict=True)}
+        sides = {side: one.spec.name for side, one in zip("ab", subjects, strict=True)}
         print(json.dumps({**sides, "models": [_models(one) for one in subjects], **asdict(found)}), flush=True)
         return
     for side, one in zip("AB", subjects, strict=True):
         pods = f"{len(one.pods)} pod{'s' if len(one.pods) != 1 else ''}"
-        print(cluster.plain(f"{side}  {one.name}: {_models(one)}, {pods}"))
+        print(cluster.plain(f"{side}  {one.spec.name}: {_models(one)}, {pods}"))
     if len({one.spec.verifier.source.uri for one in subjects}) > 1:
         print("   the verifiers differ: what follows says nothing of the quality of their answers")
     seconds = samples[0][-1].end - samples[0][0].start if all(samples) else 0.0
@@ -163,7 +164,7 @@ def _costs(subjects: Sequence[Subject], samples: Sequence[Sequence[Sample]], fou
 
 def _last_line(subjects: Sequence[Subject], found: Comparison) -> str:
     """The overall verdict and what to do."""
-    a, b = (one.name for one in subjects)
+    a, b = (one.spec.name for one in subjects)
     next_step = {
         Verdict.BETTER: f"let {b} serve in place of {a}",
         Verdict.EQUIVALENT: f"keep whichever is simpler: at these loads {b} costs and gains nothing",

@@ -65,10 +65,6 @@ class Subject:
         found = {pod["metadata"]["name"]: addresses_of(dict(pod)) for pod in pods}
         return cls(body, spec_of(body), {name: addresses for name, addresses in found.items() if addresses})
 
-    @property
-    def name(self) -> str:
-        return self.spec.name
-
 
 def asking(at: Cluster, url: str) -> Ask:
     """The way to the cluster's Prometheus, or to that at `url`. Raises CommandError where none is found."""

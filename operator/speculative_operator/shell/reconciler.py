@@ -249,10 +249,10 @@ class Reconciler:
     def _past(self, spec: DeploymentSpec, snapshot: Snapshot, now: float) -> Evidence | None:
         """What a canary or candidate and its object did, where one is analysed or measured."""
         status = mapping(snapshot.owner, "status")
-        known = canaries.read(mapping(status, "canary"))
-        measured = candidates.read(mapping(status, "measured")) if spec.measure is not None else None
-        running = measured.running if measured is not None else None
-        compared = running.compared if running is not None else known.compared if known is not None else None
+        known, measured = canaries.read(mapping(status, "canary")), candidates.read(mapping(status, "measured"))
+        running = measured.running if measured is not None and spec.measure is not None else None
+        looked_at = running if running is not None else known
+        compared = looked_at.compared if looked_at is not None else None
         other = self.canaries.spec_of((spec.namespace, spec.name))
         return self._sources.past.look(spec, other, compared, now)
 

@@ -18,13 +18,12 @@ from speculative_operator.domain.jobs import RESULT_FILE
 from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.domain.training import Answers, Training
-from speculative_operator.render.jobs import confined, render_job
+from speculative_operator.render.jobs import CLAIMS, TMP, USER, confined, render_job
 from speculative_operator.training import scripts
 
 LOOK, TRAINS = "look", "train"
 """Ends of the names of the Jobs."""
-USER = 65532
-OUTPUT, CLAIMS, TMP = "/training", "/claims", "/tmp"  # noqa: S108  (paths in the pod)
+OUTPUT = "/training"
 INSPECTED = f"{TMP}/inspected.json"
 """What `inspect` found, for `look`: both mount the same TMP."""
 KEPT_SECONDS = {LOOK: 86_400, TRAINS: 7 * 86_400}
