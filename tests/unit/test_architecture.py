@@ -75,7 +75,7 @@ BUDGETS = {
     "operator/speculative_operator/comparing/": 1_058,
     "operator/speculative_operator/domain/": 2_695,
     "operator/speculative_operator/engines/": 5_168,
-    "operator/speculative_operator/outputs/": 197,
+    "operator/speculative_operator/outputs/": 195,
     "operator/speculative_operator/pairing/": 3_355,
     "operator/speculative_operator/payload/": 1_922,
     "operator/speculative_operator/physics/": 937,
