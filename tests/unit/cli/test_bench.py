@@ -46,15 +46,15 @@ class Loaded(EnginePod):
             lines |= {f"spec_decode_{name}_total": value for name, value in {**drafted, **accepted}.items()}
         return "".join(f'vllm:{name}{{engine="0"}} {value}\n' for name, value in lines.items())
 
-    def create(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def create(self, body: Mapping[str, Any]) -> None:
         kept: dict[str, Any] = json.loads(json.dumps(body))
+        kept["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"
         if kept["kind"] == "Job":
             pod = kept["spec"]["template"]["spec"]
             url = pod["containers"][0]["args"][2]
             assert pod["volumes"][1]["configMap"]["name"] in [one["metadata"]["name"] for one in self.made]
             self.drafted += 300 * (self.drafts(self.pods("demo")[0]) and "demo" in url)
         self.made.append(kept)
-        return kept
 
     def annotate(self, name: str, annotation: str, value: str | None) -> None:
         self.calls.append("annotate")
@@ -196,18 +196,16 @@ def test_an_end_before_the_end_stops_the_job_first_and_waits_for_nothing(
     assert loaded.calls == [f"delete {name}", "annotate", "delete ConfigMaps"]
     assert suspensions(loaded)[-1] is False
     assert f"Job {name} is told to stop" in err
-    kept = "stopped: 1 of 8 steps are measured and kept; speculative bench demo --show"
-    assert (kept in err) is (status == 130)
+    assert ("stopped: 1 of 8 steps are measured and kept; speculative bench demo --show" in err) is (status == 130)
     assert not [one for one in loaded.made if one["kind"] == "ConfigMap"]
 
 
 def test_a_job_that_may_not_be_made_is_not_told_to_stop(
     loaded: Loaded, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(body: Mapping[str, Any]) -> dict[str, Any]:
+    def refuse(body: Mapping[str, Any]) -> None:
         if body["kind"] == "Job":
             raise UnseenError("jobs.batch is forbidden")
-        return {}
 
     monkeypatch.setattr(loaded, "create", refuse)
     status, _, err = run(*WORDS)
@@ -242,23 +240,11 @@ def test_a_job_that_does_not_run_is_told_with_a_remedy(
 ) -> None:
     failed = bool(pod and pod.get("phase") == "Failed")
     loaded.end = {"conditions": [{"type": "Failed", "status": "True"}]} if failed else {}
-    made = "2020-01-01T00:00:00Z"
-    pods = (
-        [{"metadata": {"name": "p", "namespace": "models"}, "spec": {}, "status": {"phase": "Pending", **pod}}]
-        if pod
-        else []
-    )
+    body = {"metadata": {"name": "p", "namespace": "models"}, "spec": {}, "status": {"phase": "Pending", **(pod or {})}}
+    pods = [body] if pod else []
     monkeypatch.setattr(loaded, "pods_of_job", lambda name: pods)
     monkeypatch.setattr(loaded, "log", lambda pod: "Traceback\nClient error '401 Unauthorized'\n")
     monkeypatch.setattr(bench_jobs, "PATIENCE_SECONDS", -1.0)
-    create = loaded.create
-
-    def dated(body: Mapping[str, Any]) -> dict[str, Any]:
-        kept = create(body)
-        kept["metadata"]["creationTimestamp"] = made
-        return kept
-
-    monkeypatch.setattr(loaded, "create", dated)
     status, _, err = run(*WORDS)
     assert status == 1
     assert told in err
