@@ -102,7 +102,10 @@ def test_an_interrupted_bench_leaves_what_was_measured(bench_stage: Stage) -> No
         until(lambda: "drafts-suspended" in json.dumps(bench_stage.get("specdep", LIVE.name)["metadata"]), LONG)
         until(lambda: running(bench_stage), LONG)
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert "is told to stop" in err
+        assert "1 of 2 steps are measured and kept" in err
     finally:
         process.kill()
         process.communicate()

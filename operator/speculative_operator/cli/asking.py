@@ -15,6 +15,8 @@ from typing import Any
 
 from speculative_operator.cli.cluster import Cluster, Object
 from speculative_operator.cli.commands import CommandError, UsageError, read_text
+from speculative_operator.engines.exposition import Exposition, ExpositionError
+from speculative_operator.engines.vllm.reading import DRAFT_TOKENS
 from speculative_operator.outputs.judge import Answer, Run, Written
 from speculative_operator.reconcile.snapshot.pods import read_pods
 
@@ -49,19 +51,15 @@ def _prompt(line: str, where: str) -> str:
     return prompt
 
 
-def template_of(pod: Object) -> str:
-    """The label by which the pod's controller tells its template from others; empty without one."""
-    return next(iter(read_pods([pod]))).template
-
-
 class Engine:
     """The engine of the first ready pod of an object, and the prompts to answer. Every method raises CommandError."""
 
     def __init__(self, at: Cluster, name: str, arguments: argparse.Namespace, prompts: Sequence[str]) -> None:
-        ready = [one for one in at.pods(name) if next(iter(read_pods([one]))).ready]
+        ready = [(one, seen.template) for one in at.pods(name) for seen in read_pods([one]) if seen.ready]
         if not ready:
             raise CommandError(f"no ready pod of {name} can be seen", f"speculative status {name}")
-        self.pod, self.prompts, self._at = ready[0], prompts, at
+        (self.pod, self.template), self.prompts, self._at = ready[0], prompts, at
+        """`template`: the label by which the pod's controller tells its template from others; empty without one."""
         self.until: float | None = None
         """Unix time after which answers are of no use; None: never."""
         self._asked = arguments
@@ -69,8 +67,11 @@ class Engine:
 
     def answers(self) -> Run:
         """An answer to each prompt."""
-        with ThreadPoolExecutor(self._asked.parallel) as pool:
+        pool = ThreadPoolExecutor(self._asked.parallel)
+        try:
             return list(pool.map(self.answer, self.prompts))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # drafts come back without them
 
     def answer(self, prompt: str, tokens: int = 0) -> Answer:
         """The tokens that the engine finds most likely after the prompt, one after another; `tokens` of them, or as
@@ -88,15 +89,11 @@ class Engine:
             parts = zip(told["tokens"], told["token_logprobs"], told["top_logprobs"], strict=True)
             return [Written(token, float(value), {**top, token: float(value)}) for token, value, top in parts]
         except (TypeError, KeyError, ValueError):
-            raise CommandError(
-                "the engine's answer has no logprobs", "verify needs an engine that tells them"
-            ) from None
+            remedy = "verify needs an engine that tells them"
+            raise CommandError("the engine's answer has no logprobs", remedy) from None
 
     def count_drafts(self) -> float | None:
         """Tokens drafted since the engine's start; None where it counts none."""
-        from speculative_operator.engines.exposition import Exposition, ExpositionError
-        from speculative_operator.engines.vllm.reading import DRAFT_TOKENS
-
         try:
             found = Exposition((DRAFT_TOKENS,)).parse(self._at.ask(self.pod, "metrics"))
         except ExpositionError as problem:

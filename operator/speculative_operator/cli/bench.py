@@ -13,32 +13,25 @@ import json
 import math
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from speculative_operator.cli import cluster, terminal
+from speculative_operator.cli import bench_page, cluster, commands, terminal
+from speculative_operator.cli.asking import Engine, prompts_of
+from speculative_operator.cli.bench_jobs import keep, noted_steps, prompts, send
 from speculative_operator.cli.cluster import Cluster, Object
 from speculative_operator.cli.commands import OK, CommandError, UsageError
+from speculative_operator.cli.subject import spec_of
+from speculative_operator.cli.suspending import check_comparable, check_live, suspended, wait
 from speculative_operator.comparing.ladder import Measure, Rung, Step, mean, rungs, verdict
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import Mode
 from speculative_operator.engines.exposition import Exposition, ExpositionError
-from speculative_operator.engines.vllm.reading import (
-    ACCEPTED,
-    DRAFT_TOKENS,
-    DRAFTS,
-    GENERATED,
-    PROMPT,
-    RUNNING,
-    WAITING,
-)
-
-if TYPE_CHECKING:
-    from speculative_operator.cli.asking import Engine
-    from speculative_operator.render.load_job import Load
+from speculative_operator.engines.vllm import reading
+from speculative_operator.render.load_job import IMAGE, START_SECONDS, Load, prompts_map
 
 EPILOG = """examples:
   speculative bench qwen3-8b --against qwen3-8b-plain -n models --html bench.html
@@ -53,8 +46,10 @@ OVERHEAD_SECONDS = 40
 """That a step takes beside its requests, about."""
 LOOK_SECONDS = 3.0
 """Between two looks at whether an object serves requests."""
+_TOKENS = (reading.GENERATED, reading.PROMPT)
+_REQUESTS = (reading.RUNNING, reading.WAITING)
+_DRAFTED = (reading.DRAFTS, reading.DRAFT_TOKENS, reading.ACCEPTED)
 _HEADERS = ("rate/s", "measure", "without", "with", "with / without", "repeats")
-_LIMITS = (("seconds", 10, 180), ("repeats", 1, 10), ("prompt_tokens", 8, 100_000), ("output_tokens", 2, 10_000))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,33 +76,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure or read, and print; the exit status. Raises CommandError."""
-    from speculative_operator.cli.bench_jobs import noted_steps
-
-    plan = _plan(arguments)
-    at = Cluster(arguments)
-    steps = list(noted_steps(at, arguments.name)) if arguments.show else list(_measured(at, arguments, plan))
+    plan, at, steps = _plan(arguments), Cluster(arguments), list[Step]()
+    if arguments.show:
+        steps += noted_steps(at, arguments.name)
+    else:
+        try:
+            _measure(at, arguments, plan, steps)
+        except KeyboardInterrupt:
+            told = f"{len(steps)} of {len(plan)} steps are measured and kept"
+            print(f"stopped: {told}; speculative bench {arguments.name} --show", file=sys.stderr)
+            raise
     if not steps:
         raise CommandError(f"no result of {arguments.name} is kept", "run it without --show")
     ladder = rungs(steps)
+    rows, said = list(_rows(ladder)), [*verdict(ladder), *_CANNOT]
     if arguments.html:
-        from speculative_operator.cli.bench_page import write
-
-        write(arguments.html, arguments.name, ladder, list(_rows(ladder)), _conclusions(ladder))
+        bench_page.write(arguments.html, arguments.name, ladder, rows, said)
     if arguments.output == terminal.JSON:
-        print(
-            json.dumps({"name": arguments.name, "rungs": [asdict(one) for one in ladder], "said": _conclusions(ladder)})
-        )
+        print(json.dumps({"name": arguments.name, "rungs": [asdict(one) for one in ladder], "said": said}))
         return OK
-    terminal.write_table(sys.stdout, _HEADERS, list(_rows(ladder)), frozenset((0, 2, 3, 4)))
-    print("\n" + "\n".join(_conclusions(ladder)))
+    terminal.write_table(sys.stdout, _HEADERS, rows, frozenset((0, 2, 3, 4)))
+    print("", *said, sep="\n")
     return OK
 
 
 def _plan(given: argparse.Namespace) -> list[Step]:
     """The steps in their order. Raises UsageError."""
-    for name, least, most in _LIMITS:
-        if not least <= (value := getattr(given, name)) <= most:
-            raise UsageError(f"--{name.replace('_', '-')} is {value}", f"give a number from {least} to {most:,}")
+    commands.check_ranges(
+        given, seconds=(10, 180), repeats=(1, 10), prompt_tokens=(8, 100_000), output_tokens=(2, 10_000)
+    )
     try:
         rates = [float(one) for one in given.rates.split(",")]
     except ValueError:
@@ -122,59 +119,57 @@ def _plan(given: argparse.Namespace) -> list[Step]:
     ]
 
 
-def _measured(at: Cluster, given: argparse.Namespace, plan: Sequence[Step]) -> Iterator[Step]:
-    """Yield each step when it is done. Raises CommandError."""
-    from speculative_operator.cli.asking import Engine, prompts_of
-    from speculative_operator.cli.bench_jobs import keep, prompts, send
-    from speculative_operator.cli.suspending import check_comparable, check_live
-    from speculative_operator.render.load_job import prompts_map
-
+def _measure(at: Cluster, given: argparse.Namespace, plan: Sequence[Step], done: list[Step]) -> None:
+    """Add each step to `done` when it is over. Raises CommandError."""
     own = prompts_of(given.data) if given.data else []
-    sides = {True: given.name, False: given.against or given.name}
-    bodies = {drafts: at.object(name) for drafts, name in sides.items()}
-    check_comparable(*bodies.values()) if given.against else check_live(bodies[True])
-    whole = _load(given, bodies[True])
-    loads = {True: whole, False: replace(whole, url=_load(given, bodies[False]).url)}
+    sides = {True: at.object(given.name), False: at.object(given.against or given.name)}
+    check_comparable(*sides.values()) if given.against else check_live(sides[True])
+    load = _load(given, sides[True])
+    loads = {drafts: replace(load, url=_url(body)) for drafts, body in sides.items()}
     _announce(given, plan, loads)
-    _check_quiet(at, given, sides.values())
+    _check_quiet(at, given)
     engine = None if given.against else Engine(at, given.name, given, [" ".join(own[:1]) or "Once upon a time"])
-    with prompts(at, given.name, prompts_map(loads[True], own, len(plan) + 1)):
+    warm = (True, False) if given.against else (True,)
+    with prompts(at, given.name, prompts_map(load, own, len(plan) + len(warm))):
         node = ""
-        for drafts in (True, False) if given.against else (True,):
-            warm = replace(loads[drafts], seconds=min(WARM_SECONDS, given.seconds))
-            node = _node(send(at, warm, Step(plan[0].rate, drafts, 0), len(plan), node)[1])
+        for number, drafts in enumerate(warm, len(plan)):
+            short = replace(loads[drafts], seconds=min(WARM_SECONDS, given.seconds))
+            _, pod = send(at, short, Step(plan[0].rate, drafts, 0), number, node)
+            node = str(pod["spec"].get("nodeName") or "")
         for drafts, group in groupby(enumerate(plan), key=lambda one: one[1].drafts):
-            block = list(group)
+            block, name = list(group), sides[drafts]["metadata"]["name"]
             with _side(at, given, engine, drafts, len(block)):
-                for number, step in block:
-                    _check_quiet(at, given, sides.values())
-                    before = _drafted(at, sides[drafts])
-                    done, pod = send(at, loads[drafts], step, number, node)
-                    done = _with_drafts(done, before, _drafted(at, sides[drafts]), bodies[drafts])
-                    keep(at, pod, done)
-                    print(_progress(done, given.repeats), file=sys.stderr)
-                    yield done
+                for number, planned in block:
+                    _check_quiet(at, given)
+                    before = _counted(at, name, _DRAFTED)
+                    step, pod = send(at, loads[drafts], planned, number, node)
+                    step = _with_drafts(step, before, _counted(at, name, _DRAFTED), sides[drafts])
+                    keep(at, pod, step)
+                    print(_progress(step, given.repeats), file=sys.stderr)
+                    done.append(step)
 
 
 def _load(given: argparse.Namespace, body: Object) -> Load:
-    """The requests for an object that is served. Raises CommandError."""
-    from speculative_operator.cli.subject import spec_of
-    from speculative_operator.render.load_job import IMAGE, Load
-
-    name, status = body["metadata"]["name"], body.get("status") or {}
-    if not status.get("url") or not status.get("readyReplicas"):
-        raise CommandError(f"{name} has no ready pod", f"speculative status {name}")
+    """The requests for an object. Raises CommandError."""
     secret, _, key = given.api_key_secret.partition(":")
     if given.api_key_secret and not (secret and key):
         raise UsageError(f"--api-key-secret is {given.api_key_secret!r}", "write NAME:KEY")
     return Load(
-        spec=spec_of({**body, "kind": names.KIND}), owner=str(body["metadata"]["uid"]), url=str(status["url"]),
-        data=f"{name[:40]}-bench-{time.time_ns() >> 20:x}",
+        spec=spec_of({**body, "kind": names.KIND}), owner=str(body["metadata"]["uid"]), url=_url(body),
+        data=f"{given.name[:40]}-bench-{time.time_ns() >> 20:x}",
         seconds=given.seconds, prompt_tokens=given.prompt_tokens, output_tokens=given.output_tokens,
         own_prompts=bool(given.data), image=given.image or IMAGE, model=given.model,
         path="/v1/completions" if given.completions else "/v1/chat/completions",
         key=(secret, key) if secret else None,
     )  # fmt: skip
+
+
+def _url(body: Object) -> str:
+    """Where an object is served. Raises CommandError where it is not."""
+    name, status = body["metadata"]["name"], body.get("status") or {}
+    if not status.get("url") or not status.get("readyReplicas"):
+        raise CommandError(f"{name} has no ready pod", f"speculative status {name}")
+    return str(status["url"])
 
 
 def _announce(given: argparse.Namespace, plan: Sequence[Step], loads: Mapping[bool, Load]) -> None:
@@ -191,14 +186,14 @@ def _announce(given: argparse.Namespace, plan: Sequence[Step], loads: Mapping[bo
     )
 
 
-def _check_quiet(at: Cluster, given: argparse.Namespace, objects: Collection[str]) -> None:
+def _check_quiet(at: Cluster, given: argparse.Namespace) -> None:
     """Raises CommandError where requests of others come, or may come unseen, and that was not allowed."""
     if given.yes:
         return
-    first = {name: _counted(at, name, (GENERATED, PROMPT)) for name in set(objects)}
+    first = {name: _counted(at, name, _TOKENS) for name in {given.name, given.against or given.name}}
     time.sleep(LOOK_SECONDS)
     for name, before in first.items():
-        running, after = _counted(at, name, (RUNNING, WAITING)), _counted(at, name, (GENERATED, PROMPT))
+        running, after = _counted(at, name, _REQUESTS), _counted(at, name, _TOKENS)
         if before is None or running is None:
             raise CommandError(f"whether {name} serves requests cannot be seen", "--yes loads it all the same")
         if sum(running) or after != before:
@@ -210,17 +205,11 @@ def _side(
 ) -> AbstractContextManager[None]:
     """Has drafts suspended for so many steps where that is what they need. Raises CommandError where the pods draft
     nothing when they should."""
-    from speculative_operator.cli.suspending import suspended, wait
-    from speculative_operator.render.load_job import START_SECONDS as MOST
-
-    if engine is None:
-        return nullcontext()
-    if not drafts:
-        return suspended(at, given.name, engine, math.ceil(steps * (given.seconds + MOST) / 60) + 1)
-    if not wait(engine, drafts=True):
-        raise CommandError(
-            f"the pods of {given.name} draft nothing: K is 0 at one request", "nothing is there to compare"
-        )
+    if engine is not None and not drafts:
+        return suspended(at, given.name, engine, math.ceil(steps * (given.seconds + START_SECONDS) / 60) + 1)
+    if engine is not None and not wait(engine, drafts=True):
+        why = f"the pods of {given.name} draft nothing: K is 0 at one request"
+        raise CommandError(why, "nothing is there to compare")
     return nullcontext()
 
 
@@ -228,15 +217,11 @@ def _counted(at: Cluster, name: str, wanted: Sequence[str]) -> list[float] | Non
     """Sums of vLLM's counters over the pods of an object; 0 for what none counts, None where they cannot be read."""
     found: list[dict[Any, float]] = []
     try:
-        found = [Exposition((*wanted, GENERATED)).parse(at.ask(pod, "metrics")) for pod in at.pods(name)]
+        found = [Exposition((*wanted, reading.GENERATED)).parse(at.ask(pod, "metrics")) for pod in at.pods(name)]
     except (CommandError, ExpositionError):
         return None
     totals = [sum(value for page in found for (series, _), value in page.items() if series == one) for one in wanted]
     return totals if found and all(found) else None
-
-
-def _drafted(at: Cluster, name: str) -> list[float] | None:
-    return _counted(at, name, (DRAFTS, DRAFT_TOKENS, ACCEPTED))
 
 
 def _with_drafts(step: Step, before: list[float] | None, after: list[float] | None, body: Object) -> Step:
@@ -253,15 +238,9 @@ def _with_drafts(step: Step, before: list[float] | None, after: list[float] | No
     return replace(step, k=tokens / drafts, acceptance_length=1 + accepted / drafts) if drafts else step
 
 
-def _node(pod: Object) -> str:
-    return str(pod["spec"].get("nodeName") or "")
-
-
 def _progress(step: Step, repeats: int) -> str:
-    side = "with drafts" if step.drafts else "without"
-    return (
-        f"{step.rate:g}/s {side}, {step.repeat} of {repeats}: {_requests([step])}, TPOT {_figure(Measure.TPOT, [step])}"
-    )
+    told = f"{step.rate:g}/s {'with drafts' if step.drafts else 'without'}, {step.repeat} of {repeats}"
+    return f"{told}: {_requests([step])}, TPOT {_figure(Measure.TPOT, [step])}"
 
 
 def _rows(ladder: Sequence[Rung]) -> Iterator[tuple[str, ...]]:
@@ -290,10 +269,6 @@ def _figure(measure: Measure, steps: Sequence[Step]) -> str:
 def _requests(steps: Sequence[Step]) -> str:
     done, failed, cut = (sum(getattr(one, name) for one in steps) for name in ("done", "failed", "cut"))
     return f"{done} done, {failed} failed, {cut} cut off"
-
-
-def _conclusions(ladder: Sequence[Rung]) -> list[str]:
-    return [*verdict(ladder), *_CANNOT]
 
 
 _CANNOT = (

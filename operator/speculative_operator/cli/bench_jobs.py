@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,45 +33,58 @@ _REMEDIES = {
 
 @contextmanager
 def prompts(at: Cluster, name: str, given: Object) -> Iterator[None]:
-    """Has a ConfigMap of prompts for the block. Results of the bench before are deleted first, and at the end whatever
-    still runs: finished Jobs hold the results and the logs. Raises CommandError where a bench runs."""
+    """Has a ConfigMap of prompts for the block. Results of the bench before are deleted first. Raises CommandError
+    where a bench runs."""
     label = _label(name)
     if any(end_of(dict(one)) is None for one in at.jobs(label)):
         remedy = f"wait for its end, or kubectl delete jobs -n {at.namespace} -l {label}"
         raise CommandError(f"a bench of {name} runs already", remedy)
     for kind in ("Job", "ConfigMap"):
         at.delete_labelled(kind, label)
-    at.create(given)
     try:
+        at.create(given)
         yield
     finally:
-        for one in at.jobs(label):
-            if end_of(dict(one)) is None:
-                at.delete_job(one["metadata"]["name"])
         at.delete_labelled("ConfigMap", label)
 
 
 def send(at: Cluster, load: Load, step: Step, number: int, node: str) -> tuple[Step, Object]:
-    """Have one Job send its requests: what was measured, and the Job's pod. Raises CommandError."""
-    job = at.create(load_job(load, f"{step.rate:g}", number, node, pulls=not step.repeat))
+    """Have one Job send its requests: what was measured, and the Job's pod. However the command ends, a Job that runs
+    is deleted before anything else; one that ended stays with its result and its log. Raises CommandError."""
+    job: Object = load_job(load, f"{step.rate:g}", number, node, pulls=not step.repeat)
     name, since = str(job["metadata"]["name"]), time.monotonic()
-    while True:
-        time.sleep(LOOK_SECONDS)
-        job = next((one for one in at.jobs(_label(load.spec.name)) if one["metadata"]["name"] == name), {})
-        if not job:
-            raise CommandError(f"Job {name} was deleted")
-        pods = at.pods_of_job(name)
-        phase = phase_of(dict(job), pods, time.time())
-        if phase is Phase.SUCCEEDED and pods:
-            return _read(at.log(pods[0]), step, name), pods[0]
-        trouble = trouble_of(dict(job), pods, phase, time.time())
-        if not trouble:
-            since = time.monotonic()
-        elif phase is not Phase.RUNNING or time.monotonic() - since > PATIENCE_SECONDS:
-            lines = at.log(pods[0]).split("\n") if phase is Phase.FAILED and pods else at.warnings(name)
-            told = plain("; ".join((trouble, *[one.strip() for one in lines if one.strip()][-1:])))
-            remedy = next((one for word, one in _REMEDIES.items() if word in told), "look at the log of its pod")
-            raise CommandError(f"Job {name}: {told}", remedy)
+    try:
+        try:
+            at.create(job)
+        except CommandError:
+            job = {}  # there is none to delete
+            raise
+        while True:
+            time.sleep(LOOK_SECONDS)
+            job = next((one for one in at.jobs(_label(load.spec.name)) if one["metadata"]["name"] == name), {})
+            if not job:
+                raise CommandError(f"Job {name} was deleted")
+            pods = at.pods_of_job(name)
+            phase = phase_of(dict(job), pods, time.time())
+            if phase is Phase.SUCCEEDED and pods:
+                return _read(at.log(pods[0]), step, name), pods[0]
+            trouble = trouble_of(dict(job), pods, phase, time.time())
+            if not trouble:
+                since = time.monotonic()
+            elif phase is not Phase.RUNNING or time.monotonic() - since > PATIENCE_SECONDS:
+                raise _failure(at, name, trouble, pods[0] if phase is Phase.FAILED and pods else None)
+    finally:
+        if job and end_of(dict(job)) is None:
+            at.delete_job(name)
+            print(f"Job {name} is told to stop", file=sys.stderr)
+
+
+def _failure(at: Cluster, name: str, trouble: str, ended: Object | None) -> CommandError:
+    """Why a Job has no result, by the last words of its pod that has ended or by the Job's events, with a remedy."""
+    lines = at.log(ended).split("\n") if ended is not None else at.warnings(name)
+    told = plain("; ".join((trouble, *[one.strip() for one in lines if one.strip()][-1:])))
+    remedy = next((one for word, one in _REMEDIES.items() if word in told), "look at the log of its pod")
+    return CommandError(f"Job {name}: {told}", remedy)
 
 
 def _read(log: str, step: Step, name: str) -> Step:

@@ -45,9 +45,10 @@ class Cluster:
         from kubernetes import client, config
         from kubernetes.config import ConfigException
 
-        file = os.environ.get("KUBECONFIG") or None
+        file, settings = os.environ.get("KUBECONFIG") or None, client.Configuration()
+        settings.retries = 1  # else a server that is busy is waited for four times as long, also at an interrupt
         try:
-            api = config.new_client_from_config(config_file=file, context=arguments.context or None)
+            api = config.new_client_from_config(file, arguments.context or None, client_configuration=settings)
             contexts, active = config.list_kube_config_contexts(config_file=file)
         except (ConfigException, OSError, TypeError) as problem:
             raise CommandError(f"no kubeconfig can be used: {problem}", "name one in KUBECONFIG") from None
@@ -85,11 +86,13 @@ class Cluster:
     def pods(self, name: str) -> list[Object]:
         """Serving pods of an object; an empty list where this user may not list pods."""
         labels = ",".join(f"{key}={value}" for key, value in names.selector(name).items())
-        labels += f",!{names.LABEL_CANDIDATE}"
         try:
-            found = self._call(self._core.list_namespaced_pod, self.namespace, label_selector=labels)
+            return self._pods(f"{labels},!{names.LABEL_CANDIDATE}")
         except CommandError:
             return []
+
+    def _pods(self, label: str) -> list[Object]:
+        found = self._call(self._core.list_namespaced_pod, self.namespace, label_selector=label)
         return list(found.get("items") or ())
 
     def annotate(self, name: str, annotation: str, value: str | None) -> None:
@@ -97,21 +100,18 @@ class Cluster:
         body = {"metadata": {"annotations": {annotation: value}}}
         self._call(self._api.patch_namespaced_custom_object, *self._ours, name, body)
 
-    def create(self, body: Object) -> Object:
-        """Create a Job or a ConfigMap; as it is stored."""
-        kinds: dict[str, Callable[..., Any]] = {
-            "Job": self._batch.create_namespaced_job,
-            "ConfigMap": self._core.create_namespaced_config_map,
-        }
-        return self._call(kinds[body["kind"]], self.namespace, dict(body))
+    def create(self, body: Object) -> None:
+        """Create a Job or a ConfigMap."""
+        make = self._batch.create_namespaced_job if body["kind"] == "Job" else self._core.create_namespaced_config_map
+        self._call(make, self.namespace, dict(body))
 
     def delete_labelled(self, kind: str, label: str) -> None:
         """Delete Jobs with their pods, or ConfigMaps, that have a label."""
-        kinds: dict[str, Callable[..., Any]] = {
-            "Job": self._batch.delete_collection_namespaced_job,
-            "ConfigMap": self._core.delete_collection_namespaced_config_map,
-        }
-        self._call(kinds[kind], self.namespace, label_selector=label, propagation_policy="Background")
+        jobs, maps = self._batch, self._core
+        delete = (
+            jobs.delete_collection_namespaced_job if kind == "Job" else maps.delete_collection_namespaced_config_map
+        )
+        self._call(delete, self.namespace, label_selector=label, propagation_policy="Background")
 
     def delete_job(self, name: str) -> None:
         """Delete a Job with its pods, if it is not gone."""
@@ -128,8 +128,7 @@ class Cluster:
 
     def pods_of_job(self, name: str) -> list[Object]:
         """Pods of a Job, the newest first."""
-        label = f"batch.kubernetes.io/job-name={name}"
-        found = self._call(self._core.list_namespaced_pod, self.namespace, label_selector=label)["items"] or ()
+        found = self._pods(f"batch.kubernetes.io/job-name={name}")
         return sorted(found, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), reverse=True)
 
     def log(self, pod: Object) -> str:
@@ -163,49 +162,46 @@ class Cluster:
     def page(self, pod: Object, port: str, path: str) -> str:
         """The page that a pod serves on a port, asked through the API server. Raises UnseenError where it cannot be
         asked."""
-        meta = pod["metadata"]
-        where = f"{meta['name']}:{port}", meta["namespace"], path.lstrip("/")
         try:
-            return str(self._answer(self._core.connect_get_namespaced_pod_proxy_with_path, *where))
+            return self._proxied("GET", "pods", pod["metadata"], port, path).decode(errors="replace")
         except CommandError as problem:
             raise UnseenError(problem.problem) from None
 
     def service_page(self, namespace: str, service: str, path: str, parameters: Mapping[str, str]) -> bytes:
         """What a Service answers, as SCHEME:NAME:PORT, asked through the API server."""
-        from kubernetes.client.exceptions import ApiException
-
-        api = self._core.api_client
-        path = f"/api/v1/namespaces/{namespace}/services/{service}/proxy/{path.lstrip('/')}"
-        asked = api.param_serialize("GET", path, query_params=list(parameters.items()), auth_settings=["BearerToken"])
-
-        def ask(**limits: float) -> bytes:
-            answer = api.call_api(*asked, **limits)
-            content = bytes(answer.read())
-            if answer.status != 200:
-                raise ApiException(status=answer.status, reason=answer.reason, body=content.decode(errors="replace"))
-            return content
-
-        return bytes(self._answer(ask))
+        name, _, port = service.rpartition(":")
+        where = {"namespace": namespace, "name": name}
+        return self._proxied("GET", "services", where, port, path, query=list(parameters.items()))
 
     def ask(self, pod: Object, path: str, body: Object | None = None, seconds: float = SECONDS) -> str:
         """What the engine of a pod answers to a GET, or to a POST of `body`, asked through the API server."""
-        from kubernetes.client.exceptions import ApiException
-
         from speculative_operator.shell.bodies import port_of
 
-        api, meta = self._core.api_client, pod["metadata"]
-        where = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}:{port_of(dict(pod))}/proxy/{path}"
-        method, headers = "POST" if body else "GET", {"Content-Type": "application/json", "Accept": "*/*"}
-        request = api.param_serialize(method, where, header_params=headers, body=body, auth_settings=["BearerToken"])
+        method, port = "POST" if body else "GET", str(port_of(dict(pod)))
+        told = self._proxied(method, "pods", pod["metadata"], port, path, body=body, seconds=seconds)
+        return told.decode(errors="replace")
 
-        def send(**_: Any) -> str:
+    def _proxied(
+        self, method: str, kind: str, of: Object, port: str, path: str, *, seconds: float = SECONDS, **what: Any
+    ) -> bytes:
+        """What a port of a pod or Service answers. `what`: `query` parameters, or a `body`."""
+        from kubernetes.client.exceptions import ApiException
+
+        api, headers = self._core.api_client, {"Content-Type": "application/json", "Accept": "*/*"}
+        where = f"/api/v1/namespaces/{of['namespace']}/{kind}/{of['name']}:{port}/proxy/{path.lstrip('/')}"
+        request = api.param_serialize(
+            method, where, query_params=what.get("query"), header_params=headers, body=what.get("body"),
+            auth_settings=["BearerToken"],
+        )  # fmt: skip
+
+        def send(**_: Any) -> bytes:
             answer = api.call_api(*request, _request_timeout=seconds)
-            answer.read()
+            content = bytes(answer.read())
             if not 200 <= answer.status <= 299:
-                raise ApiException.from_response(http_resp=answer, body=answer.data.decode(), data=None)
-            return str(answer.data.decode())
+                raise ApiException(status=answer.status, reason=answer.reason, body=content.decode(errors="replace"))
+            return content
 
-        return str(self._answer(send))
+        return bytes(self._answer(send))
 
     def operator_silent(self, now: float) -> float | None:
         """Seconds since an operator of the cluster last renewed its Lease, where that is longer than a Lease may rest;

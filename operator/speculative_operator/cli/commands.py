@@ -49,6 +49,14 @@ def member(kind: type[Member], text: str, what: str) -> Member:
     raise UsageError(f"{what} is {text!r}", f"name one of {', '.join(kind)}")
 
 
+def check_ranges(arguments: Any, **ranges: tuple[int, int]) -> None:
+    """Raises UsageError where an option that is given is below the first or above the second number of its range."""
+    for name, (least, most) in ranges.items():
+        value = getattr(arguments, name)
+        if value is not None and not least <= value <= most:
+            raise UsageError(f"--{name.replace('_', '-')} is {value}", f"give a number from {least} to {most:,}")
+
+
 _LARGEST = 16 * 2**20
 
 

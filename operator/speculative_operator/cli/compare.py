@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING
 from speculative_operator.cli import cluster, commands, terminal
 from speculative_operator.cli.cluster import Cluster
 from speculative_operator.cli.commands import OK, CommandError, UsageError
+from speculative_operator.comparing.matching import Basis
+from speculative_operator.comparing.measures import Sample
+from speculative_operator.comparing.verdict import Comparison, Judged, Measure, Verdict, compare
 
 if TYPE_CHECKING:
     from speculative_operator.cli.history import Ask, Subject
-    from speculative_operator.comparing.measures import Sample
-    from speculative_operator.comparing.verdict import Comparison, Judged
 
 EPILOG = """examples:
   speculative compare qwen3-8b-plain qwen3-8b -n models
@@ -55,7 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the comparison; the exit status. Raises CommandError."""
     from speculative_operator.cli.history import Subject, asking
-    from speculative_operator.comparing.verdict import Verdict
 
     if arguments.a == arguments.b:
         raise UsageError(f"A and B are both {arguments.a}", "name two objects; `speculative explain` tells of one")
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     while True:
         subjects = [Subject.of(body, at.pods(body["metadata"]["name"])) for body in bodies]
         samples = _common_hours(ask, subjects, began, time.time())
-        found = _compared(*samples)
+        found = compare(samples[0], samples[1])
         _print(arguments.output, subjects, samples, found)
         if found.verdict is not Verdict.UNDECIDED:
             return commands.FAILED if found.verdict is Verdict.WORSE else OK
@@ -77,62 +77,47 @@ def run(arguments: argparse.Namespace) -> int:
         time.sleep(WATCH_SECONDS)
 
 
-def _compared(a: Sequence[Sample], b: Sequence[Sample]) -> Comparison:
-    from speculative_operator.comparing.verdict import compare
-
-    return compare(a, b)
-
-
 def _common_hours(ask: Ask, subjects: Sequence[Subject], began: float, now: float) -> list[list[Sample]]:
     """Samples of both objects of the time in which both served. Raises CommandError where there is none."""
     from speculative_operator.cli.history import read
 
     for one in subjects:
         if not one.pods:
-            name = one.body["metadata"]["name"]
+            name = one.spec.name
             raise CommandError(f"{name} has no pods, or you may not list them", f"speculative status {name}")
     found = read(ask, subjects, began, now)
     for one, samples in zip(subjects, found, strict=True):
         if not samples:
-            name = one.body["metadata"]["name"]
             raise CommandError(
-                f"Prometheus has no figures of {name} since {commands.format_time(began)} UTC",
+                f"Prometheus has no figures of {one.spec.name} since {commands.format_time(began)} UTC",
                 "speculative doctor tells how Prometheus finds the pods; or give a longer --since",
             )
     first, last = max(own[0].start for own in found), min(own[-1].end for own in found)
     if first >= last:
-        told = ", ".join(
-            f"{one.body['metadata']['name']} from {commands.format_time(own[0].start)} to "
-            f"{commands.format_time(own[-1].end)} UTC"
-            for one, own in zip(subjects, found, strict=True)
-        )
-        raise CommandError(f"the two have no hours in common: {told}", "let both serve, and compare then")
+        spans = [[commands.format_time(end) for end in (own[0].start, own[-1].end)] for own in found]
+        told = [f"{one.spec.name} from {span[0]} to {span[1]} UTC" for one, span in zip(subjects, spans, strict=True)]
+        raise CommandError(f"the two have no hours in common: {', '.join(told)}", "let both serve, and compare then")
     return [[one for one in own if first - 1 <= one.start and one.end <= last + 1] for own in found]
 
 
 def _print(form: str, subjects: Sequence[Subject], samples: Sequence[Sequence[Sample]], found: Comparison) -> None:
-    from speculative_operator.comparing.matching import Basis
-
     if form == "json":
-        sides = {side: one.body["metadata"]["name"] for side, one in zip("ab", subjects, strict=True)}
+        sides = {side: one.spec.name for side, one in zip("ab", subjects, strict=True)}
         print(json.dumps({**sides, "models": [_models(one) for one in subjects], **asdict(found)}), flush=True)
         return
-    out = sys.stdout
     for side, one in zip("AB", subjects, strict=True):
         pods = f"{len(one.pods)} pod{'s' if len(one.pods) != 1 else ''}"
-        out.write(cluster.plain(f"{side}  {one.body['metadata']['name']}: {_models(one)}, {pods}\n"))
+        print(cluster.plain(f"{side}  {one.spec.name}: {_models(one)}, {pods}"))
     if len({one.spec.verifier.source.uri for one in subjects}) > 1:
-        out.write("   the verifiers differ: what follows says nothing of the quality of their answers\n")
+        print("   the verifiers differ: what follows says nothing of the quality of their answers")
     seconds = samples[0][-1].end - samples[0][0].start if all(samples) else 0.0
     both, matched = commands.format_age(seconds), commands.format_age(found.matched_seconds)
-    out.write(f"   the same {both}, compared at {found.basis} ({matched} of it)\n")
+    print(f"   the same {both}, compared at {found.basis} ({matched} of it)")
     if found.basis is Basis.ARRIVALS:
-        out.write("   (they had too little time at the same batch size: this is what clients feel at this traffic)\n")
-    out.write("\n")
-    terminal.write_table(out, HEADERS, [row(one) for one in found.measures], frozenset((1, 2, 3, 4)))
-    for line in (*_costs(subjects, samples, found), "", _last_line(subjects, found)):
-        out.write(f"{line}\n")
-    out.flush()
+        print("   (they had too little time at the same batch size: this is what clients feel at this traffic)")
+    print()
+    terminal.write_table(sys.stdout, HEADERS, [row(one) for one in found.measures], frozenset((1, 2, 3, 4)))
+    print(*_costs(subjects, samples, found), "", _last_line(subjects, found), sep="\n", flush=True)
 
 
 def _models(one: Subject) -> str:
@@ -156,8 +141,6 @@ def row(one: Judged) -> tuple[str, ...]:
 
 
 def _figure(one: Judged, value: float) -> str:
-    from speculative_operator.comparing.verdict import Measure
-
     if one.measure is Measure.COST:
         return f"{value:.3g}"
     return f"{value:.4g}" if one.measure is Measure.THROUGHPUT else f"{1000 * value:.4g} ms"
@@ -165,8 +148,6 @@ def _figure(one: Judged, value: float) -> str:
 
 def _costs(subjects: Sequence[Subject], samples: Sequence[Sequence[Sample]], found: Comparison) -> Iterator[str]:
     """Yield the arithmetic of the cost, and what the present traffic of both costs if one of them serves all of it."""
-    from speculative_operator.comparing.verdict import Measure
-
     cost, speed = found.of(Measure.COST), found.of(Measure.THROUGHPUT)
     if cost.a is None or cost.b is None or speed.a is None or speed.b is None:
         return
@@ -176,19 +157,14 @@ def _costs(subjects: Sequence[Subject], samples: Sequence[Sequence[Sample]], fou
         yield f"{side}  {hourly:g} an hour / 3600 s / {tokens:.4g} tokens/s x 1000 = {price:.3g} per 1,000 tokens"
     rate = sum(sum(one.tokens for one in own) / sum(one.seconds for one in own) for own in samples)
     daily = [rate * _DAY / 1000 * price for price in (cost.a, cost.b)]
-    yield f"   the present {rate:.4g} tokens/s cost A {_per_year(daily[0])}; B {_per_year(daily[1])}"
+    a, b = (f"{each:,.2f} a day, {365 * each:,.0f} a year" for each in daily)
+    yield f"   the present {rate:.4g} tokens/s cost A {a}; B {b}"
     yield "   (while steps run: hours in which accelerators wait come on top)"
-
-
-def _per_year(daily: float) -> str:
-    return f"{daily:,.2f} a day, {365 * daily:,.0f} a year"
 
 
 def _last_line(subjects: Sequence[Subject], found: Comparison) -> str:
     """The overall verdict and what to do."""
-    from speculative_operator.comparing.verdict import Verdict
-
-    a, b = (one.body["metadata"]["name"] for one in subjects)
+    a, b = (one.spec.name for one in subjects)
     next_step = {
         Verdict.BETTER: f"let {b} serve in place of {a}",
         Verdict.EQUIVALENT: f"keep whichever is simpler: at these loads {b} costs and gains nothing",

@@ -59,7 +59,7 @@ def why(view: Outlook, belief: Belief, load: float) -> Iterator[Line]:
 def rules(view: Outlook, belief: Belief, load: float) -> Iterator[Line]:
     """Yield the rules of thumb that guides give, each with what holds here (docs/tuning.md)."""
     if belief.k:
-        pays, (_, _, accepted) = pays_from(view, belief), _step(view, belief)
+        pays, accepted = pays_from(view, belief), _step(view, belief)[2]
         holds = f"drafts pay from {100.0 * pays:.0f} % on" if pays <= 1.0 else "not even every draft accepted would pay"
         bands = "60 to 80 % of the drafts accepted is good, below 50 % rather no drafts, above 85 % a larger K"
         yield "guides", f"{bands}; here {100.0 * accepted:.0f} % with K {belief.k}, and {holds}"
@@ -70,8 +70,7 @@ def rules(view: Outlook, belief: Belief, load: float) -> Iterator[Line]:
 
 def pays_from(view: Outlook, belief: Belief) -> float:
     """Share of the drafts that must be accepted for K > 0 to be as fast as no speculator; above 1 where none is."""
-    _, longer, _ = _step(view, belief)
-    return max(longer - 1.0, 0.0) / belief.k
+    return max(_step(view, belief)[1] - 1.0, 0.0) / belief.k
 
 
 def _step(view: Outlook, belief: Belief) -> tuple[float, float, float]:

@@ -19,11 +19,12 @@ from speculative_operator.cli.inspection import Look, settings_of
 from speculative_operator.cli.scraped import servers_of
 from speculative_operator.cli.subject import spec_of
 from speculative_operator.comparing.measures import Sample
-from speculative_operator.domain.observation import Gap, Series
+from speculative_operator.domain.observation import Gap
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.registry import query
 from speculative_operator.settings import Settings
+from speculative_operator.shell.bodies import addresses_of
 from speculative_operator.shell.monitors import address_of, namespace_of
 from speculative_operator.shell.podseries import Addresses, Answer, BadAnswerError, PodSeries, entries
 from speculative_operator.shell.prometheus import Prometheus, batches
@@ -61,10 +62,7 @@ class Subject:
     @classmethod
     def of(cls, body: Object, pods: Sequence[Object]) -> Subject:
         """The object with the pods that have an address."""
-        found = {
-            pod["metadata"]["name"]: tuple(one["ip"] for one in (pod.get("status") or {}).get("podIPs") or ())
-            for pod in pods
-        }
+        found = {pod["metadata"]["name"]: addresses_of(dict(pod)) for pod in pods}
         return cls(body, spec_of(body), {name: addresses for name, addresses in found.items() if addresses})
 
 
@@ -122,26 +120,17 @@ def read(ask: Ask, subjects: Sequence[Subject], began: float, ended: float) -> l
     """Samples of each object from `began` to `ended`, unix seconds. Raises CommandError where Prometheus fails."""
     every = {pod: addresses for one in subjects for pod, addresses in one.pods.items()}
     samplers = [Sampler(one.spec, began, OLDEST_SCRAPE) for one in subjects]
-    found: list[list[Sample]] = [[] for _ in subjects]
     length = max(INTERVAL, (ended - began) / MOST_SAMPLES)
     for part in range(math.ceil((ended - began) / PART)):
         first, last = began + part * PART, min(began + (part + 1) * PART, ended)
         answer = ask(subjects[0].spec.namespace, every, last)
         if isinstance(answer, Gap):
             raise CommandError(answer.message, _REMEDY)
-        for edge in _edges(answer.series, began, first, last, length):
-            for one, sampler, samples in zip(subjects, samplers, found, strict=True):
+        tracks = [track for own in answer.series.values() for track in own]
+        scraped = {time for track in tracks for time, _ in track.samples if first < time <= last}
+        # Intervals without a scrape have no sample.
+        for number in sorted({math.ceil((time - began) / length) for time in scraped}):
+            for one, sampler in zip(subjects, samplers, strict=True):
                 own = {pod: answer.series.get(pod, ()) for pod in one.pods}
-                made = sampler.sample(sampler.windows(own, edge))
-                if made is not None:
-                    samples.append(made)
-    return found
-
-
-def _edges(
-    series: Mapping[str, tuple[Series, ...]], began: float, first: float, last: float, length: float
-) -> list[float]:
-    """The ends of those intervals since `began` that end after `first` and hold a scrape."""
-    scraped = {time for own in series.values() for track in own for time, _ in track.samples if first < time <= last}
-    numbers = {math.ceil((time - began) / length) for time in scraped}
-    return [min(began + number * length, last) for number in sorted(numbers)]
+                sampler.add(own, min(began + number * length, last))
+    return [one.samples for one in samplers]

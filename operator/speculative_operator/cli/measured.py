@@ -6,13 +6,15 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 from speculative_operator.cli.cluster import Object
 from speculative_operator.domain.formats import timestamp
 from speculative_operator.domain.reading import mapping, text
 from speculative_operator.pairing.catalogue_rows import COLUMNS, CatalogueError, parse
 from speculative_operator.reconcile.snapshot import candidates, picked
-from speculative_operator.reconcile.snapshot.candidates import Result, Row
+from speculative_operator.reconcile.snapshot.candidates import Result
+from speculative_operator.reconcile.snapshot.picked import Row
 
 _ORDER = (Result.EQUIVALENT, Result.UNDECIDED, Result.WORSE)
 """Verdicts of rows that did not take the place of what served; those that failed are no rows."""
@@ -22,10 +24,11 @@ def csv_of(objects: Iterable[Object]) -> str:
     """CSV text with a row for each speculator that was measured; the header alone where none was. A row that a
     catalogue would not take is left out."""
     found: dict[tuple[str, str, str], Mapping[str, str]] = {}
-    for body in objects:
-        for row in _rows(body):
-            found.setdefault((row["verifier"], row["speculator"], row["method"]), row)
-    return _text(row for row in found.values() if _is_valid(row))
+    for row in (row for body in objects for row in _rows(body)):
+        with suppress(CatalogueError):
+            if parse(_text((row,)), "measured"):
+                found.setdefault((row["verifier"], row["speculator"], row["method"]), row)
+    return _text(found.values())
 
 
 def _rows(body: Object) -> Iterator[Mapping[str, str]]:
@@ -34,11 +37,10 @@ def _rows(body: Object) -> Iterator[Mapping[str, str]]:
     pick = picked.read(mapping(body, "status", "picked"))
     if known is None or not known.verdicts:
         return
-    lengths = {one.row.key: one for one in known.verdicts}
+    told = {one.row.key: one for one in known.verdicts}
     date = timestamp(max(one.at for one in known.verdicts))[:10]
-    if pick is not None and pick.method is not None:
-        own = Row(pick.method, pick.uri, pick.one_pass, pick.k)
-        yield _row(body, own, lengths.get(own.key), date)
+    if pick is not None and pick.row is not None:
+        yield _row(body, pick.row, told.get(pick.row.key), date)
     others = [one for one in known.verdicts if one.result in _ORDER and (pick is None or one.row.key != pick.key)]
     for one in sorted(others, key=lambda told: _ORDER.index(told.result)):
         yield _row(body, one.row, one, date)
@@ -47,9 +49,8 @@ def _rows(body: Object) -> Iterator[Mapping[str, str]]:
 def _row(body: Object, row: Row, told: candidates.Verdict | None, date: str) -> Mapping[str, str]:
     where = f"measured in {text(body, 'metadata', 'namespace')}/{text(body, 'metadata', 'name')}"
     product = text(body, "spec", "accelerator", "product")
-    length = told.length_percent if told is not None else None
     cells = {
-        "verifier": _plain(text(body, "spec", "verifier", "model")),
+        "verifier": text(body, "spec", "verifier", "model").split("://", 1)[-1].split("@", 1)[0],
         "speculator": row.uri.removeprefix("hf://"),
         "method": row.method.value,
         "one_pass": "true" if row.one_pass else "",
@@ -57,21 +58,10 @@ def _row(body: Object, row: Row, told: candidates.Verdict | None, date: str) -> 
         "source": f"{where}{f' on {product}' if product else ''}",
         "date": date,
     }
-    if told is not None and length is not None:
-        cells |= {"acceptance_length": f"{length / 100:.2f}", "acceptance_k": str(told.length_k)}
+    if told is not None and told.length is not None:
+        cells |= {"acceptance_length": f"{told.length:.2f}", "acceptance_k": str(told.length_k)}
         cells |= {"acceptance_on": "requests of the object", "acceptance_source": where}
     return cells
-
-
-def _plain(uri: str) -> str:
-    return uri.split("://", 1)[-1].split("@", 1)[0]
-
-
-def _is_valid(row: Mapping[str, str]) -> bool:
-    try:
-        return bool(parse(_text((row,)), "measured"))
-    except CatalogueError:
-        return False
 
 
 def _text(rows: Iterable[Mapping[str, str]]) -> str:

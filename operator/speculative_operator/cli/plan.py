@@ -55,11 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the plan; the exit status. Raises CommandError."""
     from speculative_operator.cli.planning import plan_of
 
-    for option, value in (("--load", arguments.load), ("--context", arguments.context)):
-        if value is not None and not 1 <= value <= 1e7:
-            raise UsageError(f"{option} is {value:g}", "give a number from 1 to 10000000")
-    if not 0 <= arguments.prompt_ratio <= 1e4:
-        raise UsageError(f"--prompt-ratio is {arguments.prompt_ratio:g}", "give a number from 0 to 10000")
+    commands.check_ranges(arguments, load=(1, 10_000_000), context=(1, 10_000_000), prompt_ratio=(0, 10_000))
     found, pair, misfit = _subject(arguments), "", ""
     if arguments.read:
         found, pair, misfit = _read(arguments, found)

@@ -30,20 +30,16 @@ def check_live(body: Object) -> None:
     name, seen = body["metadata"]["name"], speculation(body)
     remedy = "compare it with an object of mode: Disabled: --against OTHER"
     if mode(body) == "Paused":
-        raise CommandError(
-            f"{name} is paused, so drafts cannot be suspended", f"speculative resume {name}, or {remedy}"
-        )
+        raise CommandError(f"{name} is paused: drafts cannot be suspended", f"speculative resume {name}, or {remedy}")
     if seen.get("actuator") != Actuator.LIVE.value or seen.get("speculatorRemoved"):
         raise CommandError(f"K of {name} cannot change while its pods serve", remedy)
 
 
 def check_comparable(body: Object, other: Object) -> None:
     """Raises CommandError where the two objects serve different verifiers."""
-    verifiers = [one["spec"]["verifier"].get("model") for one in (body, other)]
-    if verifiers[0] != verifiers[1]:
-        raise CommandError(
-            f"the verifiers differ: {verifiers[0]} and {verifiers[1]}", "compare objects of one verifier"
-        )
+    ours, theirs = (one["spec"]["verifier"].get("model") for one in (body, other))
+    if ours != theirs:
+        raise CommandError(f"the verifiers differ: {ours} and {theirs}", "compare objects of one verifier")
 
 
 @contextmanager
@@ -54,10 +50,8 @@ def suspended(at: Cluster, name: str, engine: Engine, minutes: int) -> Iterator[
         at.annotate(name, names.ANNOTATION_SUSPEND, timestamp(ends))
         print(f"drafts of {name} are suspended until {timestamp(ends)} at most", file=sys.stderr)
         if not wait(engine, drafts=False):
-            raise CommandError(
-                f"the pods of {name} still draft",
-                "speculative explain tells why the annotation is ignored; else use --against",
-            )
+            remedy = "speculative explain tells why the annotation is ignored; else use --against"
+            raise CommandError(f"the pods of {name} still draft", remedy)
         engine.until = ends
         yield
     finally:

@@ -13,10 +13,10 @@ from __future__ import annotations
 import argparse
 import time
 
-from speculative_operator.cli import cluster
-from speculative_operator.cli.asking import Engine, prompts_of, template_of
+from speculative_operator.cli import cluster, commands
+from speculative_operator.cli.asking import Engine, prompts_of
 from speculative_operator.cli.cluster import Cluster, plain
-from speculative_operator.cli.commands import FAILED, OK, CommandError, UsageError
+from speculative_operator.cli.commands import FAILED, OK, CommandError
 from speculative_operator.cli.suspending import MOST_MINUTES, check_comparable, check_live, suspended, wait
 from speculative_operator.domain import names
 from speculative_operator.domain.formats import timestamp
@@ -44,21 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--limit", metavar="N", type=int, default=0, help="only the first N prompts")
     add("--tokens", metavar="N", type=int, default=128, help="tokens of each answer (128)")
     add("--parallel", metavar="N", type=int, default=1, help="prompts at once (1); K is that of this batch size")
-    add(
-        "--minutes",
-        metavar="M",
-        type=int,
-        default=5,
-        help="minutes for which drafts are suspended at most (5, up to 15)",
-    )
+    add("--minutes", metavar="M", type=int, default=5, help="minutes for which drafts are suspended (5, up to 15)")
     add("--model", metavar="M", default="", help="served name to ask for, such as an adapter's (the first)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask, judge, print and keep the result; the exit status. Raises CommandError."""
-    for option, most in (("tokens", 4096), ("parallel", 256), ("minutes", MOST_MINUTES)):
-        if not 1 <= (value := getattr(arguments, option)) <= most:
-            raise UsageError(f"--{option} is {value}", f"give a number from 1 to {most}")
+    commands.check_ranges(arguments, tokens=(1, 4096), parallel=(1, 256), minutes=(1, MOST_MINUTES))
     prompts = prompts_of(arguments.prompts)[: arguments.limit or None]
     at, name = Cluster(arguments), arguments.name
     body = at.object(name)
@@ -73,9 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
             without, control = _undrafted(engine, "the pod drafted though drafts were suspended; run it again")
     judgement = judge(without, control, _drafted(engine))
     _show(judgement, len(prompts))
-    found = (len(prompts), judgement.tokens, judgement.count(Kind.TIE), judgement.count(Kind.DIFFERENT))
-    if template := template_of(engine.pod):
-        record = Record(judgement.verdict, template, timestamp(time.time()), *found)
+    if engine.template:
+        found = (len(prompts), judgement.tokens, judgement.count(Kind.TIE), judgement.count(Kind.DIFFERENT))
+        record = Record(judgement.verdict, engine.template, timestamp(time.time()), *found)
         at.annotate(name, names.ANNOTATION_VERIFIED, record.to_text())
     return FAILED if judgement.verdict is Verdict.DIFFERENT else OK
 
@@ -103,9 +95,8 @@ def _show(found: Judgement, prompts: int) -> None:
     if len(found.partings) > LINES:
         print(f"and {len(found.partings) - LINES} more")
     if found.drifts:
-        print(
-            f"logprobs of the same tokens differ by {found.drift:.2f} nats, without drafts by {found.control_drift:.2f}"
-        )
+        both = f"{found.drift:.2f} nats, without drafts by {found.control_drift:.2f}"
+        print(f"logprobs of the same tokens differ by {both}")
     counts = ", ".join(f"{found.count(kind)} {what}" for kind, what in _PARTS.items())
     print(f"{found.verdict}: {prompts} prompts, {found.tokens} tokens compared; answers that part: {counts}")
     print(f"A fault in one of {found.resolution} tokens would have shown itself with a chance of 95 %.")

@@ -10,7 +10,7 @@ import io
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
@@ -32,8 +32,8 @@ class Step:
     """Requests per second that are sent, evenly spaced."""
     drafts: bool
     repeat: int
-    values: Mapping[Measure, float] | None = None
-    """None: not measured yet. A measure is left out where no request was answered."""
+    values: Mapping[Measure, float] = field(default_factory=dict)
+    """Empty until it was measured; a measure is left out where no request was answered."""
     done: int = 0
     failed: int = 0
     cut: int = 0
@@ -116,8 +116,8 @@ class Rung:
 
     def ratio(self, measure: Measure) -> Ratio | None:
         """Of the repeats in which both sides are known; None without any."""
-        plain = {one.repeat: (one.values or {}).get(measure) for one in self.plain}
-        pairs = [((one.values or {}).get(measure), plain.get(one.repeat)) for one in self.drafted]
+        plain = {one.repeat: one.values.get(measure) for one in self.plain}
+        pairs = [(one.values.get(measure), plain.get(one.repeat)) for one in self.drafted]
         found = [math.log(a / b) for a, b in pairs if a and b]
         if not found:
             return None
@@ -126,16 +126,15 @@ class Rung:
 
 def mean(steps: Sequence[Step], measure: Measure) -> float | None:
     """Over the steps in which it is known."""
-    known = [one.values[measure] for one in steps if one.values and measure in one.values]
+    known = [one.values[measure] for one in steps if measure in one.values]
     return sum(known) / len(known) if known else None
 
 
 def rungs(steps: Sequence[Step]) -> list[Rung]:
     """The steps by rate."""
-    own = {rate: [one for one in steps if one.rate == rate] for rate in sorted({one.rate for one in steps})}
     return [
-        Rung(rate, *(tuple(one for one in found if one.drafts is drafts) for drafts in (False, True)))
-        for rate, found in own.items()
+        Rung(rate, *(tuple(one for one in steps if (one.rate, one.drafts) == (rate, side)) for side in (False, True)))
+        for rate in sorted({one.rate for one in steps})
     ]
 
 

@@ -1,4 +1,4 @@
-"""Samples of two objects at equal load, and how far a figure of theirs differs there. Called by `verdict`.
+"""Samples of two objects at equal load, and how far a figure of theirs differs there. Called by `verdict` and `tails`.
 
 Where one object has more traffic than the other, its figures differ by that alone: a canary with a twentieth of the
 requests looks fast. So samples are only compared within a stratum, half an octave of batch size and a quarter of the
@@ -12,7 +12,7 @@ and pod. What these leave unequal widens the intervals: how much it slows an obj
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -38,6 +38,9 @@ MOST_UNEQUAL = 0.1
 """Logarithm of requests or tokens in a second, B over A: near its limit an object slows by far more than they grow."""
 STEEPEST = 2.0
 """Per cent by which a figure grows, at most, for each per cent that is left unequal."""
+
+ABSURD_RATIO = 30.0
+"""No speculator and no machine makes such a difference at equal load: figures say something else than they seem to."""
 
 Figure = Callable[[Sample], float | None]
 
@@ -131,36 +134,26 @@ def match(a: Sequence[Sample], b: Sequence[Sample]) -> Matched:
 def match_by(basis: Basis, a: Sequence[Sample], b: Sequence[Sample]) -> Matched:
     """The same for one basis."""
     loads = _by_batch if basis is Basis.BATCH else _by_arrivals
-    rows = [
-        (one, load, side)
-        for side, own in ((0.0, a), (1.0, b))
-        for one, load in zip(own, loads(own), strict=True)
-        if load is not None and one.batch > 0 and one.tokens > 0
-    ]
-    return _common(basis, rows)
+    return _common(basis, [(one, load, side) for side, own in ((0.0, a), (1.0, b)) for one, load in loads(own)])
 
 
-def _by_batch(own: Sequence[Sample]) -> list[Load | None]:
-    return [
-        Load(one.batch, one.prompt_share, one.prompt_tokens / one.tokens, one.first_tokens / one.tokens)
-        if one.batch > 0 and one.tokens > 0
-        else None
-        for one in own
-    ]
+def _by_batch(own: Sequence[Sample]) -> Iterator[tuple[Sample, Load]]:
+    for one in own:
+        if one.batch > 0 and one.tokens > 0:
+            shares = one.prompt_share, one.prompt_tokens / one.tokens, one.first_tokens / one.tokens
+            yield one, Load(one.batch, *shares)
 
 
-def _by_arrivals(own: Sequence[Sample]) -> list[Load | None]:
+def _by_arrivals(own: Sequence[Sample]) -> Iterator[tuple[Sample, Load]]:
     """By the requests and tokens of the last minutes, idle ones included."""
     counts = np.array([(one.first_tokens, one.prompt_tokens, one.tokens, one.seconds * one.pods) for one in own])
     sums = np.vstack([np.zeros(4), np.cumsum(counts.reshape(-1, 4), axis=0)])
     ends = np.array([one.end for one in own])
     first = np.searchsorted(ends, ends - ARRIVAL_SECONDS, side="right")
-    return [
-        Load(requests / seconds, prompts / (prompts + tokens), prompts / tokens, requests / tokens)
-        if requests > 0 and tokens > 0 and seconds > 0
-        else None
-        for requests, prompts, tokens, seconds in (sums[1:] - sums[first]).tolist()
-    ]
+    for one, come in zip(own, (sums[1:] - sums[first]).tolist(), strict=True):
+        requests, prompts, tokens, seconds = come
+        if one.batch > 0 and min(one.tokens, requests, tokens, seconds) > 0:
+            yield one, Load(requests / seconds, prompts / (prompts + tokens), prompts / tokens, requests / tokens)
 
 
 def _common(basis: Basis, rows: Sequence[tuple[Sample, Load, float]]) -> Matched:
@@ -182,74 +175,73 @@ def _common(basis: Basis, rows: Sequence[tuple[Sample, Load, float]]) -> Matched
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Of a figure's logarithm, B less A, at equal load."""
+    """A figure of both objects at equal load, and the interval of log(B / A), without an end that is not known."""
 
     a: float
-    """Geometric mean of A's figure at the loads that are compared."""
-    log_ratio: float
-    half_width: float | None
-    """Of the interval of `log_ratio`; None where too little is known."""
-    seconds: float
+    b: float
+    low: float | None
+    high: float | None
 
 
 def difference(matched: Matched, figure: Figure, weight: Figure, error: float) -> Difference | None:
-    """How far B's figure differs from A's; None where no stratum has samples of both with that figure.
+    """How far the geometric means of a figure differ; None where no stratum has samples of both with that figure.
 
     `weight` says how much a sample tells; beyond the median all count alike. `error`: most chance that the interval
     ever misses.
     """
-    values = [figure(one) for one in matched.samples]
-    found = matched.only([value is not None for value in values])
+    found = matched.only([figure(one) is not None for one in matched.samples])
     if not found.samples:
         return None
     y = np.log(np.array([figure(one) for one in found.samples], dtype=np.float64))
     raw = np.array([weight(one) or 0.0 for one in found.samples])
     weights = np.minimum(raw, np.median(raw)) + 1e-9 * (1.0 + raw.max())
-    fit = _Fit(y, found.of_b, found.stratum, found.covariates, weights / weights.mean())
-    if not fit.works:
+    fit = _fit(y, found, weights / weights.mean())
+    if fit is None:
         return None
-    width = half_width(fit.influences, found.moment, found.seconds, error)
-    return Difference(math.exp(fit.level), fit.log_ratio, width, found.seconds)
+    log_ratio, level, influences = fit
+    a = math.exp(level)
+    width = (half_width(influences, found.moment, found.seconds, error) or math.inf) + matched.slack
+    known = width < math.log(ABSURD_RATIO)
+    ends = (log_ratio - width, log_ratio + width) if known else (None, None)
+    return Difference(a, a * math.exp(log_ratio), *ends)
 
 
-class _Fit:
-    """Least squares of a figure's logarithm on the object, within strata and at equal `load`, with samples far off
-    counting less. An estimate's influences are what each sample adds to it."""
+def _fit(y: Floats, found: Matched, weights: Floats) -> tuple[float, float, Floats] | None:
+    """Least squares of a figure's logarithm on the object, within strata and at equal load, with samples far off
+    counting less: log(B / A), the logarithm of A's figure, and what each sample adds to the first. None where nothing
+    is left to compare."""
+    of_b, robust = found.of_b, np.ones(len(y))
+    columns = [y, of_b, *found.covariates.T]
+    for _ in range(ROUNDS):
+        w = weights * robust
+        rest, side = _at_equal_load([_within(one, found.stratum, w) for one in columns], w)
+        information = float(w @ (side * side))
+        if information < 1e-6 * float(w.sum()):
+            return None
+        log_ratio = float(w @ (side * rest)) / information
+        left = rest - log_ratio * side
+        far = ROBUST * _NORMAL * float(np.median(np.abs(left))) + 1e-9
+        robust = np.minimum(1.0, far / np.maximum(np.abs(left), 1e-12))
+    parameters = len(np.unique(found.stratum)) + len(columns) - 1
+    near = float((weights * (np.abs(left) <= far)) @ (side * side))
+    if near <= 0 or len(y) <= parameters:
+        return None
+    influences = weights * robust * left * side / near * math.sqrt(len(y) / (len(y) - parameters))
+    # Strata count by what they say of the difference.
+    level = float(w @ (side * side * (y - of_b * log_ratio))) / information
+    return log_ratio, level, influences
 
-    works = False
 
-    def __init__(self, y: Floats, of_b: Floats, stratum: Ints, load: Floats, weights: Floats) -> None:
-        self._stratum, robust = stratum, np.ones(len(y))
-        for _ in range(ROUNDS):
-            w = weights * robust
-            rest, side = self._at_equal_load(y, of_b, load, w)
-            information = float(w @ (side * side))
-            if information < 1e-6 * float(w.sum()):
-                return
-            self.log_ratio = float(w @ (side * rest)) / information
-            left = rest - self.log_ratio * side
-            far = ROBUST * _NORMAL * float(np.median(np.abs(left))) + 1e-9
-            robust = np.minimum(1.0, far / np.maximum(np.abs(left), 1e-12))
-        parameters = len(np.unique(stratum)) + load.shape[1] + 1
-        near = float((weights * (np.abs(left) <= far)) @ (side * side))
-        if near <= 0 or len(y) <= parameters:
-            return
-        self.works = True
-        self.influences = weights * robust * left * side / near * math.sqrt(len(y) / (len(y) - parameters))
-        # Strata count by what they say of the difference.
-        self.level = float(w @ (side * side * (y - of_b * self.log_ratio))) / information
+def _at_equal_load(inner: Sequence[Floats], weights: Floats) -> tuple[Floats, Floats]:
+    """What is left of the first two columns without what the others, the load, explain of them."""
+    both, covariates = np.stack(inner[:2], axis=1), np.stack(inner[2:], axis=1)
+    root = np.sqrt(weights)[:, None]
+    rest = both - covariates @ np.linalg.lstsq(covariates * root, both * root, rcond=1e-8)[0]
+    return rest[:, 0], rest[:, 1]
 
-    def _at_equal_load(self, y: Floats, of_b: Floats, load: Floats, weights: Floats) -> tuple[Floats, Floats]:
-        """What strata and load leave of `y` and of `of_b`."""
-        inner = [self._within(column, weights) for column in (y, of_b, *load.T)]
-        both, covariates = np.stack(inner[:2], axis=1), np.stack(inner[2:], axis=1)
-        root = np.sqrt(weights)[:, None]
-        slopes = np.linalg.lstsq(covariates * root, both * root, rcond=1e-8)[0]
-        rest = both - covariates @ slopes
-        return rest[:, 0], rest[:, 1]
 
-    def _within(self, column: Floats, weights: Floats) -> Floats:
-        """A column less its mean in each stratum."""
-        total = np.bincount(self._stratum, weights=weights)
-        mean = np.bincount(self._stratum, weights=weights * column) / np.maximum(total, 1e-12)
-        return np.asarray(column - mean[self._stratum])
+def _within(column: Floats, stratum: Ints, weights: Floats) -> Floats:
+    """A column less its mean in each stratum."""
+    total = np.bincount(stratum, weights=weights)
+    mean = np.bincount(stratum, weights=weights * column) / np.maximum(total, 1e-12)
+    return np.asarray(column - mean[stratum])

@@ -34,17 +34,19 @@ class Sample:
     """Prompt tokens computed, cache hits excluded."""
     ttft_seconds: float
     """Times to first token, added up over `first_tokens` requests."""
-    requests_finished: float
     accelerators: float
     """Of one pod; 0 where it is not known, and figures per accelerator are then missing."""
     pods: float = 1.0
     """That the sample is of."""
     tpot_histogram: Histogram = ()
     ttft_histogram: Histogram = ()
-    failed: float | None = None
-    """Requests that failed; None where nobody counts them."""
     hourly_cost: float | None = None
     """Cost of one accelerator for an hour, in the user's currency; None where it is not known."""
+    drafts: float = 0.0
+    """Verifications of drafts."""
+    draft_tokens: float = 0.0
+    accepted: float = 0.0
+    """Draft tokens that were accepted."""
 
     @property
     def seconds(self) -> float:
@@ -93,11 +95,7 @@ def _ratio(above: float, below: float) -> float | None:
 
 
 def sample_of(
-    windows: Iterable[PodWindow],
-    *,
-    accelerators_per_pod: float = 0.0,
-    hourly_cost: float | None = None,
-    failed: float | None = None,
+    windows: Iterable[PodWindow], *, accelerators_per_pod: float, hourly_cost: float | None = None
 ) -> Sample | None:
     """Add up the windows of an object's pods over one interval; None where there is none."""
     every = list(windows)
@@ -118,13 +116,14 @@ def sample_of(
         decode_request_steps=total("decode_request_steps"),
         prompt_tokens=total("prompt_tokens"),
         ttft_seconds=total("ttft_seconds"),
-        requests_finished=total("requests_finished"),
         accelerators=accelerators_per_pod,
         pods=float(len(every)),
         tpot_histogram=add(one.tpot_histogram for one in every),
         ttft_histogram=add(one.ttft_histogram for one in every),
-        failed=failed,
         hourly_cost=hourly_cost,
+        drafts=math.fsum(one.drafts or 0.0 for one in every),
+        draft_tokens=math.fsum(one.draft_tokens or 0.0 for one in every),
+        accepted=math.fsum(one.accepted_tokens or 0.0 for one in every),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from speculative_operator.comparing.measures import Sample
 
@@ -30,46 +30,30 @@ def plausible(samples: Sequence[Sample]) -> tuple[list[Sample], str]:
     cannot; empty where all is well."""
     faults = [next(_faults(one), "") for one in samples]
     absurd = [fault for fault in faults if fault]
-    if absurd and len(absurd) > MOST_ABSURD * len(samples):
+    if len(absurd) > MOST_ABSURD * len(samples):
         return [], f"{len(absurd)} of {len(samples)} samples are absurd: {absurd[0]}"
     kept = sorted((one for one, fault in zip(samples, faults, strict=True) if not fault), key=lambda one: one.start)
-    overlap = {
-        place
-        for place, (one, next_one) in enumerate(pairwise(kept), 1)
-        if next_one.start < one.end - MOST_SHARED * one.seconds
-    }
-    return [one for place, one in enumerate(kept) if place not in overlap], ""
+    apart = (after.start >= one.end - MOST_SHARED * one.seconds for one, after in pairwise(kept))
+    return [one for one, is_apart in zip(kept, chain((True,), apart), strict=False) if is_apart], ""
 
 
 def _faults(one: Sample) -> Iterator[str]:
-    """Yield what cannot be."""
-    wrong = next((name for name in _NUMBERS if not 0 <= getattr(one, name) < MOST), None)
-    if wrong is not None:
-        yield f"{wrong} is {getattr(one, wrong)}"
-    else:
-        yield from _contradictions(one)
-
-
-def _contradictions(one: Sample) -> Iterator[str]:
+    """Yield what cannot be; only the first counts, and those after it may be nonsense."""
+    for name in _NUMBERS:
+        if not 0 <= getattr(one, name) < MOST:
+            yield f"{name} is {getattr(one, name)}"
     if not 0 < one.seconds <= LONGEST_SECONDS:
         yield f"it lasts {one.seconds:g} s"
-    if one.first_tokens > one.tokens:
-        yield f"{one.first_tokens:g} first tokens of {one.tokens:g} tokens"
     steps, further = one.decode_request_steps, one.tokens - one.first_tokens
+    if further < 0:
+        yield f"{one.first_tokens:g} first tokens of {one.tokens:g} tokens"
     if further > MOST_PER_STEP * steps + 1:
         yield f"{further:g} tokens in {steps:g} steps of requests"
     if one.batch > MOST_REQUESTS:
         yield f"{one.batch:g} requests in a step"
-    yield from _slow_or_fast(one)
-    if not all(0 <= count < MOST for each in (one.tpot_histogram, one.ttft_histogram) for _, count in each):
-        yield "a bucket of a histogram holds no count"
-    if one.hourly_cost is not None and not 0 <= one.hourly_cost < MOST:
-        yield f"hourly cost is {one.hourly_cost}"
-
-
-def _slow_or_fast(one: Sample) -> Iterator[str]:
-    steps = one.decode_request_steps
     if steps > 0 and not PACE[0] <= one.request_seconds / steps <= PACE[1]:
         yield f"{one.request_seconds:g} s of requests in {steps:g} of their steps"
     if one.tpot is not None and not PACE[0] <= one.tpot <= PACE[1]:
         yield f"{one.tpot:g} s per token"
+    if not all(0 <= count < MOST for each in (one.tpot_histogram, one.ttft_histogram) for _, count in each):
+        yield "a bucket of a histogram holds no count"

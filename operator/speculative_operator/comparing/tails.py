@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from speculative_operator.comparing.matching import Matched
+from speculative_operator.comparing.matching import Difference, Matched
 from speculative_operator.comparing.measures import Sample
 from speculative_operator.comparing.sequential import Floats, half_width
 from speculative_operator.domain.observation import Histogram
@@ -26,75 +26,58 @@ FEWEST_BEYOND = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Percentile:
+class _Percentile:
     """Of one object, in seconds; an end of the interval that is not known is None."""
 
     value: float
-    low: float | None
-    high: float | None
+    low: float | None = None
+    high: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Tails:
-    """Percentiles of both objects, and the interval of log(B / A) where both of its ends are known."""
-
-    a: Percentile
-    b: Percentile
-    low: float | None
-    high: float | None
-
-
-def tails(matched: Matched, histogram: Callable[[Sample], Histogram], error: float) -> Tails | None:
-    """The percentiles of both objects; None where histograms are missing or have different buckets."""
+def tails(matched: Matched, histogram: Callable[[Sample], Histogram], error: float) -> Difference | None:
+    """How far the percentiles differ; None where histograms are missing or have different buckets."""
     found = matched.only([bool(histogram(one)) for one in matched.samples])
     bounds = {tuple(bound for bound, _ in histogram(one)) for one in found.samples}
     if len(bounds) != 1:
         return None
+    edges = np.array(bounds.pop())
     counts = np.array([[count for _, count in histogram(one)] for one in found.samples])
     requests = counts.sum(axis=1)
-    size = int(found.stratum.max()) + 1
-    by_side = [
-        np.bincount(found.stratum, weights=requests * (found.of_b == side), minlength=size) for side in (0.0, 1.0)
-    ]
+    by_side = [np.bincount(found.stratum, requests * (found.of_b == side)) for side in (0.0, 1.0)]
     common = by_side[0] * by_side[1] / np.maximum(by_side[0] + by_side[1], 1e-12)
-    (edges,) = bounds
-    both: list[Percentile] = []
-    for side, own in zip((0.0, 1.0), by_side, strict=True):
-        weights = np.where(found.of_b == side, (common / np.maximum(own, 1e-12))[found.stratum], 0.0)
-        one = _percentile(_Side(np.array(edges), counts, requests, weights), found, error / 2)
-        if one is None:
-            return None
-        both.append(one)
-    a, b = both
-    return Tails(a, b, *_ratio(a, b))
+    weights = [
+        np.where(found.of_b == side, (common / np.maximum(own, 1e-12))[found.stratum], 0.0)
+        for side, own in enumerate(by_side)
+    ]
+    a, b = (_percentile(edges, counts, own, found, error / 2) for own in weights)
+    if a is None or b is None:
+        return None
+    middle, low, high = math.log(b.value / a.value), None, None
+    if b.low is not None and a.high is not None:
+        low = middle - math.hypot(math.log(b.value / b.low), math.log(a.high / a.value)) - matched.slack
+    if b.high is not None and a.low is not None:
+        high = middle + math.hypot(math.log(b.high / b.value), math.log(a.value / a.low)) + matched.slack
+    return Difference(a.value, b.value, low, high)
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
-    edges: Floats
-    counts: Floats
-    """Of each sample, by bucket."""
-    requests: Floats
-    weights: Floats
-
-
-def _percentile(side: _Side, matched: Matched, error: float) -> Percentile | None:
-    total = side.weights @ side.counts
+def _percentile(edges: Floats, counts: Floats, weights: Floats, matched: Matched, error: float) -> _Percentile | None:
+    """Of the object whose samples have a weight; `counts`: of each sample, by bucket."""
+    total = weights @ counts
     every = float(total.sum())
-    value = _quantile(side.edges, total, BEYOND) if every > 0 else None
+    value = _quantile(edges, total, BEYOND) if every > 0 else None
     if value is None:
         return None
-    beyond = np.array([_beyond(side.edges, one, value) for one in side.counts])
-    own = side.weights > 0
-    influences = (side.weights * (beyond - BEYOND * side.requests))[own] / (BEYOND * every)
+    beyond = np.array([_beyond(edges, one, value) for one in counts])
+    own = weights > 0
+    influences = (weights * (beyond - BEYOND * counts.sum(axis=1)))[own] / (BEYOND * every)
     if float(np.abs(influences).max()) < 1e-9:  # all requests are in one bucket, in which nothing is told apart
-        return Percentile(value, None, None)
+        return _Percentile(value)
     width = half_width(influences, matched.moment[own], matched.seconds, error)
     if width is None:
-        return Percentile(value, None, None)
-    ends = [BEYOND * math.exp(width), BEYOND * math.exp(-width)]
-    low, high = (_quantile(side.edges, total, share) if share * every >= FEWEST_BEYOND else None for share in ends)
-    return Percentile(value, low, high)
+        return _Percentile(value)
+    shares = [BEYOND * math.exp(width), BEYOND * math.exp(-width)]
+    ends = [_quantile(edges, total, share) if share * every >= FEWEST_BEYOND else None for share in shares]
+    return _Percentile(value, *ends)
 
 
 def _quantile(edges: Floats, counts: Floats, beyond: float) -> float | None:
@@ -115,14 +98,3 @@ def _beyond(edges: Floats, counts: Floats, value: float) -> float:
     first = float(edges[place - 1]) if place else 0.0
     share = (float(edges[place]) - value) / (float(edges[place]) - first)
     return float(counts[place + 1 :].sum() + share * counts[place])
-
-
-def _ratio(a: Percentile, b: Percentile) -> tuple[float | None, float | None]:
-    """The interval of log(B / A)."""
-    middle = math.log(b.value / a.value)
-    low = high = None
-    if b.low is not None and a.high is not None:
-        low = middle - math.hypot(math.log(b.value / b.low), math.log(a.high / a.value))
-    if b.high is not None and a.low is not None:
-        high = middle + math.hypot(math.log(b.high / b.value), math.log(a.value / a.low))
-    return low, high

@@ -10,8 +10,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 
-from speculative_operator.comparing.matching import Basis, Figure, Matched, difference, match
+from speculative_operator.comparing.matching import (
+    ABSURD_RATIO,
+    Basis,
+    Difference,
+    Figure,
+    Matched,
+    difference,
+    match,
+)
 from speculative_operator.comparing.measures import Sample
 from speculative_operator.comparing.plausible import plausible
 from speculative_operator.comparing.tails import tails
@@ -67,8 +76,8 @@ SHARES = {
 three err together and have one share. The rest is kept back: queues scatter in longer tails than the boundary knows."""
 BASIS_SHARES = {Basis.BATCH: 0.75, Basis.ARRIVALS: 0.25}
 """What each has of that: which is used can change from look to look, so that both may err."""
-ABSURD_RATIO = 30.0
-"""No speculator and no machine makes such a difference at equal load: figures say something else than they seem to."""
+PACE = (Measure.TPOT, Measure.THROUGHPUT, Measure.COST)
+"""Measures of what each token costs: only these decide for an object, the others against it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +105,11 @@ class Judged:
             low, high = 1.0 / high, 1.0 / low if low else math.inf
         return low - 1.0, high - 1.0
 
+    def __str__(self) -> str:
+        """The ratio with its interval."""
+        ends = [f"{end:.2f}" if end is not None else "?" for end in (self.low, self.high)]
+        return f"{self.measure} {self.ratio:.2f} ({ends[0]} to {ends[1]})"
+
     def beyond(self, limits: Limits) -> bool:
         """True where B is surely worse by more than is tolerated."""
         return self.verdict is Verdict.WORSE and self.worse_by[0] > limits.tolerates(self.measure)
@@ -121,15 +135,33 @@ class Comparison:
         """The judgement of one measure."""
         return next(one for one in self.measures if one.measure is measure)
 
+    @property
+    def known(self) -> tuple[Judged, ...]:
+        """Measures that have figures of both."""
+        return tuple(one for one in self.measures if one.ratio is not None)
+
+    @property
+    def pace(self) -> frozenset[Verdict]:
+        """Verdicts on what each token costs."""
+        return frozenset(one.verdict for one in self.known if one.measure in PACE)
+
+    def losses(self, limits: Limits) -> str:
+        """In what B is surely worse than is tolerated, in words; empty where it is in nothing."""
+        worse = ", ".join(str(one) for one in self.measures if one.beyond(limits))
+        return f"{self.basis}: {worse}" if worse else ""
+
+    def __str__(self) -> str:
+        """Verdict and ratios."""
+        return f"{self.verdict} at {self.basis}: {', '.join(map(str, self.known)) or self.why}"
+
 
 def compare(a: Sequence[Sample], b: Sequence[Sample], limits: Limits = Limits()) -> Comparison:
     """Compare B with A by samples of the same hours, in any order."""
-    sides = {"A": plausible(a), "B": plausible(b)}
-    for name, (kept, fault) in sides.items():
-        if fault or not kept:
+    (kept_a, fault_a), (kept_b, fault_b) = plausible(a), plausible(b)
+    for name, kept, fault in (("A", kept_a, fault_a), ("B", kept_b, fault_b)):
+        if not kept:
             return _nothing(f"{name}: {fault}" if fault else f"there are no figures of {name}")
-    matched = match(sides["A"][0], sides["B"][0])
-    return compare_matched(matched, limits)
+    return compare_matched(match(kept_a, kept_b), limits)
 
 
 def compare_matched(matched: Matched, limits: Limits) -> Comparison:
@@ -147,21 +179,13 @@ def _nothing(why: str) -> Comparison:
     return Comparison(Verdict.UNDECIDED, why, judged)
 
 
-_MEANS: dict[Measure, tuple[Figure, Figure, str]] = {
-    Measure.TPOT: (lambda one: one.tpot, lambda one: one.request_seconds, "no answer had a second token"),
-    Measure.TTFT: (lambda one: one.ttft, lambda one: one.first_tokens, "the engine tells no time to first token"),
-    Measure.THROUGHPUT: (
-        lambda one: one.throughput,
-        lambda one: one.request_seconds,
-        "the number of accelerators is not known",
-    ),
-    Measure.COST: (
-        lambda one: one.cost,
-        lambda one: one.request_seconds,
-        "spec.accelerator.hourlyCost of A or B is not set",
-    ),
+_MEANS: dict[Measure, tuple[Figure, str]] = {
+    Measure.TPOT: (lambda one: one.tpot, "no answer had a second token"),
+    Measure.TTFT: (lambda one: one.ttft, "the engine tells no time to first token"),
+    Measure.THROUGHPUT: (lambda one: one.throughput, "the number of accelerators is not known"),
+    Measure.COST: (lambda one: one.cost, "spec.accelerator.hourlyCost of A or B is not set"),
 }
-"""Measure -> its figure, how much a sample tells of it, and why it is missing."""
+"""Measure -> its figure, and why it is missing."""
 _TAILS: dict[Measure, Callable[[Sample], Histogram]] = {
     Measure.TPOT_P99: lambda one: one.tpot_histogram,
     Measure.TTFT_P99: lambda one: one.ttft_histogram,
@@ -170,55 +194,36 @@ _TAILS: dict[Measure, Callable[[Sample], Histogram]] = {
 
 def _judge(measure: Measure, matched: Matched, limits: Limits) -> Judged:
     error = limits.error * SHARES[measure] * BASIS_SHARES[matched.basis]
-    if matched.basis is Basis.ARRIVALS and measure in (Measure.THROUGHPUT, Measure.COST):
-        why = "at equal requests per second both generate the same tokens; it shows where batch sizes are equal"
-        return Judged(measure, Verdict.UNDECIDED, why)
     if measure in _TAILS:
-        return _judge_tail(measure, matched, error)
-    figure, weight, missing = _MEANS[measure]
-    found = difference(matched, figure, weight, error)
-    if found is None:
-        return Judged(measure, Verdict.UNDECIDED, missing)
-    ends: tuple[float | None, float | None] = (None, None)
-    width = (found.half_width or math.inf) + matched.slack
-    if width < math.log(ABSURD_RATIO):
-        ends = found.log_ratio - width, found.log_ratio + width
-    return _decide(measure, found.a, found.a * math.exp(found.log_ratio), ends, math.log1p(limits.equivalent))
+        found = tails(matched, _TAILS[measure], error)
+        missing = "the engine tells no such histogram, or it ends below the percentile"
+    elif matched.basis is Basis.ARRIVALS and measure in (Measure.THROUGHPUT, Measure.COST):
+        found = None
+        missing = "at equal requests per second both generate the same tokens; it shows where batch sizes are equal"
+    else:
+        figure, missing = _MEANS[measure]
+        weight = "first_tokens" if measure is Measure.TTFT else "request_seconds"
+        found = difference(matched, figure, attrgetter(weight), error)
+    return _decide(measure, found, limits) if found is not None else Judged(measure, Verdict.UNDECIDED, missing)
 
 
-def _judge_tail(measure: Measure, matched: Matched, error: float) -> Judged:
-    found = tails(matched, _TAILS[measure], error)
-    if found is None:
-        return Judged(measure, Verdict.UNDECIDED, "the engine tells no such histogram, or it ends below the percentile")
-    slack, low, high = matched.slack, found.low, found.high
-    ends = None if low is None else low - slack, None if high is None else high + slack
-    return _decide(measure, found.a.value, found.b.value, ends, None)
-
-
-def _decide(
-    measure: Measure, a: float, b: float, ends: tuple[float | None, float | None], equivalent: float | None
-) -> Judged:
-    """The verdict of a measure by the ends of its interval, as logarithms of B over A. Without `equivalent`, which is a
-    logarithm, it is never Equivalent: buckets are coarser than what counts as no difference."""
-    low, high = ends
+def _decide(measure: Measure, found: Difference, limits: Limits) -> Judged:
+    """The verdict of a measure by the ends of its interval. A tail is never Equivalent: buckets are coarser than what
+    counts as no difference."""
+    low, high, ratio = found.low, found.high, found.b / found.a
     verdict, why = Verdict.UNDECIDED, "the interval holds 1 and is too wide; more requests narrow it"
     if low is None or high is None:
-        few = "too few requests or minutes in common so far"
-        why = few if equivalent else f"{few}, or all in one bucket"
-    if abs(math.log(b / a)) > math.log(ABSURD_RATIO):
-        why = f"a ratio of {b / a:.3g} is absurd: look at the counters of both, and whether one is at its limit"
-    elif low is not None and low > 0:
-        verdict, why = _directed(measure, more=True), ""
-    elif high is not None and high < 0:
-        verdict, why = _directed(measure, more=False), ""
-    if low is not None and high is not None and equivalent is not None and max(-low, high) < equivalent:
+        why = "too few requests or minutes in common so far" + (", or all in one bucket" if measure in _TAILS else "")
+    if abs(math.log(ratio)) > math.log(ABSURD_RATIO):
+        why = f"a ratio of {ratio:.3g} is absurd: look at the counters of both, and whether one is at its limit"
+    elif (low is not None and low > 0) or (high is not None and high < 0):
+        more = low is not None and low > 0
+        verdict, why = Verdict.BETTER if more is (measure is Measure.THROUGHPUT) else Verdict.WORSE, ""
+    equivalent = math.log1p(limits.equivalent) if measure not in _TAILS else 0.0
+    if low is not None and high is not None and max(-low, high) < equivalent:
         verdict, why = Verdict.EQUIVALENT, ""
-    ratios = [None if one is None else math.exp(one) for one in ends]
-    return Judged(measure, verdict, why, a, b, b / a, *ratios)
-
-
-def _directed(measure: Measure, *, more: bool) -> Verdict:
-    return Verdict.BETTER if more == (measure is Measure.THROUGHPUT) else Verdict.WORSE
+    ends = [None if end is None else math.exp(end) for end in (low, high)]
+    return Judged(measure, verdict, why, found.a, found.b, ratio, *ends)
 
 
 def _overall(judged: Sequence[Judged], limits: Limits) -> tuple[Verdict, str]:
@@ -232,7 +237,7 @@ def _overall(judged: Sequence[Judged], limits: Limits) -> tuple[Verdict, str]:
     better, worse = ", ".join(by[Verdict.BETTER]), ", ".join(by[Verdict.WORSE])
     if better and worse and not _outweighed(judged, limits):
         return Verdict.UNDECIDED, f"B is better in {better} and worse in {worse}: which counts more is yours to say"
-    pace = [one for one in judged if one.measure in (Measure.TPOT, Measure.THROUGHPUT, Measure.COST)]
+    pace = [one for one in judged if one.measure in PACE]
     known = [one.verdict for one in pace if one.ratio is not None]
     waits = Verdict.UNDECIDED in known or not known
     decisive = any(one.beyond(limits) or (one in pace and one.verdict is Verdict.WORSE) for one in judged)

@@ -9,7 +9,7 @@ does not repeat itself is no evidence against drafts: a second such run, the con
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import zip_longest
@@ -125,25 +125,14 @@ def _first(one: Answer, other: Answer) -> int:
 
 def _tied(one: Written, other: Written) -> bool:
     """True where either run has both tokens as near, and numerics explain how far the runs differ on them."""
-    gaps = (abs(run.top[one.token] - run.top[other.token]) for run in (one, other) if _has(run, one, other))
-    shifts = [
-        abs(one.top[token] - other.top[token]) for token in (one.token, other.token) if _in_both(token, one, other)
-    ]
+    pair = (one.token, other.token)
+    gaps = [abs(run.top[pair[0]] - run.top[pair[1]]) for run in (one, other) if all(each in run.top for each in pair)]
+    shifts = [abs(one.top[each] - other.top[each]) for each in pair if each in one.top and each in other.top]
     return any(gap <= NEAR for gap in gaps) and bool(shifts) and all(shift <= SHIFT for shift in shifts)
 
 
-def _has(run: Written, *tokens: Written) -> bool:
-    return all(one.token in run.top for one in tokens)
-
-
-def _in_both(token: str, *runs: Written) -> bool:
-    return all(token in run.top for run in runs)
-
-
 def _drift(answers: Iterable[tuple[Answer, Answer]]) -> float:
-    shifts = [abs(a.logprob - b.logprob) for one, other in answers for a, b in _common(one, other)]
+    """Mean nats between the logprobs of the tokens that both of each two answers begin with."""
+    common = (zip(one[: _first(one, other)], other, strict=False) for one, other in answers)
+    shifts = [abs(a.logprob - b.logprob) for pairs in common for a, b in pairs]
     return math.fsum(shifts) / len(shifts) if shifts else 0.0
-
-
-def _common(one: Answer, other: Answer) -> Iterator[tuple[Written, Written]]:
-    return zip(one[: (place := _first(one, other))], other[:place], strict=True)

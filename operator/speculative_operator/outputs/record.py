@@ -12,6 +12,8 @@ from enum import StrEnum
 
 from speculative_operator.domain.reading import parse_json, seconds_of, text, whole
 
+_LONGEST = 63  # characters of the value of a label
+
 
 class Verdict(StrEnum):
     """How the output with drafts compares with the output without."""
@@ -52,7 +54,3 @@ def read(annotation: str) -> Record | None:
     if verdict is None or not 0 < len(template) <= _LONGEST or min(counts) < 0 or seconds_of(moment) is None:
         return None
     return Record(verdict, template, moment, *counts)
-
-
-_LONGEST = 63
-"""Of the value of a label."""

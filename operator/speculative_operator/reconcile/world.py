@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,10 +25,13 @@ __all__ = ["Catalogue", "CatalogueError", "Event", "Key", "Outcome", "World", "c
 Key = tuple[str, str]
 """Kind and name of a child."""
 
+ENOUGH_DRAFTS = 500.0
+"""Verifications from which on an acceptance is believed: its standard error is then below 5 % of a token."""
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What one object did since the present step of a canary's analysis began."""
+    """What one object did since the present step of a canary's analysis began, as far back as samples are kept."""
 
     samples: tuple[Sample, ...] = ()
     drafts: float = 0.0
@@ -35,10 +39,22 @@ class Record:
     draft_tokens: float = 0.0
     accepted: float = 0.0
 
+    @classmethod
+    def of(cls, samples: Sequence[Sample]) -> Record:
+        """What an object did by its samples."""
+        counts = ((one.drafts, one.draft_tokens, one.accepted) for one in samples)
+        return cls(tuple(samples), *(math.fsum(own) for own in zip(*counts, strict=True)))
+
     @property
     def gained(self) -> float | None:
         """Draft tokens that a verification accepts; None where there was none."""
         return self.accepted / self.drafts if self.drafts > 0 else None
+
+    @property
+    def acceptance(self) -> tuple[int, float] | None:
+        """Draft tokens of a verification, and how many of them it accepts; None where too few were seen to believe."""
+        k = round(self.draft_tokens / self.drafts) if self.drafts >= ENOUGH_DRAFTS else 0
+        return (k, self.accepted / self.drafts) if k > 0 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,34 +89,56 @@ def job(inp: JobInput) -> dict[str, Any]:
     """The Job: whole intent, labelled, owned by the object, and hashed. Raises RenderError."""
     spec, size = inp.spec, SIZES[inp.purpose]
     volumes, mounts = _volumes(inp)
-    name = job_name(spec, inp.purpose)
     purpose = {names.LABEL_JOB: inp.purpose.value}
+    env, resources = [*job_env(inp.env), *variables(spec)], {"requests": size.requests, "limits": size.limits}
     values = {
-        "name": name,
+        "name": job_name(spec, inp.purpose),
         "namespace": spec.namespace,
         "labels": {**metadata.common(spec), **purpose},
         "annotations": {names.ANNOTATION_WANTED: inp.wanted},
         "owner": metadata.owner(spec),
         "pod_labels": {names.LABEL_MANAGED_BY: names.OPERATOR, **purpose},
         "tries": size.tries,
-        "final_exits": [Exit.MISUSED.value, Exit.FINAL.value],
         "deadline": size.deadline,
         "kept_for": KEPT_SECONDS,
         "grace_seconds": size.grace,
         "run_as_user": None if inp.assigns_uids else USER,
         "gives_group": inp.owns_cache,
-        "pull_secrets": pull_secrets(spec),
-        "container": names.JOB_CONTAINER,
-        "image": inp.image,
-        "command": COMMAND,
-        "args": list(inp.args),
-        "env": [*job_env(inp.env), *variables(spec)],
-        "requests": size.requests,
-        "limits": size.limits,
-        "mounts": mounts,
+        "container": confined(names.JOB_CONTAINER, inp.image, [COMMAND], env, mounts, resources, inp.args),
         "volumes": volumes,
     }
-    return with_hash(render_manifest("job", values))
+    return with_hash(render_job(values, imagePullSecrets=pull_secrets(spec)))
+
+
+def render_job(values: Mapping[str, Any], **pod: Any) -> dict[str, Any]:
+    """A Job with the values of its template, and more fields of its pod, of which empty ones are left out. Where
+    another pod may follow one that failed, some exit statuses end the Job at once, and a pod that was taken away does
+    not count. Raises RenderError."""
+    containers = [*pod.get("initContainers", ()), values["container"]]
+    found = {
+        "annotations": {}, "run_as_user": None, "gives_group": True, **values,
+        "final_exits": [Exit.MISUSED.value, Exit.FINAL.value],
+        "containers_that_end": [one["name"] for one in containers if one.get("restartPolicy") is None],
+        "more": [(field, value) for field, value in pod.items() if value],
+    }  # fmt: skip
+    return render_manifest("job", found)
+
+
+def confined(
+    name: str,
+    image: str,
+    command: Sequence[str],
+    env: Sequence[Mapping[str, Any]],
+    mounts: Sequence[Mapping[str, Any]],
+    resources: Mapping[str, Any],
+    args: Sequence[str] = (),
+) -> dict[str, Any]:
+    """A container that gains no privileges and writes to its volumes alone."""
+    security = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+    return {
+        "name": name, "image": image, "command": command, **({"args": args} if args else {}), "env": env,
+        "resources": resources, "securityContext": security, "volumeMounts": mounts,
+    }  # fmt: skip
 
 
 def cache_claim(spec: DeploymentSpec, cache: Cache) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render.environment import render_manifest
-from speculative_operator.render.jobs import TMP, pull_secrets
+from speculative_operator.render.jobs import TMP, confined, pull_secrets, render_job, volume_at
 
 IMAGE = "ghcr.io/vllm-project/guidellm:v0.8.1"
 MARK = "speculative-bench-result"
@@ -28,9 +28,11 @@ PULL_SECONDS = 900
 """Seconds that a Job may take on top to have its image pulled."""
 KEPT_SECONDS = 86_400
 _DATA = "/etc/speculative-bench"
+_FILE = "prompts-{}.jsonl"
 _RESULT = f"{TMP}/result.csv"
 _SCRIPT = f'PATH=/opt/app-root/bin:$PATH; guidellm run "$@" && echo {MARK} && cat {_RESULT}'
 """The first folder is that of GuideLLM's own image."""
+_RESOURCES = {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"cpu": "4", "memory": "4Gi"}}
 _ENV = {"HOME": TMP, "HF_HOME": f"{TMP}/huggingface", "HF_HUB_OFFLINE": "1", "GUIDELLM__MAX_WORKER_PROCESSES": "2"}
 """Each worker process loads libraries of some hundred MB, and one sends some hundred requests a second."""
 
@@ -55,23 +57,27 @@ class Load:
 
 
 def load_job(load: Load, rate: str, number: int, node: str, *, pulls: bool) -> dict[str, Any]:
-    """A Job that sends `rate` requests per second. `number`: each has prompts of its own, so that none meets another
-    one's in the engine's prefix cache; `node`: where it runs if there is room; `pulls`: it is the first, and may wait
-    for its image. Raises RenderError."""
+    """A Job that sends `rate` requests per second. `number`: each has a name and prompts of its own, so that none meets
+    another one's in the engine's prefix cache; `node`: where it runs if there is room; `pulls`: it is the first, and
+    may wait for its image. Raises RenderError."""
+    found, env, args = _metadata(load, f"{load.data}-{number}"), _environment(load), _arguments(load, rate, number)
+    tmp = volume_at("tmp", {"emptyDir": {"sizeLimit": "1Gi"}}, TMP, read_only=False)
+    volumes, mounts = zip(tmp, volume_at("data", {"configMap": {"name": load.data}}, _DATA), strict=True)
+    container = confined("load", load.image, ["sh", "-c", _SCRIPT, "guidellm"], env, mounts, _RESOURCES, args)
     values = {
-        **_metadata(load, f"{load.spec.name[:40]}-bench-"),
+        **found,
+        "pod_labels": found["labels"],
+        "tries": 0,
         "deadline": load.seconds + START_SECONDS + (PULL_SECONDS if pulls else 0),
         "kept_for": KEPT_SECONDS,
-        "node": node,
-        "pull_secrets": pull_secrets(load.spec),
-        "image": load.image,
-        "script": _SCRIPT,
-        "args": _arguments(load, rate, number),
-        "env": _environment(load),
-        "data_mount": _DATA,
-        "data_name": load.data,
+        "grace_seconds": 2,
+        "container": {**container, "imagePullPolicy": "IfNotPresent"},
+        "volumes": volumes,
     }
-    return render_manifest("loadjob", values)
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+    prefers = [{"weight": 100, "preference": {"matchExpressions": [here]}}]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": prefers}} if node else {}
+    return render_job(values, imagePullSecrets=pull_secrets(load.spec), affinity=affinity)
 
 
 def prompts_map(load: Load, own: Sequence[str], steps: int) -> dict[str, Any]:
@@ -80,7 +86,7 @@ def prompts_map(load: Load, own: Sequence[str], steps: int) -> dict[str, Any]:
     files = _tokenizer()
     for number in range(steps if own else 0):
         share = own[number::steps] or own
-        files[_file(number)] = "".join(f"{json.dumps({'prompt': one})}\n" for one in share)
+        files[_FILE.format(number)] = "".join(f"{json.dumps({'prompt': one})}\n" for one in share)
     return render_manifest("configmap", {**_metadata(load, load.data), "data": files, "immutable": True})
 
 
@@ -105,18 +111,13 @@ def _tokenizer() -> dict[str, str]:
     return {"tokenizer.json": json.dumps(tokenizer), "tokenizer_config.json": json.dumps(config)}
 
 
-def _file(number: int) -> str:
-    return f"prompts-{number}.jsonl"
-
-
 def _arguments(load: Load, rate: str, number: int) -> list[str]:
-    model = {"model": load.model} if load.model else {}
     words = {"prompt_tokens": load.prompt_tokens * CHARACTERS, "output_tokens": load.output_tokens}
-    own = {"kind": "json_file", "path": f"{_DATA}/{_file(number)}"}
+    own = {"kind": "json_file", "path": f"{_DATA}/{_FILE.format(number)}"}
     parts: dict[str, dict[str, Any]] = {
         "backend": {
             "kind": "openai_http", "target": load.url, "request_format": load.path, "max_tokens": load.output_tokens,
-            **model,
+            **({"model": load.model} if load.model else {}),
         },
         "profile": {"kind": "constant", "rate": rate},
         "constraint": {"kind": "max_duration", "seconds": load.seconds},

@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
-from speculative_operator.comparing.measures import Sample
-from speculative_operator.domain.observation import Gap, Series
+from speculative_operator.domain.observation import Gap
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.reconcile.snapshot.canaries import COMPARED, Progress
 from speculative_operator.reconcile.world import Evidence, Record
 from speculative_operator.settings import Settings
 from speculative_operator.shell.bodies import Key
@@ -45,46 +43,17 @@ Fetch = Callable[[str, Addresses, float, int, float], Answer | Gap]
 
 
 @dataclass
-class _Side:
-    """One of the two objects."""
-
-    sampler: Sampler
-    samples: list[Sample] = field(default_factory=list)
-    record: Record = field(default_factory=Record)
-    """Without the samples."""
-
-    def whole(self) -> Record:
-        """The record with the samples so far."""
-        return replace(self.record, samples=tuple(self.samples))
-
-    def add(self, series: Mapping[str, Sequence[Series]], start: float, end: float) -> None:
-        """Add what the pods did between two unix times, the second of which is the end of a slice."""
-        first, last = math.floor(start / SLICE_SECONDS) + 1, round(end / SLICE_SECONDS)
-        for number in range(first, last + 1):
-            found = self.sampler.windows(series, number * SLICE_SECONDS)
-            sample = self.sampler.sample(found)
-            self.samples += [sample] if sample is not None else []
-            for one in found:
-                self.record = replace(
-                    self.record,
-                    drafts=self.record.drafts + (one.drafts or 0.0),
-                    draft_tokens=self.record.draft_tokens + (one.draft_tokens or 0.0),
-                    accepted=self.record.accepted + (one.accepted_tokens or 0.0),
-                )
-        self.samples = [one for one in self.samples if one.end > end - LONGEST_SECONDS]
-
-
-@dataclass
 class _Step:
     """The present step of one analysis."""
 
-    of: tuple[str, int, float]
+    of: tuple[str, float]
+    """What is compared, and since when."""
     begun: float
     """Unix time of the first look."""
     until: float
     """End of what has been read."""
-    stable: _Side
-    canary: _Side
+    stable: Sampler
+    canary: Sampler
     asked: float = -math.inf
     """Until when was asked at the last reading."""
     read: bool = False
@@ -104,30 +73,29 @@ class Past:
         self._steps: dict[Key, _Step] = {}
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="canary")
 
-    def look(self, spec: DeploymentSpec, canary: DeploymentSpec | None, known: Progress | None, now: float) -> (
-        Evidence | None
-    ):  # fmt: skip
-        """What is known of the step that the status `known` tells; starts a reading where one is due. None before the
-        first has ended. `now` in unix seconds."""
+    def look(
+        self, spec: DeploymentSpec, canary: DeploymentSpec | None, compared: tuple[str, float] | None, now: float
+    ) -> Evidence | None:
+        """What is known since a comparison began; starts a reading where one is due. `compared`: what is compared, and
+        since when; None where nothing is. Returns None before the first reading has ended. `now` in unix seconds."""
         key = (spec.namespace, spec.name)
-        if known is None or known.phase not in COMPARED or known.since is None or canary is None:
+        if compared is None or canary is None:
             self.forget(key)
             return None
         step = self._steps.get(key)
-        of = (known.of, known.step, known.since)
-        if step is None or step.of != of:
+        if step is None or step.of != compared:
             self.forget(key)
-            begin = max(known.since, now - LONGEST_SECONDS)
-            stable, other = (_Side(Sampler(one, begin, self._stale)) for one in (spec, canary))
-            step = self._steps[key] = _Step(of, now, begin, stable, other)
-        step.stable.sampler.spec, step.canary.sampler.spec = spec, canary
+            begin = max(compared[1], now - LONGEST_SECONDS)
+            stable, other = (Sampler(one, begin, self._stale) for one in (spec, canary))
+            step = self._steps[key] = _Step(compared, now, begin, stable, other)
+        step.stable.spec, step.canary.spec = spec, canary
         whole = SLICE_SECONDS * math.floor(now / SLICE_SECONDS)
         if step.task is None and whole > max(step.until, step.asked):
             step.asked = whole
             step.task = asyncio.create_task(self._read(step, whole), name=f"canary {key[0]}/{key[1]}")
         if not step.read and now - step.begun < PATIENCE_SECONDS:
             return None
-        return Evidence(step.stable.whole(), step.canary.whole(), canary, step.gap)
+        return Evidence(Record.of(step.stable.samples), Record.of(step.canary.samples), canary, step.gap)
 
     def forget(self, key: Key) -> None:
         """Forget the analysis of an object."""
@@ -151,17 +119,20 @@ class Past:
         """Read the next piece; returns why it could not be read, empty where it was."""
         end = min(SLICE_SECONDS * math.floor((step.until + QUERY_SECONDS) / SLICE_SECONDS), until)
         sides = (step.stable, step.canary)
-        pods = [self._pods_of(one.sampler.spec) for one in sides]
+        pods = [self._pods_of(one.spec) for one in sides]
         asked = {pod: own for some in pods for pod, own in some.items()}
         seconds = end - step.until + OVERLAP_SECONDS
         found = await asyncio.get_running_loop().run_in_executor(
-            self._threads, self._fetch, step.stable.sampler.spec.namespace, asked, end, MOST_UNITS, seconds
+            self._threads, self._fetch, step.stable.spec.namespace, asked, end, MOST_UNITS, seconds
         )
         step.gap = found.message if isinstance(found, Gap) else ""
         if isinstance(found, Answer):
+            first, last = math.floor(step.until / SLICE_SECONDS) + 1, round(end / SLICE_SECONDS)
             for side, own in zip(sides, pods, strict=True):
                 series = {pod: found.series[pod] for pod in own if pod in found.series}
-                side.add(series, step.until, end)
+                for number in range(first, last + 1):
+                    side.add(series, number * SLICE_SECONDS)
+                side.samples = [one for one in side.samples if one.end > end - LONGEST_SECONDS]
             step.until = end
         return step.gap
 

@@ -248,11 +248,13 @@ class Reconciler:
 
     def _past(self, spec: DeploymentSpec, snapshot: Snapshot, now: float) -> Evidence | None:
         """What a canary or candidate and its object did, where one is analysed or measured."""
-        known, key = canaries.read(mapping(snapshot.owner, "status", "canary")), (spec.namespace, spec.name)
-        measured = candidates.read(mapping(snapshot.owner, "status", "measured")) if spec.measure is not None else None
-        if measured is not None and measured.running is not None:
-            known = measured.running.progress
-        return self._sources.past.look(spec, self.canaries.spec_of(key), known, now)
+        status = mapping(snapshot.owner, "status")
+        known, measured = canaries.read(mapping(status, "canary")), candidates.read(mapping(status, "measured"))
+        running = measured.running if measured is not None and spec.measure is not None else None
+        looked_at = running if running is not None else known
+        compared = looked_at.compared if looked_at is not None else None
+        other = self.canaries.spec_of((spec.namespace, spec.name))
+        return self._sources.past.look(spec, other, compared, now)
 
     def _show(self, key: Key, spec: DeploymentSpec | None, status: Body, state: _State, now: float) -> None:
         """Show the object in the operator's own metrics."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from speculative_operator.comparing.measures import Sample, sample_of
@@ -28,11 +28,12 @@ class Sampler:
     """Unix time that no window begins before."""
     stale: float
     """Seconds after which a scrape tells nothing any more."""
+    samples: list[Sample] = field(default_factory=list)
     _ends: dict[str, float] = field(default_factory=dict)
     """Pod -> end of its last window."""
 
-    def windows(self, series: Mapping[str, Sequence[Series]], moment: float) -> list[PodWindow]:
-        """What each pod did from its last window to its last scrape before a unix time."""
+    def add(self, series: Mapping[str, Sequence[Series]], moment: float) -> None:
+        """Add the sample of what each pod did from its last window to its last scrape before a unix time."""
         since = {pod: self._ends.get(pod, self.begin) for pod in series}
         tracks = [_between(one, since[pod], moment) for pod, own in series.items() for one in own]
         found = engine_for(self.spec).read(
@@ -43,12 +44,10 @@ class Sampler:
                 self._ends[pod] = view.end
             elif view.reason not in _WAITS:
                 self._ends[pod] = moment
-        return [view for view in found.values() if isinstance(view, PodWindow)]
-
-    def sample(self, windows: Iterable[PodWindow]) -> Sample | None:
-        """The sample of the windows of one interval."""
-        asked = self.spec.accelerator
-        return sample_of(windows, accelerators_per_pod=asked.per_replica, hourly_cost=asked.hourly_cost)
+        asked, windows = self.spec.accelerator, [view for view in found.values() if isinstance(view, PodWindow)]
+        made = sample_of(windows, accelerators_per_pod=asked.per_replica, hourly_cost=asked.hourly_cost)
+        if made is not None:
+            self.samples.append(made)
 
 
 def _between(track: Series, start: float, end: float) -> Series:

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from speculative_operator.api.convert import to_domain
 from speculative_operator.api.wire import SpecError
 from speculative_operator.domain import names
-from speculative_operator.domain.actions import Truth
 from speculative_operator.domain.platform import CanarySeen
 from speculative_operator.domain.reading import is_controlled_by, items, mapping, mappings, text, whole
-from speculative_operator.domain.reasons import ConditionType
 from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.reconcile.snapshot.candidates import outputs_differ
 from speculative_operator.reconcile.world import Catalogue, load_packaged
 from speculative_operator.render import Capabilities
 from speculative_operator.render.metadata import digest
@@ -108,10 +107,7 @@ def _look(cache: Cache, key: Key, model: str) -> CanarySeen | None:
         answering=sum(_answers(pod, model) for pod in snapshot.ready),
         made_of=_made_of(snapshot.owner),
         restarts=sum(whole(one, "restartCount") for pod in snapshot.pods for one in mappings(pod, "status", _STATUSES)),
-        outputs_differ=any(
-            text(one, "type") == ConditionType.OUTPUTS_VERIFIED and text(one, "status") == Truth.FALSE
-            for one in mappings(snapshot.owner, "status", "conditions")
-        ),
+        outputs_differ=outputs_differ(snapshot.owner),
     )
 
 

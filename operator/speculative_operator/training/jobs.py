@@ -14,17 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from speculative_operator.domain import names
-from speculative_operator.domain.jobs import RESULT_FILE, Exit
+from speculative_operator.domain.jobs import RESULT_FILE
 from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.domain.training import Answers, Training
-from speculative_operator.render.environment import render_manifest
+from speculative_operator.render.jobs import CLAIMS, TMP, USER, confined, render_job
 from speculative_operator.training import scripts
 
 LOOK, TRAINS = "look", "train"
 """Ends of the names of the Jobs."""
-USER = 65532
-OUTPUT, CLAIMS, TMP = "/training", "/claims", "/tmp"  # noqa: S108  (paths in the pod)
+OUTPUT = "/training"
 INSPECTED = f"{TMP}/inspected.json"
 """What `inspect` found, for `look`: both mount the same TMP."""
 KEPT_SECONDS = {LOOK: 86_400, TRAINS: 7 * 86_400}
@@ -173,17 +172,8 @@ def _container(
     mounts += [{"name": "shm", "mountPath": "/dev/shm"}, {"name": "output", "mountPath": OUTPUT}]  # noqa: S108
     for claim, volume in _claims(training).items():
         mounts.append({"name": volume, "mountPath": f"{CLAIMS}/{claim}", "readOnly": True})
-    return {
-        "name": name,
-        "image": image,
-        "command": command,
-        "env": [*given, *(one for one in training.env if one.get("name") not in named)],
-        "resources": size,
-        "securityContext": {
-            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}
-        },
-        "volumeMounts": mounts,
-    }  # fmt: skip
+    given += [dict(one) for one in training.env if one.get("name") not in named]
+    return confined(name, image, command, given, mounts, size)
 
 
 def _claims(training: Training) -> dict[str, str]:
@@ -218,16 +208,17 @@ def _job(training: Training, kind: str, seconds: int, steps: list[dict[str, Any]
         },
         "pod_labels": labels,
         "tries": TRIES,
-        "containers_that_end": [one["name"] for one in steps if one.get("restartPolicy") is None],
-        "final_exits": [Exit.MISUSED.value, Exit.FINAL.value],
         "deadline": seconds,
         "kept_for": KEPT_SECONDS[kind],
+        "grace_seconds": 10,
         "run_as_user": None if means.assigns_uids else USER,
-        "pull_secrets": [{"name": one} for one in training.pull_secrets],
-        "node_selector": dict(training.node_selector),
-        "tolerations": [dict(one) for one in training.tolerations],
-        "first": steps[:-1],
-        "last": steps[-1],
+        "container": steps[-1],
         "volumes": volumes,
     }  # fmt: skip
-    return render_manifest("trainingjob", values)
+    return render_job(
+        values,
+        imagePullSecrets=[{"name": one} for one in training.pull_secrets],
+        nodeSelector=training.node_selector,
+        tolerations=training.tolerations,
+        initContainers=steps[:-1],
+    )

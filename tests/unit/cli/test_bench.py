@@ -33,6 +33,8 @@ class Loaded(EnginePod):
         self.ended: list[Mapping[str, Any]] = []
         self.table, self.end, self.busy = TABLE, DONE, 0.0
         self.running: Callable[[], object] = lambda: None
+        self.calls: list[str] = []
+        """What was asked of the API server."""
 
     def ask(self, pod: Mapping[str, Any], path: str, body: Any = None, seconds: float = 0.0) -> str:
         if path != "metrics":
@@ -44,18 +46,22 @@ class Loaded(EnginePod):
             lines |= {f"spec_decode_{name}_total": value for name, value in {**drafted, **accepted}.items()}
         return "".join(f'vllm:{name}{{engine="0"}} {value}\n' for name, value in lines.items())
 
-    def create(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def create(self, body: Mapping[str, Any]) -> None:
         kept: dict[str, Any] = json.loads(json.dumps(body))
+        kept["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"
         if kept["kind"] == "Job":
-            kept["metadata"] |= {"name": f"job-{len(self.made)}", "namespace": "models", "uid": "j"}
             pod = kept["spec"]["template"]["spec"]
             url = pod["containers"][0]["args"][2]
             assert pod["volumes"][1]["configMap"]["name"] in [one["metadata"]["name"] for one in self.made]
             self.drafted += 300 * (self.drafts(self.pods("demo")[0]) and "demo" in url)
         self.made.append(kept)
-        return kept
+
+    def annotate(self, name: str, annotation: str, value: str | None) -> None:
+        self.calls.append("annotate")
+        super().annotate(name, annotation, value)
 
     def jobs(self, label: str) -> list[dict[str, Any]]:
+        self.calls.append("jobs")
         self.running()
         assert label == f"{names.LABEL_BENCH}=demo"
         return [{**one, "status": self.end} for one in self.made if one["kind"] == "Job"]
@@ -76,10 +82,12 @@ class Loaded(EnginePod):
         job["metadata"]["annotations"] = {annotation: value}
 
     def delete_labelled(self, kind: str, label: str) -> None:
+        self.calls.append(f"delete {kind}s")
         self.ended += [one for one in self.made if one["kind"] == kind]
         self.made = [one for one in self.made if one["kind"] != kind]
 
     def delete_job(self, name: str) -> None:
+        self.calls.append(f"delete {name}")
         self.ended += [one for one in self.made if one["metadata"].get("name") == name]
 
     def arguments(self) -> list[list[str]]:
@@ -171,20 +179,38 @@ def test_a_step_whose_drafts_cannot_be_counted_makes_no_result(loaded: Loaded, r
 
 
 @pytest.mark.parametrize("ending", [KeyboardInterrupt, UnseenError("the API server is gone")])
-def test_an_end_before_the_end_leaves_no_job_running_and_drafts_on(
-    loaded: Loaded, run: Run, ending: BaseException
+def test_an_end_before_the_end_stops_the_job_first_and_waits_for_nothing(
+    loaded: Loaded, run: Run, monkeypatch: pytest.MonkeyPatch, ending: BaseException
 ) -> None:
     def end() -> None:
         if suspensions(loaded)[-1:] == [True]:
             loaded.running, loaded.end = (lambda: None), {}
+            loaded.calls.clear()
+            monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("it waits"))
             raise ending
 
     loaded.running = end
-    status, _, _ = run(*WORDS)
+    status, _, err = run(*WORDS)
     assert status in (1, 130)
+    name = loaded.made[-1]["metadata"]["name"]
+    assert loaded.calls == [f"delete {name}", "annotate", "delete ConfigMaps"]
     assert suspensions(loaded)[-1] is False
-    assert {one["metadata"].get("name") for one in loaded.ended} >= {loaded.made[-1]["metadata"]["name"]}
+    assert f"Job {name} is told to stop" in err
+    assert ("stopped: 1 of 8 steps are measured and kept; speculative bench demo --show" in err) is (status == 130)
     assert not [one for one in loaded.made if one["kind"] == "ConfigMap"]
+
+
+def test_a_job_that_may_not_be_made_is_not_told_to_stop(
+    loaded: Loaded, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(body: Mapping[str, Any]) -> None:
+        if body["kind"] == "Job":
+            raise UnseenError("jobs.batch is forbidden")
+
+    monkeypatch.setattr(loaded, "create", refuse)
+    status, _, err = run(*WORDS)
+    assert (status, loaded.ended) == (1, [])
+    assert err.splitlines()[-1] == "error: jobs.batch is forbidden"
 
 
 def test_pods_that_draft_in_a_step_without_drafts_make_no_result(loaded: Loaded, run: Run) -> None:
@@ -214,23 +240,11 @@ def test_a_job_that_does_not_run_is_told_with_a_remedy(
 ) -> None:
     failed = bool(pod and pod.get("phase") == "Failed")
     loaded.end = {"conditions": [{"type": "Failed", "status": "True"}]} if failed else {}
-    made = "2020-01-01T00:00:00Z"
-    pods = (
-        [{"metadata": {"name": "p", "namespace": "models"}, "spec": {}, "status": {"phase": "Pending", **pod}}]
-        if pod
-        else []
-    )
+    body = {"metadata": {"name": "p", "namespace": "models"}, "spec": {}, "status": {"phase": "Pending", **(pod or {})}}
+    pods = [body] if pod else []
     monkeypatch.setattr(loaded, "pods_of_job", lambda name: pods)
     monkeypatch.setattr(loaded, "log", lambda pod: "Traceback\nClient error '401 Unauthorized'\n")
     monkeypatch.setattr(bench_jobs, "PATIENCE_SECONDS", -1.0)
-    create = loaded.create
-
-    def dated(body: Mapping[str, Any]) -> dict[str, Any]:
-        kept = create(body)
-        kept["metadata"]["creationTimestamp"] = made
-        return kept
-
-    monkeypatch.setattr(loaded, "create", dated)
     status, _, err = run(*WORDS)
     assert status == 1
     assert told in err

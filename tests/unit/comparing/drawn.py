@@ -49,7 +49,6 @@ def samples(
                 decode_request_steps=further,
                 prompt_tokens=prompt * requests,
                 ttft_seconds=requests * 0.1 * ttft * math.exp(scatter * rng.normal()),
-                requests_finished=requests,
                 accelerators=1.0,
                 tpot_histogram=histogram(values),
                 ttft_histogram=histogram(0.1 * ttft * np.exp(0.3 * rng.normal(size=round(requests)))),

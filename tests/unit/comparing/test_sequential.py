@@ -74,4 +74,4 @@ def test_windows_of_pods_are_added_up() -> None:
     assert (one.start, one.end, one.batch, one.tpot) == (2.0, 17.0, 3.0, 8.5 / 850)
     assert one.throughput == pytest.approx(856 / (2.0 + 0.5) / 2)
     assert one.ttft_histogram == ((1.0, 6.0), (math.inf, 0.0))
-    assert sample_of([]) is None
+    assert sample_of([], accelerators_per_pod=2) is None

@@ -14,7 +14,6 @@ from speculative_operator.api.convert import to_domain
 from speculative_operator.domain.observation import Gap, Series
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec
-from speculative_operator.reconcile.snapshot.canaries import Phase, Progress
 from speculative_operator.reconcile.world import Evidence
 from speculative_operator.shell.bodies import Key
 from speculative_operator.shell.past import LONGEST_SECONDS, PATIENCE_SECONDS, Past
@@ -22,7 +21,7 @@ from speculative_operator.shell.podseries import Addresses, Answer
 
 BEGIN = 1_800_000_004.0
 SCRAPE = 5.0
-KNOWN = Progress("next", "a", Phase.PROGRESSING, Reason.CANARY_STEPS, "", step=1, since=BEGIN)
+KNOWN = "the first step", BEGIN
 
 
 def spec_of(name: str) -> DeploymentSpec:
@@ -69,7 +68,7 @@ def addresses(keys: Iterable[Key]) -> Mapping[str, tuple[str, ...]]:
     return {f"{name}-1": ("10.0.0.1",) for _, name in keys}
 
 
-async def look(past: Past, now: float, known: Progress | None = KNOWN) -> Evidence | None:
+async def look(past: Past, now: float, known: tuple[str, float] | None = KNOWN) -> Evidence | None:
     """What is known at `now`, once the reading that it began has ended."""
     past.look(STABLE, NEXT, known, now)
     step = past._steps.get(("ns", "stable"))
@@ -128,12 +127,10 @@ async def test_another_step_begins_with_nothing_and_an_end_is_forgotten() -> Non
     server = Server()
     past = fresh(server)
     assert await look(past, BEGIN + 300.0) is not None
-    later = Progress("next", "a", Phase.PROGRESSING, Reason.CANARY_STEPS, "", step=2, since=BEGIN + 300.0)
-    seen = await look(past, BEGIN + 361.0, later)
+    seen = await look(past, BEGIN + 361.0, ("the second step", BEGIN + 300.0))
     assert seen is not None
     assert all(one.start >= BEGIN + 290.0 for one in seen.stable.samples)
-    ended = Progress("next", "a", Phase.PROMOTED, Reason.CANARY_PROMOTED, "", step=2, since=BEGIN)
-    assert await look(past, BEGIN + 400.0, ended) is None
+    assert await look(past, BEGIN + 400.0, None) is None
     assert past._steps == {}
 
 

@@ -11,9 +11,9 @@ from speculative_operator.domain.actions import Action, ApplyChild, DeleteChild,
 from speculative_operator.domain.platform import Measuring
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import Mode, Scheme
-from speculative_operator.engines.pairs import with_speculator
 from speculative_operator.reconcile.pair.picking import Picking
-from speculative_operator.reconcile.snapshot.candidates import Measured, Phase, Row, Running
+from speculative_operator.reconcile.snapshot.candidates import Measured, Phase, Running
+from speculative_operator.reconcile.snapshot.picked import Row
 from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.render.metadata import digest, owner
 
@@ -32,9 +32,8 @@ def actions(world: Snapshot, after: Measured | None = None) -> tuple[Action, ...
     this reconcile, too. One that is not wanted any more stays while no pod of the object itself could take its
     requests."""
     known, seen = world.status.measured, world.candidate
-    asked = world.spec.measure is not None and known is not None and known.of == subject_of(world)
-    running = known.running if asked and known is not None else None
-    if running is not None:
+    running = known.running if known is not None and known.of == subject_of(world) else None
+    if running is not None and world.spec.measure is not None:
         stays = seen is None and after is not None and after.running == running and running.phase is Phase.STARTING
         found = ApplyChild(manifest(world, running.row), Reason.CANDIDATE_MEASURED, running.row.title)
         return (found,) if stays else ()
@@ -49,21 +48,19 @@ def manifest(world: Snapshot, row: Row) -> dict[str, Any]:
     """The candidate with the speculator of `row`: the spec as its user wrote it, with one replica, no route and the
     version of the verifier that serves."""
     spec, given = world.spec, world.asked
-    speculation = dict(given.get("speculation") or {})
-    start = with_speculator(spec, row.drafter, row.k).speculation.num_speculative_tokens
-    template, asked = dict(given.get("template") or {}), spec.measure or Measuring()
-    if asked.priority_class_name:
-        template["spec"] = {**(template.get("spec") or {}), "priorityClassName": asked.priority_class_name}
+    start = row.fill(spec).speculation.num_speculative_tokens
     one = {"method": row.method.value, "model": row.uri, "parallelDrafting": row.one_pass}
-    kept = {key: value for key, value in given.items() if key not in ("route", "rollout")}
     wanted = {
-        **kept,
+        **{key: value for key, value in given.items() if key not in ("route", "rollout")},
         "verifier": {**(given.get("verifier") or {}), "servedName": spec.verifier.served_name, **_version(world)},
         "speculator": {key: value for key, value in one.items() if value},
-        "speculation": speculation | ({"numSpeculativeTokens": start} if start else {}),
+        "speculation": (given.get("speculation") or {}) | ({"numSpeculativeTokens": start} if start else {}),
         "replicas": 1,
-        **({"template": template} if template else {}),
     }
+    if spec.measure is not None and spec.measure.priority_class_name:
+        template = given.get("template") or {}
+        pod = {**(template.get("spec") or {}), "priorityClassName": spec.measure.priority_class_name}
+        wanted["template"] = {**template, "spec": pod}
     name = names.candidate(spec.name)
     return {
         "apiVersion": names.API_VERSION,
@@ -96,11 +93,11 @@ def subject_of(world: Snapshot) -> str:
     return digest([*parts, engine.type.value, engine.version, engine.image, device.product, device.per_replica], 16)
 
 
-def hindrances(world: Snapshot, picking: Picking, suspended: bool) -> Iterator[str]:
+def hindrances(world: Snapshot, picking: Picking, asked: Measuring, suspended: bool) -> Iterator[str]:
     """Why no candidate may be there now."""
     rollout, pick = world.rollout, picking.pick
     outputs = world.status.condition(ConditionType.OUTPUTS_VERIFIED).status
-    if world.spec.speculation.mode is Mode.DISABLED or pick is None or pick.method is None:
+    if world.spec.speculation.mode is Mode.DISABLED or pick is None or pick.row is None:
         yield "no speculator is picked that a candidate could be compared with"
     elif world.spec.verifier.source.scheme not in _NAMED:
         yield "a candidate cannot be told the version of a verifier from s3://: use hf://, oci:// or pvc://"
@@ -114,7 +111,7 @@ def hindrances(world: Snapshot, picking: Picking, suspended: bool) -> Iterator[s
         yield "drafts are suspended"
     elif outputs == Truth.FALSE:
         yield "OutputsVerified is False"
-    elif any(pod.displaces for pod in world.pods) and not (world.spec.measure or Measuring()).priority_class_name:
+    elif any(pod.displaces for pod in world.pods) and not asked.priority_class_name:
         yield "by their priority, pods of it may displace pods of others: set speculator.measure.priorityClassName"
 
 

@@ -28,14 +28,7 @@ from speculative_operator.reconcile.children.candidate import (
     reason_to_end,
     subject_of,
 )
-from speculative_operator.reconcile.observed.canary import (
-    ENOUGH_DRAFTS,
-    PACE,
-    compared,
-    in_words,
-    of_measure,
-    worse_than,
-)
+from speculative_operator.reconcile.observed.canary import compared
 from speculative_operator.reconcile.observed.surge import WAIT_SECONDS
 from speculative_operator.reconcile.pair.picking import Picking, next_entry
 from speculative_operator.reconcile.snapshot.candidates import (
@@ -44,11 +37,10 @@ from speculative_operator.reconcile.snapshot.candidates import (
     Measured,
     Phase,
     Result,
-    Row,
     Running,
 )
 from speculative_operator.reconcile.snapshot.candidates import Verdict as Told
-from speculative_operator.reconcile.snapshot.picked import Basis
+from speculative_operator.reconcile.snapshot.picked import Basis, Row
 from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.reconcile.world import Evidence, Record
 
@@ -68,12 +60,12 @@ def follow(
     """What is measured after this reconcile, and the pick; None where the spec asks for no measuring. `suspended`:
     drafts are suspended. `now` in unix seconds."""
     asked, before = world.spec.measure, world.status.measured
-    if picking is None or (asked is None and before is None):
-        return None, picking
-    if asked is None and before is not None:
+    if picking is None or asked is None:
+        if picking is None or before is None:
+            return None, picking
         message = "speculator.measure is not set"
         return replace(before, reason=Reason.MEASURE_WAITS, message=message, running=None, comparison=""), picking
-    asked, known, why_not = asked or Measuring(), _standing(world), next(hindrances(world, picking, suspended), "")
+    known, why_not = _standing(world), next(hindrances(world, picking, asked, suspended), "")
     if known.running is None:
         return _begin(world, known, picking, why_not, now), picking
     if is_settling(world):
@@ -94,16 +86,15 @@ def _begin(world: Snapshot, known: Measured, picking: Picking, why: str, now: fl
     """The next candidate, or why there is none now."""
     if known.paused_until is not None and now < known.paused_until <= now + ROOM_SECONDS:
         return known
-    measured, pick = frozenset(one.row.key for one in known.verdicts), picking.pick
-    entry = None
+    pick, entry = picking.pick, None
     if not why and pick is not None and pick.key is not None and len(known.verdicts) < MOST_VERDICTS:
-        entry = next_entry(picking, measured | {pick.key})
+        entry = next_entry(picking, frozenset((pick.key, *(one.row.key for one in known.verdicts))))
     if why or (entry is not None and (why := _not_now(world))):
         return replace(known, reason=Reason.MEASURE_WAITS, message=f"no candidate is started: {why}", comparison="")
     if entry is None:
         message = f"{len(known.verdicts)} rows were measured, and no other is left; {_serving(picking)} serves"
         return replace(known, reason=Reason.ALL_MEASURED, message=message, comparison="")
-    row = Row(entry.method, entry.uri, entry.one_pass, entry.k)
+    row = Row.of(entry)
     message = f"the candidate {names.candidate(world.spec.name)} measures {row.title} against {_serving(picking)}"
     running = Running(row, Phase.STARTING, float(now), float(now))
     return replace(known, reason=Reason.CANDIDATE_MEASURED, message=message, running=running, comparison="")
@@ -153,9 +144,8 @@ class _Look:
             return self._judged(Result.FAILED, why)
         for pod in seen.pods:
             if pod.unschedulable and self.now - (pod.unschedulable_since or self.now) >= WAIT_SECONDS:
-                return self._without_verdict(
-                    f"no node has room for its pod {pod.name}: {pod.unschedulable}", ROOM_SECONDS
-                )
+                why = f"no node has room for its pod {pod.name}: {pod.unschedulable}"
+                return self._without_verdict(why, ROOM_SECONDS)
         if not seen.answers and age >= START_SECONDS:
             trouble = next((pod.trouble for pod in seen.pods if pod.trouble), "no pod of it was ready")
             return self._judged(Result.FAILED, f"it did not start within {duration(START_SECONDS)}: {trouble}")
@@ -179,52 +169,50 @@ class _Look:
         if result is not Result.UNDECIDED:
             return self._judged(result, why, evidence.canary)
         why = f"nothing was certain after {duration(self.asked.deadline_seconds)}: {evidence.gap or why}"
-        return self._judged(result, why, evidence.canary) if late else replace(self.known, comparison=in_words(found))
+        return self._judged(result, why, evidence.canary) if late else replace(self.known, comparison=str(found))
 
     def _without_verdict(self, why: str, seconds: float) -> Measured:
         """The end of a candidate that could not be measured; its row is measured later."""
         message, until = f"the candidate goes without a verdict: {why}", float(self.now) + seconds
-        ended = replace(self.known, running=None, paused_until=until, comparison="")
-        return replace(ended, reason=Reason.CANDIDATE_REMOVED, message=message)
+        reason = Reason.CANDIDATE_REMOVED
+        return replace(self.known, running=None, paused_until=until, comparison="", reason=reason, message=message)
 
     def _judged(self, result: Result, why: str, record: Record | None = None) -> Measured:
         """The verdict on a row. Each row has one; what served before a better row is then worse than it."""
-        row, serving, at, pick = self.running.row, _serving(self.picking), float(self.now), self.picking.pick
-        told = [Told(row, result, serving, why, at, *_acceptance(record))]
-        reason, generation = Reason.CANDIDATE_NOT_BETTER, self.known.generation
-        message = f"{serving} stays: {row.title} is {result}: {why}"
+        row, serving, pick = self.running.row, _serving(self.picking), self.picking.pick
+        told = [Told(row, result, serving, why, float(self.now), *_acceptance(record))]
+        generation = self.known.generation
+        reason, message = Reason.CANDIDATE_NOT_BETTER, f"{serving} stays: {row.title} is {result}: {why}"
         if result is Result.FAILED:
             reason, message = Reason.CANDIDATE_FAILED, f"{serving} stays: {row.title} failed: {why}"
         elif result is Result.BETTER:
-            reason, generation = Reason.CANDIDATE_BETTER, self.picking.asked.spec.generation
-            message = f"{row.title} is picked in place of {serving}: {why}"
-            if pick is not None and pick.method is not None:
-                former = Row(pick.method, pick.uri, pick.one_pass, pick.k)
-                told.insert(0, Told(former, Result.WORSE, row.title, f"{row.title} is {why}", at))
+            reason, message = Reason.CANDIDATE_BETTER, f"{row.title} is picked in place of {serving}: {why}"
+            generation = self.picking.asked.spec.generation
+            if pick is not None and pick.row is not None:
+                told.insert(0, Told(pick.row, Result.WORSE, row.title, f"{row.title} is {why}", float(self.now)))
         kept = {one.row.key: one for one in (*self.known.verdicts, *told)}
-        ended = replace(self.known, running=None, paused_until=None, generation=generation, comparison="")
-        return replace(ended, reason=reason, message=message, verdicts=tuple(kept.values())[-MOST_VERDICTS:])
+        return replace(
+            self.known, running=None, paused_until=None, generation=generation, comparison="", reason=reason,
+            message=message, verdicts=tuple(kept.values())[-MOST_VERDICTS:],
+        )  # fmt: skip
 
 
 def _result(found: Comparison) -> tuple[Result, str]:
     """Better where a measure of the pace is, none is worse, and the rest is within what is allowed."""
-    told = ", ".join(of_measure(one) for one in found.measures if one.ratio is not None)
-    pace = [one.verdict for one in found.measures if one.measure in PACE and one.ratio is not None]
-    if worse := worse_than(found, LIMITS):
+    told = f"at {found.basis}: {', '.join(str(one) for one in found.known)}"
+    if worse := found.losses(LIMITS):
         return Result.WORSE, f"worse at {worse}"
-    if Verdict.BETTER in pace and Verdict.WORSE not in pace:
-        return Result.BETTER, f"better at {found.basis}: {told}"
-    if pace and set(pace) == {Verdict.EQUIVALENT}:
-        return Result.EQUIVALENT, f"no different at {found.basis}: {told}"
+    if Verdict.BETTER in found.pace and Verdict.WORSE not in found.pace:
+        return Result.BETTER, f"better {told}"
+    if found.pace == {Verdict.EQUIVALENT}:
+        return Result.EQUIVALENT, f"no different {told}"
     return Result.UNDECIDED, found.why
 
 
-def _acceptance(record: Record | None) -> tuple[int | None, int | None]:
-    """Acceptance length in hundredths, and the drafts of a verification; None where too little was drafted."""
-    if record is None or record.gained is None or record.drafts < ENOUGH_DRAFTS:
-        return None, None
-    k = round(record.draft_tokens / record.drafts)
-    return (round(100.0 * (1.0 + record.gained)), k) if k > 0 and record.gained <= k else (None, None)
+def _acceptance(record: Record | None) -> tuple[float | None, int | None]:
+    """Acceptance length in whole hundredths, and the drafts of a verification; None where too little was drafted."""
+    k, gained = (record.acceptance if record is not None else None) or (0, 0.0)
+    return (round(100.0 * (1.0 + gained)) / 100.0, k) if k > 0 and gained <= k else (None, None)
 
 
 def _picked(picking: Picking, row: Row, found: Measured, now: float) -> Picking:
@@ -232,7 +220,7 @@ def _picked(picking: Picking, row: Row, found: Measured, now: float) -> Picking:
     if picking.pick is None:
         return picking
     pick = replace(
-        picking.pick, reason=found.message, method=row.method, uri=row.uri, one_pass=row.one_pass, k=row.k,
-        source="measured here", basis=Basis.CARD, at=float(now), generation=0,
+        picking.pick, reason=found.message, row=row, source="measured here", basis=Basis.CARD, at=float(now),
+        generation=0,
     )  # fmt: skip
     return replace(picking, pick=pick)

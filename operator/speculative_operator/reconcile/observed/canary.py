@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from speculative_operator.comparing.verdict import Comparison, Judged, Limits, Measure, Verdict, compare
-from speculative_operator.domain.formats import LONGEST_MESSAGE, duration
+from speculative_operator.comparing.verdict import Comparison, Limits, Verdict, compare
+from speculative_operator.domain.formats import duration
 from speculative_operator.domain.platform import Analysis, Canary, Promotion
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Speculator
@@ -28,13 +28,9 @@ from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.reconcile.world import Evidence
 from speculative_operator.render.metadata import digest
 
-ENOUGH_DRAFTS = 500.0
-"""Verifications from which on the canary's acceptance is believed: its standard error is then below 5 % of a token."""
 _UNSEEN = "-"
 """Stands for the hash of what is analysed while there is no canary, or its spec is refused."""
 _PASSED = frozenset({Verdict.BETTER, Verdict.EQUIVALENT})
-PACE = (Measure.TPOT, Measure.THROUGHPUT, Measure.COST)
-"""Measures of which the canary must be no worse to pass."""
 
 
 def weighed(world: Snapshot) -> Snapshot:
@@ -42,8 +38,13 @@ def weighed(world: Snapshot) -> Snapshot:
     asked = _asked(world)
     if asked is None or world.spec.route is None:
         return world
-    canary, analysis = asked
-    weight = _weight(_standing(world, canary, analysis), analysis)
+    (canary, analysis), weight = asked, 0
+    known = _standing(world, canary, analysis)
+    # By phase and step: what else the status says of the weight is for people.
+    if known is not None and known.phase in COMPARED:
+        weight = analysis.steps[known.step - 1]
+    elif known is not None and known.phase is Phase.PROMOTED:
+        weight = 100
     route = replace(world.spec.route, canary=replace(canary, weight=weight))
     return replace(world, spec=replace(world.spec, route=route))
 
@@ -57,7 +58,10 @@ def follow(world: Snapshot, now: float) -> Progress | None:
     known = _standing(world, canary, analysis)
     if known is None or known.phase is Phase.WAITING:
         return _begin(world, canary, analysis, now)
-    return _judge(world, known, analysis, now) if known.phase in COMPARED else known
+    if known.phase not in COMPARED:
+        return known
+    fault = next(_faults(world, known, analysis), None)
+    return _taken_back(known, *fault) if fault is not None else _judge(world, known, analysis, now)
 
 
 def _asked(world: Snapshot) -> tuple[Canary, Analysis] | None:
@@ -87,22 +91,14 @@ def _standing(world: Snapshot, canary: Canary, analysis: Analysis) -> Progress |
     return known if known.phase not in COMPARED or 0 < known.step <= len(analysis.steps) else None
 
 
-def _weight(known: Progress | None, analysis: Analysis) -> int:
-    """Percent by phase and step: what else the status says of the weight is for people."""
-    if known is not None and known.phase in COMPARED:
-        return analysis.steps[known.step - 1]
-    return 100 if known is not None and known.phase is Phase.PROMOTED else 0
-
-
 def _begin(world: Snapshot, canary: Canary, analysis: Analysis, now: float) -> Progress:
     """The first step where the canary can answer; else the wait for it."""
-    subject, why = _subject(world, canary, analysis), left_out(world)
-    if why or not subject or not world.capabilities.http_route:
+    subject, seen, why = _subject(world, canary, analysis), world.canary, left_out(world)
+    if why or seen is None or not subject or not world.capabilities.http_route:
         why = why or "the cluster does not serve the kind HTTPRoute"
         message = f"the analysis begins when {canary.name} can answer: {why}"
         return Progress(canary.name, subject or _UNSEEN, Phase.WAITING, Reason.CANARY_LEFT_OUT, message)
-    restarts = world.canary.restarts if world.canary is not None else 0
-    first = Progress(canary.name, subject, Phase.PROGRESSING, Reason.CANARY_STEPS, "", restarts=restarts)
+    first = Progress(canary.name, subject, Phase.PROGRESSING, Reason.CANARY_STEPS, "", restarts=seen.restarts)
     return _in_step(first, analysis, 1, now)
 
 
@@ -120,38 +116,33 @@ def _in_step(known: Progress, analysis: Analysis, step: int, now: float) -> Prog
 
 def _judge(world: Snapshot, known: Progress, analysis: Analysis, now: float) -> Progress:
     """The analysis after one more look at both objects."""
-    for reason, why in _faults(world, known, analysis):
-        return _taken_back(known, reason, why)
     seen, since = world.evidence, known.since
     if seen is None or since is None:
         return known
     tolerated, late = analysis.worse_by_percent / 100.0, analysis.ttft_worse_by_percent / 100.0
     limits = Limits(equivalent=tolerated, tolerated=tolerated, ttft_tolerated=late)
     found = compared(world, seen, limits)
-    known = replace(known, comparison=in_words(found))
-    if worse := worse_than(found, limits):
+    known = replace(known, comparison=str(found))
+    if worse := found.losses(limits):
         return _taken_back(known, Reason.CANARY_WORSE, f"it is worse than {world.spec.name} at {worse}")
-    unsure = "" if _passes(found) else seen.gap or f"{found.why} (A is {world.spec.name}, B {known.name})"
-    return _in_time(world, known, analysis, now - since, left_out(world) or unsure)
-
-
-def _in_time(world: Snapshot, known: Progress, analysis: Analysis, age: float, missing: str) -> Progress:
-    """The analysis of a canary that is not worse, `age` seconds after the begin of the step. `missing`: what it lacks
-    to pass; empty where it passes."""
     if known.phase is Phase.NEEDS_APPROVAL:
         accepted = world.spec.accept == known.accept and not left_out(world)
         return _promoted(world, known) if accepted else known
-    if not missing and age >= analysis.step_seconds:
-        return _passed(world, known, analysis, age)
-    if missing and age >= analysis.deadline_seconds:
-        why = f"after {duration(analysis.deadline_seconds)} in step {known.step} nothing is certain: {missing}"
-        return _taken_back(known, Reason.CANARY_UNDECIDED, why)
-    return known
+    # Only what every token costs decides for it; the rest decides against it.
+    passes = bool(found.pace) and found.pace <= _PASSED
+    unsure = "" if passes else seen.gap or f"{found.why} (A is {world.spec.name}, B {known.name})"
+    missing = left_out(world) or unsure
+    if now - since < (analysis.deadline_seconds if missing else analysis.step_seconds):
+        return known
+    if not missing:
+        return _passed(world, known, analysis, now)
+    why = f"after {duration(analysis.deadline_seconds)} in step {known.step} nothing is certain: {missing}"
+    return _taken_back(known, Reason.CANARY_UNDECIDED, why)
 
 
-def _passed(world: Snapshot, known: Progress, analysis: Analysis, age: float) -> Progress:
+def _passed(world: Snapshot, known: Progress, analysis: Analysis, now: float) -> Progress:
     if known.step < len(analysis.steps):
-        return _in_step(known, analysis, known.step + 1, (known.since or 0.0) + age)
+        return _in_step(known, analysis, known.step + 1, now)
     if analysis.promotion is Promotion.APPROVE:
         message = f"{known.name} has passed all steps; to promote it: speculative approve {world.spec.name}"
         return replace(known, phase=Phase.NEEDS_APPROVAL, reason=Reason.CANARY_NEEDS_APPROVAL, message=message)
@@ -189,11 +180,11 @@ def _faults(world: Snapshot, known: Progress, analysis: Analysis) -> Iterator[tu
 def _low_acceptance(seen: Evidence, analysis: Analysis, catalogue: Catalogue) -> str:
     """In what the canary's acceptance falls short of the published one; empty where it does not, where this object's
     does so too (then it is the requests), or where nobody can tell."""
-    speculator, own, gained = seen.spec.speculator, seen.stable.gained, seen.canary.gained
-    if speculator is None or gained is None or seen.canary.drafts < ENOUGH_DRAFTS:
+    speculator, own, told = seen.spec.speculator, seen.stable.gained, seen.canary.acceptance
+    if speculator is None or told is None:
         return ""
-    k, share = round(seen.canary.draft_tokens / seen.canary.drafts), analysis.least_acceptance_percent / 100.0
-    published = _published(seen.spec, speculator, k, catalogue) if k > 0 else None
+    (k, gained), share = told, analysis.least_acceptance_percent / 100.0
+    published = _published(seen.spec, speculator, k, catalogue)
     if published is None or gained >= share * (published - 1.0) or (own is not None and gained >= share * own):
         return ""
     return (
@@ -213,31 +204,7 @@ def _published(spec: DeploymentSpec, speculator: Speculator, k: int, catalogue: 
     return found.length if found is not None else None
 
 
-def _passes(found: Comparison) -> bool:
-    """True where the canary is no worse in what every token costs. The rest decides nothing for it, only against it."""
-    pace = [one.verdict for one in found.measures if one.measure in PACE and one.ratio is not None]
-    return bool(pace) and _PASSED.issuperset(pace)
-
-
 def compared(world: Snapshot, seen: Evidence, limits: Limits) -> Comparison:
     """Both objects of an analysis by their samples; not anew where a reconcile brought none."""
     sides = seen.stable.samples, seen.canary.samples
     return world.memo.get(("compare", sides, limits), lambda: compare(*sides, limits))
-
-
-def worse_than(found: Comparison, limits: Limits) -> str:
-    """In what the second object is surely worse than is allowed; empty where it is in nothing."""
-    worse = ", ".join(of_measure(one) for one in found.measures if one.beyond(limits))
-    return f"{found.basis}: {worse}" if worse else ""
-
-
-def of_measure(one: Judged) -> str:
-    """The ratio of a measure, the canary over this object, with its interval."""
-    ends = [f"{end:.2f}" if end is not None else "?" for end in (one.low, one.high)]
-    return f"{one.measure} {one.ratio:.2f} ({ends[0]} to {ends[1]})"
-
-
-def in_words(found: Comparison) -> str:
-    """Verdict and ratios of a comparison."""
-    told = [of_measure(one) for one in found.measures if one.ratio is not None]
-    return f"{found.verdict} at {found.basis}: {', '.join(told) or found.why}"[:LONGEST_MESSAGE]

@@ -17,7 +17,7 @@ from speculative_operator.domain.actions import Condition
 from speculative_operator.domain.jobs import Phase, Purpose
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.resolved import ResolvedSpec, resolve
-from speculative_operator.domain.spec import DeploymentSpec, Method, Mode
+from speculative_operator.domain.spec import DeploymentSpec, Mode
 from speculative_operator.engines.base import Notice
 from speculative_operator.engines.pairs import Key, choose, hindrance, key_of, with_entry
 from speculative_operator.engines.registry import engine_for
@@ -35,6 +35,7 @@ from speculative_operator.reconcile.snapshot.picked import (
     Basis,
     PassedOver,
     Pick,
+    Row,
     pick_of,
 )
 from speculative_operator.reconcile.snapshot.records import Known
@@ -69,7 +70,7 @@ class Picking:
     def alone(self) -> tuple[Reason, str] | None:
         """Why the verifier is served alone, in place of NoSpeculator; None while nothing was picked."""
         pick = self.pick
-        if pick is None or pick.method is None:
+        if pick is None or pick.row is None:
             return (Reason.NOTHING_KNOWN, pick.reason) if pick is not None else None
         message = f"the verifier is served alone until a Job has inspected the pick {pick.title}; see PairCompatible"
         return Reason.PAIR_UNREAD, message
@@ -100,7 +101,7 @@ def picking_of(world: Snapshot, now: float) -> Picking | None:
 def pass_over_misfits(picking: Picking, now: float) -> Picking:
     """`picking` with the first pick that the pair check does not refuse; refused ones are passed over. A pick that pods
     were made with stays, whatever the check finds."""
-    while picking.free and picking.pick is not None and picking.pick.method is not None:
+    while picking.free and picking.pick is not None and (row := picking.pick.row) is not None:
         try:
             pairing = pairing_of(picking.asked, picking.spec, now)
         except RenderError:
@@ -110,7 +111,7 @@ def pass_over_misfits(picking: Picking, now: float) -> Picking:
             return replace(picking, pairing=pairing)
         pick, card = picking.pick, _card(picking.asked, picking.pick)
         shown = why if len(why) <= LONGEST_WHY else f"{why[: LONGEST_WHY - 3]}..."
-        over = (*pick.passed_over, PassedOver(pick.uri, pick.method or Method.EAGLE, shown))
+        over = (*pick.passed_over, PassedOver(Row(row.method, row.uri), shown))
         picking = Picking(picking.asked, _next(picking.asked, card, over, now))
     return picking
 
@@ -136,7 +137,7 @@ def settle(picking: Picking, pairing: Pairing, now: float) -> tuple[Picking, Pai
 def next_entry(picking: Picking, without: frozenset[Key]) -> Entry | None:
     """The catalogue's best entry for the object that is none of `without`; None where none is left."""
     world, pick = picking.asked, picking.pick
-    over = frozenset(one.key for one in pick.passed_over) if pick is not None else frozenset()
+    over = frozenset(one.row.key for one in pick.passed_over) if pick is not None else frozenset()
     return choose(world.spec, world.catalogue, _card(world, pick) or (), without=without | over, memo=world.memo).entry
 
 
@@ -181,7 +182,7 @@ def _keep(world: Snapshot, held: Pick, card: tuple[str, ...] | None, now: float)
     """The pick as it was; another one where no pods were made with it yet and the model card names a better one, or
     where the engine that the spec now names does not serve it."""
     spec = world.spec
-    if held.method is None:
+    if held.row is None:
         return held
     why = hindrance(held.fill(spec), engine_for(spec)) if held.generation != spec.generation else ""
     if why:
@@ -199,7 +200,7 @@ def _keep(world: Snapshot, held: Pick, card: tuple[str, ...] | None, now: float)
 def _next(world: Snapshot, card: tuple[str, ...] | None, over: tuple[PassedOver, ...], now: float) -> Pick:
     """The pick after the entries `over` that were passed over; no speculator where none is left."""
     spec = world.spec
-    why = "; ".join(f"passed over {one.title}: {one.why}" for one in over)
+    why = "; ".join(f"passed over {one.row.title}: {one.why}" for one in over)
     choice = _choose(world, card, over)
     if choice.entry is None or len(over) >= MOST_PASSED_OVER:
         reason = f"no known speculator for {spec.verifier.source.uri} works: {REMEDY}. {_again()}. {why}"
@@ -230,7 +231,7 @@ def _choose(
     world: Snapshot, card: tuple[str, ...] | None, over: tuple[PassedOver, ...] = (), only: Key | None = None
 ) -> Choice:
     """The catalogue's choice for the object, without the entries that were passed over."""
-    without = frozenset(one.key for one in over)
+    without = frozenset(one.row.key for one in over)
     return choose(world.spec, world.catalogue, card or (), without=without, only=only, memo=world.memo)
 
 

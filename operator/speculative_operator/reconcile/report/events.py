@@ -109,9 +109,9 @@ def _sentence(condition: KnownCondition) -> str:
 def _pick_events(old: Status, new: Status) -> Iterator[Event]:
     """The event of a new pick from the catalogue; where nothing was picked, a condition tells it."""
     before, after = old.picked, new.picked
-    if after is None or after.method is None:
+    if after is None or after.row is None:
         return
-    if before is None or (before.verifier, before.uri, before.method) != (after.verifier, after.uri, after.method):
+    if before is None or (before.verifier, before.key) != (after.verifier, after.key):
         yield Event(NORMAL, Reason.PICKED, after.reason)
 
 

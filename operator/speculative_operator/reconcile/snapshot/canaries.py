@@ -56,6 +56,11 @@ class Progress:
     """The last comparison, for people."""
 
     @property
+    def compared(self) -> tuple[str, float] | None:
+        """What is compared, and since when in unix seconds; None where nothing is."""
+        return (f"{self.of} {self.step}", self.since) if self.phase in COMPARED and self.since is not None else None
+
+    @property
     def accept(self) -> str:
         """Value of the annotation `accept` that approves this canary and no other; empty where none is asked for."""
         return digest(["canary", self.of], 8) if self.phase is Phase.NEEDS_APPROVAL else ""

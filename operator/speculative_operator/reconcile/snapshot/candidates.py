@@ -14,9 +14,9 @@ from enum import StrEnum
 from typing import Any
 
 from speculative_operator.domain import names
+from speculative_operator.domain.actions import Truth
 from speculative_operator.domain.formats import LONGEST_MESSAGE, timestamp
 from speculative_operator.domain.reading import (
-    at,
     conditions_of,
     is_controlled_by,
     mapping,
@@ -26,10 +26,7 @@ from speculative_operator.domain.reading import (
     whole,
 )
 from speculative_operator.domain.reasons import ConditionType, Reason, reason_of
-from speculative_operator.domain.spec import Method, Speculator
-from speculative_operator.engines.pairs import speculator
-from speculative_operator.reconcile.snapshot import canaries
-from speculative_operator.reconcile.snapshot.picked import is_uri, known_method, title_of
+from speculative_operator.reconcile.snapshot.picked import Row, row_of
 from speculative_operator.reconcile.snapshot.pods import Pod, read_pods
 
 MOST_VERDICTS = 16
@@ -70,36 +67,6 @@ class Result(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A speculator of the catalogue."""
-
-    method: Method
-    uri: str = ""
-    """Empty where its weights are part of the verifier."""
-    one_pass: bool = False
-    k: int | None = None
-
-    @property
-    def key(self) -> tuple[str, Method]:
-        return (self.uri.lower(), self.method)
-
-    @property
-    def title(self) -> str:
-        """Speculator and method, for messages."""
-        return title_of(self.uri, self.method)
-
-    @property
-    def drafter(self) -> Speculator:
-        """The speculator as a spec would name it."""
-        return speculator(self.method, self.uri, one_pass=self.one_pass)
-
-    def to_status(self) -> dict[str, Any]:
-        """Its fields of a block, without empty ones."""
-        block = {"speculator": self.uri, "method": self.method.value, "parallelDrafting": self.one_pass, "k": self.k}
-        return {key: value for key, value in block.items() if value}
-
-
-@dataclass(frozen=True, slots=True)
 class Verdict:
     """What one row was found to be."""
 
@@ -110,9 +77,18 @@ class Verdict:
     why: str
     at: float
     """Unix seconds."""
-    length_percent: int | None = None
-    """Measured acceptance length in hundredths, at `length_k` drafts; None where none was measured."""
+    length: float | None = None
+    """Measured acceptance length in whole hundredths, at `length_k` drafts; None where none was measured."""
     length_k: int | None = None
+
+    def to_status(self) -> dict[str, Any]:
+        """The block, without empty fields."""
+        block = {
+            **self.row.to_status(), "verdict": self.result.value, "against": self.against,
+            "why": self.why[:LONGEST_WHY], "time": timestamp(self.at),
+            "acceptanceLength": f"{self.length:.2f}" if self.length is not None else "", "acceptanceK": self.length_k,
+        }  # fmt: skip
+        return {key: value for key, value in block.items() if value not in ("", None)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +104,9 @@ class Running:
     """Restarts of its containers when the comparison began."""
 
     @property
-    def progress(self) -> canaries.Progress | None:
-        """The comparison as that of a canary in its only step; None before it begins."""
-        if self.phase is not Phase.COMPARING:
-            return None
-        named = f"{self.row.method} {self.row.uri}"
-        return canaries.Progress(
-            "", named, canaries.Phase.PROGRESSING, Reason.CANDIDATE_MEASURED, "", step=1, since=self.since
-        )
+    def compared(self) -> tuple[str, float] | None:
+        """What is compared, and since when in unix seconds; None before that begins."""
+        return (self.row.title, self.since) if self.phase is Phase.COMPARING else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,20 +136,11 @@ class Measured:
                 **now.row.to_status(), "phase": now.phase.value, "began": timestamp(now.began),
                 "since": timestamp(now.since), "restarts": now.restarts,
             } if now is not None else {},
-            "verdicts": [_verdict_block(one) for one in self.verdicts],
+            "verdicts": [one.to_status() for one in self.verdicts],
             "pausedUntil": timestamp(self.paused_until) if self.paused_until is not None else "",
             "generation": self.generation or "", "comparison": self.comparison,
         }  # fmt: skip
         return {key: value for key, value in block.items() if value not in ("", {}, [])}
-
-
-def _verdict_block(one: Verdict) -> dict[str, Any]:
-    length = f"{one.length_percent / 100:.2f}" if one.length_percent is not None else ""
-    block = {
-        **one.row.to_status(), "verdict": one.result.value, "against": one.against, "why": one.why[:LONGEST_WHY],
-        "time": timestamp(one.at), "acceptanceLength": length, "acceptanceK": one.length_k,
-    }  # fmt: skip
-    return {key: value for key, value in block.items() if value not in ("", None)}
 
 
 def read(block: Mapping[str, Any]) -> Measured | None:
@@ -194,15 +156,8 @@ def read(block: Mapping[str, Any]) -> Measured | None:
     )  # fmt: skip
 
 
-def _row(block: Mapping[str, Any]) -> Row | None:
-    method, uri = known_method(text(block, "method")), text(block, "speculator")
-    if method is None or not (is_uri(uri) if uri else method.may_sit_in_verifier):
-        return None
-    return Row(method, uri, at(block, "parallelDrafting") is True, max(whole(block, "k"), 0) or None)
-
-
 def _running(block: Mapping[str, Any]) -> Running | None:
-    row, phase = _row(block), text(block, "phase")
+    row, phase = row_of(block), text(block, "phase")
     began, since = seconds_of(text(block, "began")), seconds_of(text(block, "since"))
     if row is None or phase not in set(Phase) or began is None or since is None:
         return None
@@ -210,13 +165,12 @@ def _running(block: Mapping[str, Any]) -> Running | None:
 
 
 def _verdict(block: Mapping[str, Any]) -> Verdict | None:
-    row, word, time = _row(block), text(block, "verdict"), seconds_of(text(block, "time"))
+    row, word, time = row_of(block), text(block, "verdict"), seconds_of(text(block, "time"))
     if row is None or word not in set(Result) or time is None:
         return None
-    k, length = whole(block, "acceptanceK"), text(block, "acceptanceLength")
-    percent = round(100 * float(length)) if k > 0 and _LENGTH.fullmatch(length) else None
-    percent = percent if percent is not None and 100 <= percent <= 100 * (k + 1) else None
-    found = (percent, k) if percent is not None else (None, None)
+    k, told = whole(block, "acceptanceK"), text(block, "acceptanceLength")
+    length = round(float(told), 2) if _LENGTH.fullmatch(told) else 0.0
+    found = (length, k) if 1.0 <= length <= k + 1 and k > 0 else (None, None)
     return Verdict(row, Result(word), text(block, "against"), text(block, "why"), time, *found)
 
 
@@ -250,9 +204,8 @@ def read_candidate(body: Mapping[str, Any] | None, pods: Iterable[Mapping[str, A
     """The candidate of the object `uid`; None where there is no object by that name."""
     if body is None:
         return None
-    known = conditions_of(mapping(body, "status"))
-    ready, outputs = (known.get(one, {}) for one in (ConditionType.READY, ConditionType.OUTPUTS_VERIFIED))
-    refused = text(ready, "status") == "False" and reason_of(text(ready, "reason")) in _REFUSALS
+    ready = conditions_of(mapping(body, "status")).get(ConditionType.READY, {})
+    refused = text(ready, "status") == Truth.FALSE and reason_of(text(ready, "reason")) in _REFUSALS
     return Candidate(
         uid=text(body, "metadata", "uid"),
         owned=is_controlled_by(body, uid),
@@ -260,5 +213,10 @@ def read_candidate(body: Mapping[str, Any] | None, pods: Iterable[Mapping[str, A
         deleting=bool(text(body, "metadata", "deletionTimestamp")),
         pods=read_pods(pods),
         refused=f"{text(ready, 'reason')}: {text(ready, 'message')}" if refused else "",
-        outputs_differ=text(outputs, "status") == "False",
+        outputs_differ=outputs_differ(body),
     )
+
+
+def outputs_differ(body: Mapping[str, Any]) -> bool:
+    """True where the condition OutputsVerified of an object is False."""
+    return text(conditions_of(mapping(body, "status")).get(ConditionType.OUTPUTS_VERIFIED), "status") == Truth.FALSE

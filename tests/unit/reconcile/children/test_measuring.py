@@ -207,9 +207,7 @@ def test_nothing_is_started_where_there_is_a_reason_against_it(change: dict[str,
 
 
 @pytest.mark.parametrize("phase", ["Starting", "Warming", "Comparing"])
-@pytest.mark.parametrize(
-    "change", [{"measure": None}, {"replicas": 0}, {"verifier": OTHER}]
-)  # fmt: skip
+@pytest.mark.parametrize("change", [{"measure": None}, {"replicas": 0}, {"verifier": OTHER}])
 def test_a_candidate_goes_when_its_reason_does(phase: str, change: dict[str, Any]) -> None:
     cluster = begun(starts=90.0)
     cluster.until(phase)
