@@ -87,8 +87,8 @@ BUDGETS = {
     "operator/speculative_operator/tuner/": 4_865,
     "operator/speculative_operator/weights/": 3_038,
     "lab/": 8_425,
-    "dev/": 24_398,
-    "tests/": 74_737,
+    "dev/": 24_593,
+    "tests/": 74_837,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 
