@@ -52,13 +52,10 @@ def send(at: Cluster, load: Load, step: Step, number: int, node: str) -> tuple[S
     """Have one Job send its requests: what was measured, and the Job's pod. However the command ends, a Job that runs
     is deleted before anything else; one that ended stays with its result and its log. Raises CommandError."""
     job: Object = load_job(load, f"{step.rate:g}", number, node, pulls=not step.repeat)
-    name, since = str(job["metadata"]["name"]), time.monotonic()
+    name, since, made = str(job["metadata"]["name"]), time.monotonic(), False
     try:
-        try:
-            at.create(job)
-        except CommandError:
-            job = {}  # there is none to delete
-            raise
+        at.create(job)
+        made = True
         while True:
             time.sleep(LOOK_SECONDS)
             job = next((one for one in at.jobs(_label(load.spec.name)) if one["metadata"]["name"] == name), {})
@@ -75,8 +72,9 @@ def send(at: Cluster, load: Load, step: Step, number: int, node: str) -> tuple[S
                 raise _failure(at, name, trouble, pods[0] if phase is Phase.FAILED and pods else None)
     finally:
         if job and end_of(dict(job)) is None:
-            at.delete_job(name)
-            print(f"Job {name} is told to stop", file=sys.stderr)
+            at.delete_job(name)  # also where its creation was not answered: there may be one
+            if made:
+                print(f"Job {name} is told to stop", file=sys.stderr)
 
 
 def _failure(at: Cluster, name: str, trouble: str, ended: Object | None) -> CommandError:
@@ -105,9 +103,11 @@ def noted_steps(at: Cluster, name: str) -> Iterator[Step]:
     """Yield the steps of an object's last bench that are noted."""
     for job in at.jobs(_label(name)):
         try:
-            yield Step(**json.loads((job["metadata"].get("annotations") or {})[names.ANNOTATION_BENCH]))
+            step = Step(**json.loads((job["metadata"].get("annotations") or {})[names.ANNOTATION_BENCH]))
         except (KeyError, ValueError, TypeError):
             continue
+        if isinstance(step.values, dict):
+            yield step
 
 
 def _label(name: str) -> str:

@@ -15,8 +15,9 @@ from enum import IntEnum, StrEnum
 from typing import Any
 
 MOST_BYTES = 4096
-RESULT_FILE = "RESULT_FILE"
-"""Variable of the environment: a file that gets the result as JSON too, for the next container of the pod."""
+RESULT_FILE = "SPECULATIVE_RESULT_FILE"
+"""Variable of the environment: a file that gets the result as JSON too, for the next container of the pod. No spec may
+set names that begin so, and none must be able to have a file of a shared cache overwritten."""
 _MARK = "z:"
 _LARGEST = 1_000_000
 """Bytes that a result may have when unpacked."""

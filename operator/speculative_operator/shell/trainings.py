@@ -19,7 +19,7 @@ from speculative_operator.api.training import to_training
 from speculative_operator.api.wire import SpecError
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Truth
-from speculative_operator.domain.reading import conditions_of, is_controlled_by, mapping, mappings, text, whole
+from speculative_operator.domain.reading import conditions_of, is_controlled_by, items, mapping, mappings, text, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.training import Stage
 from speculative_operator.reconcile.snapshot.writing import FIGURES_SECONDS
@@ -114,15 +114,17 @@ class Trainings:
             if body["metadata"].get("deletionTimestamp"):
                 continue
             if has_ended(status):
-                if text(status, "stage") == Stage.DONE and self._is_due(uid, DONE_PAUSE):
+                told = text(status, "stage") == Stage.DONE and items(status, "expectedAcceptanceByK")
+                if told and self._is_due(uid, DONE_PAUSE):
                     done.append(body)
                 continue
             first = writing.setdefault((key_of(body)[0], text(body, "spec", "output").rstrip("/")), key_of(body)[1])
             if self._is_due(uid, REFUSED_PAUSE if rests else 0.0):
                 await self._guard(body, self._one(body, now, first))
-        deployments: dict[str, list[Body]] = {}
+        serving: dict[str, dict[str, list[Body]]] = {}
         for body in done:
-            await self._guard(body, self._compare(body, deployments))
+            await self._guard(body, self._compare(body, serving))
+            await asyncio.sleep(0)
         if wrong is not None:
             raise wrong
 
@@ -143,15 +145,18 @@ class Trainings:
         except Exception:
             log.exception("a look at a training failed unexpectedly", extra=tags(key_of(body)))
 
-    async def _compare(self, body: Body, deployments: dict[str, list[Body]]) -> None:
-        """Compare what a training that is done let expect with what serves. `deployments`: by namespace, as far as they
-        have been listed."""
-        namespace = key_of(body)[0]
-        if namespace not in deployments:
-            deployments[namespace] = [one async for one in self._kube.list(OWNER, namespace)]
-        training = to_training(body, self._settings.trainer_image)
-        found = compare_acceptance(training, mapping(body, "status"), deployments[namespace], time.time())
-        await self._tell(body, Step(found))
+    async def _compare(self, body: Body, serving: dict[str, dict[str, list[Body]]]) -> None:
+        """Compare what a training that is done let expect with what serves. `serving`: SpeculativeDeployments by
+        namespace and speculator, as far as they have been listed; a namespace that cannot be listed has none."""
+        namespace, status = key_of(body)[0], mapping(body, "status")
+        if namespace not in serving:
+            known = serving[namespace] = {}
+            async for one in self._kube.list(OWNER, namespace):
+                known.setdefault(text(one, "spec", "speculator", "model").rstrip("/"), []).append(one)
+        using = serving[namespace].get(text(status, "speculator"), [])
+        if using:
+            training = to_training(body, self._settings.trainer_image)
+            await self._tell(body, Step(compare_acceptance(training, status, using, time.time())))
 
     async def _one(self, body: Body, now: float, first: str) -> None:
         """Look at one training; `first`: the oldest that writes to its output, which has it to itself."""

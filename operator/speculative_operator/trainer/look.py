@@ -88,9 +88,10 @@ def _claim(output: Path, mark: Mapping[str, str]) -> None:
     draft = marker.with_suffix(".partial")
     with disk.explain_errors(output):
         output.mkdir(parents=True, exist_ok=True)
-        if not marker.exists():
-            if any(path != draft for path in output.iterdir()):
-                raise _foreign(output, "holds files, and no training's mark")
+        made = any(path not in (draft, marker) for path in output.iterdir())
+        if made and not marker.exists():
+            raise _foreign(output, "holds files, and no training's mark")
+        if not made:  # a mark alone binds nobody: nothing was trained yet
             draft.write_text(json.dumps(mark) + "\n", encoding="utf-8")
             draft.rename(marker)
         found = parse_json(marker.read_text(encoding="utf-8"))

@@ -38,7 +38,7 @@ class Served:
     """What one SpeculativeDeployment reports of the speculator; lengths in tokens per step of the verifier."""
 
     name: str
-    k: int
+    k: float
     length: float
     expected: float
 
@@ -53,8 +53,8 @@ def compare_acceptance(
     if not told or not all(map(is_length, expected)):
         return dict(status)
     best = max(told, key=lambda one: one.length / one.expected)
-    what = f"SpeculativeDeployment {best.name} has acceptance length {best.length:.2f} at K {best.k}, and held-out "
-    what += f"prompts let expect {best.expected:.2f} or more"
+    what = f"SpeculativeDeployment {best.name} has acceptance length {best.length:.2f} at K {round(best.k, 1):g}, "
+    what += f"and held-out prompts let expect {best.expected:.2f} or more"
     if best.length >= HOLDS * best.expected:
         left = {name: value for name, value in status.items() if name not in ("acceptanceBelowSince", "retrainWith")}
         return _say(left, training, Truth.TRUE, Reason.ACCEPTANCE_HOLDS, what, now)
@@ -81,9 +81,16 @@ def _served(body: Mapping[str, Any], speculator: str, expected: Sequence[float],
         return None
     if not is_length(length) or not 0.0 <= rate <= 100.0:
         return None
-    # Accepted tokens per step are K times the rate. K rounded down: less is accepted of a mixture than of its mean.
-    k = max(1, int(100.0 * (length - 1.0) / rate + 0.1)) if rate >= LEAST_RATE else 1
-    return Served(text(body, "metadata", "name"), k, length, expected[min(k, len(expected)) - 1])
+    # Accepted tokens per step are K times the rate.
+    k = max(1.0, 100.0 * (length - 1.0) / rate) if rate >= LEAST_RATE else 1.0
+    return Served(text(body, "metadata", "name"), k, length, _least_expected(expected, k))
+
+
+def _least_expected(expected: Sequence[float], k: float) -> float:
+    """Acceptance length that draft lengths with mean `k` let expect at least. Less is accepted of a mixture than of its
+    mean: least of one of K = 1 and the largest K."""
+    share = min((k - 1.0) / max(len(expected) - 1, 1), 1.0)
+    return expected[0] + share * (expected[-1] - expected[0])
 
 
 def _figure(told: Any) -> float:

@@ -213,6 +213,32 @@ def test_a_job_that_may_not_be_made_is_not_told_to_stop(
     assert err.splitlines()[-1] == "error: jobs.batch is forbidden"
 
 
+def test_a_job_whose_creation_is_not_answered_is_deleted(
+    loaded: Loaded, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = loaded.create
+
+    def lose(body: Mapping[str, Any]) -> None:
+        create(body)
+        if body["kind"] == "Job":
+            raise UnseenError("the API server did not answer in time")
+
+    monkeypatch.setattr(loaded, "create", lose)
+    assert run(*WORDS)[0] == 1
+    assert [one["kind"] for one in loaded.ended] == ["Job", "ConfigMap"]
+
+
+def test_a_noted_step_without_figures_is_passed_over(loaded: Loaded, run: Run) -> None:
+    run(*WORDS)
+    noted = [
+        one["metadata"]["annotations"]
+        for one in loaded.made
+        if names.ANNOTATION_BENCH in one["metadata"].get("annotations", {})
+    ]
+    noted[0][names.ANNOTATION_BENCH] = json.dumps({**json.loads(noted[0][names.ANNOTATION_BENCH]), "values": None})
+    assert run("bench", "demo", "--show")[0] == 0
+
+
 def test_pods_that_draft_in_a_step_without_drafts_make_no_result(loaded: Loaded, run: Run) -> None:
     drafts = loaded.drafts
 

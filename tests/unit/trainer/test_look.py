@@ -85,12 +85,15 @@ def test_a_folder_is_used_again_for_the_same_training_alone(tmp_path: Path) -> N
 
 def test_a_verifier_that_moved_is_another_and_its_version_is_named(tmp_path: Path) -> None:
     prompts, output = rows(tmp_path, *[PROMPT] * 10), tmp_path / "output"
-    look(prompts, output, 0, "this", "c1", answered=False)
+    look(prompts, output, 0, "this", "c0", answered=False)
+    look(prompts, output, 0, "this", "c1", answered=False)  # a mark alone binds nobody
+    (output / "responses.jsonl").touch()
     found = refused(prompts, output, version="c2")
     assert (found.reason, "set verifier.revision to c1 to go on" in found.remedy) == (Reason.OUTPUT_FOREIGN, True)
     other = refused(rows(tmp_path, *[PROMPT] * 11), output, version="c2")
     assert "verifier.revision" not in other.remedy, "the prompts differ too"
     look(prompts := rows(tmp_path, *[PROMPT] * 10), tmp_path / "claim", 0, "this", "sha256:1", answered=False)
+    (tmp_path / "claim" / "responses.jsonl").touch()
     assert "verifier.revision" not in refused(prompts, tmp_path / "claim", version="sha256:2").remedy, "it has none"
 
 

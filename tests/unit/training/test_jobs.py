@@ -32,6 +32,7 @@ def test_the_mark_has_the_version_of_the_verifier_and_not_the_branch_that_was_as
     inspect, look = look_job(branch, Means("o"))["spec"]["template"]["spec"]["initContainers"]
     (file,) = (one["value"] for one in inspect["env"] if one["name"] == RESULT_FILE)
     assert look["command"][look["command"].index("--inspected") + 1] == file
+    assert RESULT_FILE.startswith("SPECULATIVE_"), "no spec may set it: weights.env reaches containers with a cache"
     (folder,) = {one["mountPath"] for one in inspect["volumeMounts"] if file.startswith(f"{one['mountPath']}/")}
     assert folder in {one["mountPath"] for one in look["volumeMounts"]}
 
