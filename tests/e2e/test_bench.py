@@ -61,7 +61,8 @@ def bench_stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> I
 
 def started(stage: Stage, *words: str) -> subprocess.Popen[str]:
     env = {**os.environ, "KUBECONFIG": str(stage.cluster.kubeconfig)}
-    command = [COMMAND, "bench", LIVE.name, *words, "-n", NAMESPACE]
+    # Tests that a shell has put into the background ignore interrupts, and so would the command.
+    command = ["env", "--default-signal=INT", COMMAND, "bench", LIVE.name, *words, "-n", NAMESPACE]
     return subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
