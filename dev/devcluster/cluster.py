@@ -142,15 +142,15 @@ class Cluster:
         client asks again after a 429.
         """
 
-        def found() -> dict[str, Any]:
+        def read_definitions() -> dict[str, Any]:
             return {one["metadata"]["name"]: one for one in self.objects.list("customresourcedefinitions", "")}
 
         def missing() -> list[str]:
-            known = found()
+            known = read_definitions()
             return [name for name in definitions or known if not _is_established(known.get(name, {}))]
 
         wait_until("kinds are served", 120.0, lambda: not missing(), lambda: ", ".join(missing()))
-        known = found()
+        known = read_definitions()
         for name in definitions or known:
             self.client.request("GET", _served_at(known[name]["spec"]) + "?limit=1&resourceVersion=0")
 

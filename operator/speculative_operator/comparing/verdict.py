@@ -136,14 +136,14 @@ class Comparison:
         return next(one for one in self.measures if one.measure is measure)
 
     @property
-    def known(self) -> tuple[Judged, ...]:
+    def with_figures(self) -> tuple[Judged, ...]:
         """Measures that have figures of both."""
         return tuple(one for one in self.measures if one.ratio is not None)
 
     @property
     def pace(self) -> frozenset[Verdict]:
         """Verdicts on what each token costs."""
-        return frozenset(one.verdict for one in self.known if one.measure in PACE)
+        return frozenset(one.verdict for one in self.with_figures if one.measure in PACE)
 
     def losses(self, limits: Limits) -> str:
         """In what B is surely worse than is tolerated, in words; empty where it is in nothing."""
@@ -152,7 +152,7 @@ class Comparison:
 
     def __str__(self) -> str:
         """Verdict and ratios."""
-        return f"{self.verdict} at {self.basis}: {', '.join(map(str, self.known)) or self.why}"
+        return f"{self.verdict} at {self.basis}: {', '.join(map(str, self.with_figures)) or self.why}"
 
 
 def compare(a: Sequence[Sample], b: Sequence[Sample], limits: Limits = Limits()) -> Comparison:

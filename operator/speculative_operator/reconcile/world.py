@@ -40,7 +40,7 @@ class Record:
     accepted: float = 0.0
 
     @classmethod
-    def of(cls, samples: Sequence[Sample]) -> Record:
+    def from_samples(cls, samples: Sequence[Sample]) -> Record:
         """What an object did by its samples."""
         counts = ((one.drafts, one.draft_tokens, one.accepted) for one in samples)
         return cls(tuple(samples), *(math.fsum(own) for own in zip(*counts, strict=True)))

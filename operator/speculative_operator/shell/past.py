@@ -95,7 +95,8 @@ class Past:
             step.task = asyncio.create_task(self._read(step, whole), name=f"canary {key[0]}/{key[1]}")
         if not step.read and now - step.begun < PATIENCE_SECONDS:
             return None
-        return Evidence(Record.of(step.stable.samples), Record.of(step.canary.samples), canary, step.gap)
+        record = Record.from_samples
+        return Evidence(record(step.stable.samples), record(step.canary.samples), canary, step.gap)
 
     def forget(self, key: Key) -> None:
         """Forget the analysis of an object."""

@@ -49,7 +49,7 @@ def compare_acceptance(
     """The status of a training that is done, after a look at the SpeculativeDeployments of its namespace. Where several
     serve the speculator, the one whose acceptance holds best counts. `now` in unix seconds."""
     expected = [_figure(one) for one in items(status, "expectedAcceptanceByK")]
-    told = [one for body in deployments if (one := _served(body, text(status, "speculator"), expected, now))]
+    told = [one for body in deployments if (one := _read_served(body, text(status, "speculator"), expected, now))]
     if not told or not all(map(is_length, expected)):
         return dict(status)
     best = max(told, key=lambda one: one.length / one.expected)
@@ -70,7 +70,7 @@ def compare_acceptance(
     return _say(found, training, Truth.FALSE, Reason.ACCEPTANCE_FELL, what, now)
 
 
-def _served(body: Mapping[str, Any], speculator: str, expected: Sequence[float], now: float) -> Served | None:
+def _read_served(body: Mapping[str, Any], speculator: str, expected: Sequence[float], now: float) -> Served | None:
     """What the object reports; None where it serves another speculator, or has no recent figures of this one."""
     figures, runs = mapping(body, "status", "speculation"), text(body, "status", "pair", "speculator")
     wanted, seen = text(body, "spec", "speculator", "model").rstrip("/"), seconds_of(text(figures, "observedAt"))

@@ -94,7 +94,7 @@ def _begin(world: Snapshot, known: Measured, picking: Picking, why: str, now: fl
     if entry is None:
         message = f"{len(known.verdicts)} rows were measured, and no other is left; {_serving(picking)} serves"
         return replace(known, reason=Reason.ALL_MEASURED, message=message, comparison="")
-    row = Row.of(entry)
+    row = Row.from_entry(entry)
     message = f"the candidate {names.candidate(world.spec.name)} measures {row.title} against {_serving(picking)}"
     running = Running(row, Phase.STARTING, float(now), float(now))
     return replace(known, reason=Reason.CANDIDATE_MEASURED, message=message, running=running, comparison="")
@@ -199,7 +199,7 @@ class _Look:
 
 def _result(found: Comparison) -> tuple[Result, str]:
     """Better where a measure of the pace is, none is worse, and the rest is within what is allowed."""
-    told = f"at {found.basis}: {', '.join(str(one) for one in found.known)}"
+    told = f"at {found.basis}: {', '.join(str(one) for one in found.with_figures)}"
     if worse := found.losses(LIMITS):
         return Result.WORSE, f"worse at {worse}"
     if Verdict.BETTER in found.pace and Verdict.WORSE not in found.pace:

@@ -40,7 +40,7 @@ class Row:
     k: int | None = None
 
     @classmethod
-    def of(cls, entry: Entry) -> Row:
+    def from_entry(cls, entry: Entry) -> Row:
         """The row that an entry of the catalogue stands in."""
         return cls(entry.method, entry.uri, entry.one_pass, entry.k)
 
@@ -107,7 +107,7 @@ def pick_of(
     choice: Choice, spec: DeploymentSpec, basis: Basis, now: float, passed_over: tuple[PassedOver, ...] = ()
 ) -> Pick:
     """The pick for `spec` that follows from `choice` of the catalogue."""
-    row, source = (Row.of(choice.entry), choice.entry.source) if choice.entry is not None else (None, "")
+    row, source = (Row.from_entry(choice.entry), choice.entry.source) if choice.entry is not None else (None, "")
     of_spec = spec.verifier.source.uri, choice.reason, row, source
     return Pick(*of_spec, basis, spec.weights.repin, now, passed_over=passed_over)
 
