@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import generate_latest
 
 from speculative_operator import __version__
+from speculative_operator.domain.reasons import Reason
 from speculative_operator.reconcile.observed.series import FAMILIES, Sample
 from speculative_operator.shell.bodies import Key
 
@@ -27,6 +28,12 @@ Lines = Mapping[str, str]
 """Name of a metric family -> its lines for one object."""
 METRICS_SECONDS = 1.0
 """Seconds for which one text of the metrics is given out: frequent scrapes take no time from what keeps the Lease."""
+GAPS = (
+    *(Reason.STARTING, Reason.COLLECTING, Reason.COUNTER_RESET, Reason.UNSUPPORTED_BY_ENGINE),
+    *(Reason.METRICS_MISSING, Reason.METRICS_STALE, Reason.METRICS_ABSURD, Reason.METRICS_PARTIAL),
+    *(Reason.METRICS_FOREIGN, Reason.PROMETHEUS_ERROR, Reason.PROMETHEUS_TIMEOUT),
+)
+"""Why metrics cannot be read. Each is counted from 0 on: Prometheus sees no increase in a counter's first value."""
 Check = Callable[[], str]
 """Returns an empty text when all is well, else what is wrong."""
 
@@ -46,6 +53,8 @@ class Telemetry:
         )
         self._queries = self._histogram("prometheus_query_seconds", "Seconds of a query to Prometheus.", SLOW)
         self._gaps = self._counter("gaps", "Objects whose metrics could not be read, by reason.", "reason")
+        for reason in GAPS:
+            self._gaps.labels(reason)
         self._actions = self._counter("actions", "Changes made in the cluster.", "action", "kind")
         self._decisions = self._counter(
             "decisions", "Decisions that the tuner recorded, and probes, which it does not record.", "reason"
@@ -86,7 +95,7 @@ class Telemetry:
     def query(self, seconds: float) -> None:
         self._queries.observe(seconds)
 
-    def gap(self, reason: str) -> None:
+    def gap(self, reason: Reason) -> None:
         self._gaps.labels(reason).inc()
 
     def action(self, action: str, kind: str) -> None:

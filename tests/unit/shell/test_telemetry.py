@@ -13,9 +13,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.reconcile.observed import test_series
 
-from speculative_operator.domain.reasons import ConditionType
+from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.reconcile.observed.series import FAMILIES, MOST_LOADS, Recent, measured, steady
 from speculative_operator.reconcile.snapshot.status import read_status
+from speculative_operator.shell import telemetry as telemetry_module
 from speculative_operator.shell.telemetry import PREFIX, Endpoints, Telemetry
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
@@ -55,6 +56,16 @@ async def test_the_operator_answers_on_every_address_that_there_is(
         await endpoints.stop()
 
 
+def test_every_reason_for_missing_metrics_is_counted_from_0_on() -> None:
+    """Prometheus sees no increase in a counter's first value, and a dashboard without a gap shows 0 and not nothing."""
+    source = Path(telemetry_module.__file__).parents[1]
+    raised = re.compile(r"\b(?:Gap|UnreadableError|_gap)\(\s*Reason\.(\w+)")
+    reasons = {one for file in source.rglob("*.py") for one in raised.findall(file.read_text(encoding="utf-8"))}
+    told = Telemetry().render().decode()
+    assert len(reasons) > 9
+    assert not [one for one in reasons if f'speculative_operator_gaps_total{{reason="{Reason[one]}"}} 0.0' not in told]
+
+
 def test_the_page_lists_every_series() -> None:
     _, _, section = PAGE.read_text(encoding="utf-8").partition("## The operator's own\n")
     told = {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in ROW.findall(section)}
@@ -65,7 +76,7 @@ def test_the_page_lists_every_series() -> None:
     telemetry.tick("done")
     telemetry.api_request("GET", 200, 0.1)
     telemetry.query(0.1)
-    telemetry.gap("Idle")
+    telemetry.gap(Reason.METRICS_STALE)
     telemetry.action("apply", "Deployment")
     telemetry.decision("Tuned")
     telemetry.event("Normal", "Created")
