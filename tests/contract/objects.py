@@ -91,9 +91,12 @@ REMEDIES = {
 """Type of a field -> the operator's remedy for a value of another type."""
 
 
+SCHEMA = schema()
+
+
 def wrong(path: str, value: Any, beside: Mapping[str, Any] | None = None) -> Bad:
     """An object with a value that its field itself does not take, beside other changes."""
-    node = schema()["properties"]["spec"]
+    node = SCHEMA["properties"]["spec"]
     for part in path.split("."):
         node = node["properties"][part]
     return Bad(f"{path}={value}", {**(beside or {}), path: value}, f"spec.{path}", *_refusal(node, value))
