@@ -44,7 +44,9 @@ down: $(STAMP) ## end the cluster that demo-keep left; NAME=... if it was given 
 chaos: toolchain ## faults done to the operator while clients are served; writes docs/reliability.md (15 minutes)
 	@$(PY) -m chaos $(ARGS)
 
-test: lint types docs-check toolchain unit harm bench-tuner-short golden check-manifests contract cluster e2e ## everything that CI runs
+test: lint types docs-check toolchain unit harm bench-tuner-short golden check-manifests ## everything that CI runs
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target contract cluster
+	@$(MAKE) --no-print-directory e2e
 
 lint: $(STAMP) ## ruff: style, imports, complexity
 	@$(VENV)/bin/ruff check .
@@ -72,7 +74,7 @@ golden: $(STAMP) ## rendered manifests against tests/golden/expected, generated 
 	@$(MAKE) --no-print-directory check-generated
 
 contract: toolchain ## schema constraints on a real API server, the emulator against recorded metrics
-	@$(PYTEST) -q tests/contract
+	@$(PYTEST) -q --durations 12 tests/contract
 
 fuzz: toolchain ## 2,000 objects with any field at its borders and beyond, others each day, on a real API server (5 minutes)
 	@export SPECULATIVE_FUZZ_OBJECTS=$${SPECULATIVE_FUZZ_OBJECTS:-2000} \
@@ -80,10 +82,10 @@ fuzz: toolchain ## 2,000 objects with any field at its borders and beyond, other
 	  echo "SPECULATIVE_FUZZ_SEED=$$SPECULATIVE_FUZZ_SEED"; $(PYTEST) -q tests/contract/test_fuzz_objects.py
 
 cluster: toolchain ## development cluster, process node, operator and chart on it
-	@$(PYTEST) -q -n 2 --dist loadfile tests/cluster
+	@$(PYTEST) -q -n 2 --dist loadfile --durations 12 tests/cluster
 
 e2e: toolchain ## a short whole loop: apply, serve, tune
-	@$(PYTEST) -q -n 4 --dist loadfile --no-loadscope-reorder tests/e2e
+	@$(PYTEST) -q -n 4 --dist loadfile --no-loadscope-reorder --durations 12 tests/e2e
 
 e2e-autoscaling: toolchain ## Kubernetes' own autoscaler beside the tuner (5 minutes; with CYCLES=4 the load climbs four times: 12)
 	@SPECULATIVE_AUTOSCALING_CYCLES=$(or $(CYCLES),1) $(PYTEST) -q -s tests/e2e/test_autoscaler.py
