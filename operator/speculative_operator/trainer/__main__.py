@@ -15,6 +15,7 @@ from pathlib import Path
 
 from speculative_operator.domain.jobs import Exit
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.training import Trained
 from speculative_operator.trainer.finish import finish
 from speculative_operator.trainer.look import look, version_in
 from speculative_operator.weights.result import exit_status, leave_result
@@ -55,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     looking.add_argument("--answered", action="store_true", help="rows need answers: the verifier gives none")
     finishing = commands.add_parser("finish", help="judge the best checkpoint, describe it, publish it")
     finishing.add_argument("--verifier", type=Path, required=True, metavar="DIR")
-    finishing.add_argument("--method", default="eagle3", metavar="METHOD", help="as the library spells it")
+    finishing.add_argument("--method", choices=list(Trained), default=Trained.EAGLE3, help="as the library spells it")
     finishing.add_argument("--base", default="", metavar="URI", help="the verifier's address, for the model card")
     for command in (looking, finishing):
         command.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the training")

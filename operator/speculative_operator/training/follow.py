@@ -108,7 +108,7 @@ def _begin(seen: Seen, results: Mapping[str, Mapping[str, Any]], means: Means, n
     layers = first_whole(decoder(mapping(facts, "verifier", "config")), NAMES["layers"])
     if layers is None or not LEAST_LAYERS <= layers <= _LARGEST_LAYER:
         why = f"config.json of {seen.training.verifier.uri} names no layers, or fewer than {LEAST_LAYERS}"
-        return _end(seen, Reason.UNKNOWN_VERIFIER, f"{why}: an EAGLE-3 head reads three of them", now)
+        return _end(seen, Reason.UNKNOWN_VERIFIER, f"{why}: a speculator reads three of them", now)
     if why := _too_large(seen.training, whole(facts, "verifier", "weights", "bytes")):
         return _end(seen, Reason.MEMORY_SHORT, why, now)
     pinned, marked = results.get("fetch", facts), text(facts, "verifier", "pin", "resolved")
@@ -211,7 +211,7 @@ def _try_with(training: Training) -> str:
     if not training.try_on:
         return ""
     name, canary = training.try_on, f"{training.try_on[:40].rstrip('-.')}-trained"
-    speculator = json.dumps({"method": training.method.value, "model": training.result})
+    speculator = json.dumps({**training.method.served_by, "model": training.result})
     made = f'.metadata = {{name: "{canary}", namespace: .metadata.namespace}} | del(.status, .spec.route)'
     made += f' | .spec.replicas = 1 | .spec.verifier.servedName //= "{name}" | .spec.speculator = {speculator}'
     route = json.dumps({"spec": {"route": {"canary": {"name": canary, "analysis": {}}}}})

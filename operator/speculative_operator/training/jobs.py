@@ -17,7 +17,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.jobs import RESULT_FILE
 from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import ModelSource, Scheme
-from speculative_operator.domain.training import Answers, Training
+from speculative_operator.domain.training import USUAL_K, Answers, Training
 from speculative_operator.render.jobs import CLAIMS, TMP, USER, confined, render_job
 from speculative_operator.training import scripts
 
@@ -101,6 +101,7 @@ def train_job(training: Training, known: Known, seconds: int, means: Means) -> d
         "EPOCHS": training.epochs, "SEED": training.seed, "STATES": scripts.STATES_FOLDER,
         "ANSWERS": training.answers.value,
     }  # fmt: skip
+    learn = ["sh", "-c", scripts.TRAIN, "train", *scripts.drafts_arguments(training.method, training.k)]
     engine = ["--tensor-parallel-size", str(training.serving)] if training.serving > 1 else []
     finish = ["speculative-training", "finish", "--verifier", where, "--output", output]
     finish += ["--base", source.uri, "--method", training.method.value]
@@ -113,7 +114,7 @@ def train_job(training: Training, known: Known, seconds: int, means: Means) -> d
     steps = [
         _trainer("answers", ["sh", "-c", scripts.ANSWERS, "answers", *engine], training, env, training.serving),
         {**_trainer("states", states, training, {"STATES": env["STATES"]}, training.serving), **sidecar},
-        {**_trainer("train", ["sh", "-c", scripts.TRAIN, "train"], training, env, training.learning), **_TELLS},
+        {**_trainer("train", learn, training, env, training.learning), **_TELLS},
         _own("check", means.image, finish, training),
     ]
     return _job(training, TRAINS, seconds, steps, means)
@@ -133,7 +134,8 @@ _PATIENCE = {"periodSeconds": 5, "failureThreshold": 720, "timeoutSeconds": 10}
 def _made_of(training: Training) -> str:
     """What tells this training from others: one of the same, with the same prompts and the same version of the
     verifier, goes on where it ended, whatever object asks for it. A branch of the verifier may move meanwhile."""
-    numbers = (f"{training.sequence}", f"{training.samples}", f"{training.epochs}")
+    numbers = [f"{training.sequence}", f"{training.samples}", f"{training.epochs}"]
+    numbers += [f"{training.k}"] if training.k != USUAL_K[training.method] else []
     return " ".join((training.verifier.uri, training.method, training.prompts.uri, training.answers, *numbers))
 
 

@@ -7,10 +7,12 @@ is told is for people: nothing is decided by a log.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate, count, takewhile
+from operator import mul
 
 from speculative_operator.domain.formats import showable
 
@@ -75,11 +77,30 @@ def _lines(text: str) -> list[str]:
 
 def expected_lengths(measured: Mapping[str, float]) -> list[float]:
     """Tokens per step of the verifier that measurements of the validation let expect with one draft token, with two and
-    so on, by their names in the library without `_epoch`; empty where none of them tells. `full_acc_N` is the share of
-    places where drafts 0 to N are all right (models/eagle3/metrics.py), so a length is one more than their sum."""
-    names = takewhile(measured.__contains__, map("full_acc_{}".format, count()))
-    shares = [measured[name] for name in names]
-    return list(accumulate(shares, initial=1.0))[1:] if all(0.0 <= one <= 1.0 for one in shares) else []
+    so on, by their names in the library without `_epoch`; empty where none of them tells.
+
+    EAGLE-3: `full_acc_N` is the share of places where drafts 0 to N are all right (models/eagle3/metrics.py), so a
+    length is one more than their sum. P-EAGLE and DFlash: `position_N_acc` is the share where draft N is right,
+    whatever those before it are (models/peagle/metrics.py; of a block, 0 is no draft); their products fall short of the
+    truth, because drafts are right together. DFlash tells the length with all of them too, `eal`, and a length grows
+    less with each draft, so those between are on the line from the first to it at least.
+    """
+    if shares := _shares(measured, "full_acc_{}", 0):
+        return list(accumulate(shares, initial=1.0))[1:]
+    shares = _shares(measured, "position_{}_acc", 0) or _shares(measured, "position_{}_acc", 1)
+    lengths = list(accumulate(accumulate(shares, mul), initial=1.0))[1:]
+    whole = measured.get("eal", math.nan)
+    if not lengths or not 1.0 <= whole <= 1.0 + len(shares):
+        return lengths
+    each = (whole - lengths[0]) / max(len(lengths) - 1, 1)
+    return [min(whole, max(one, lengths[0] + number * each)) for number, one in enumerate(lengths)]
+
+
+def _shares(measured: Mapping[str, float], name: str, first: int) -> list[float]:
+    """Measurements by this name with a number, from `first` on without a gap; empty where one is no share."""
+    names = takewhile(measured.__contains__, map(name.format, count(first)))
+    shares = [measured[one] for one in names]
+    return shares if all(0.0 <= one <= 1.0 for one in shares) else []
 
 
 def expected_length(measured: Mapping[str, float]) -> float | None:

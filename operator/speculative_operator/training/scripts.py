@@ -15,6 +15,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from speculative_operator.domain.training import Trained
+
 PORT = 8000
 STATES_FOLDER = "/states"
 PREPARED = "prepared"
@@ -110,11 +112,24 @@ ENVIRONMENT = {
     "VLLM_CONFIG_ROOT": "/tmp/vllm-config",  # noqa: S108
     "TRITON_CACHE_DIR": "/tmp/triton",  # noqa: S108
     "TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor",  # noqa: S108
-    "COLUMNS": "800",
+    "COLUMNS": "2000",
     "TYPER_STANDARD_TRACEBACK": "1",
 }
 """Variables of all three containers. Lines of the log are wrapped at COLUMNS, and `progress` reads whole ones; the last
 one has errors told as Python tells them, not with all values of all variables."""
+
+
+def drafts_arguments(method: Trained, k: int) -> list[str]:
+    """Arguments of `train` that differ by method, for a speculator that drafts `k` tokens at most. A block of DFlash
+    begins with a token that is known. P-EAGLE has the shape of the library's examples
+    (examples/train/peagle_qwen3_8b_sharegpt_online_5k.sh in its repository)."""
+    match method:
+        case Trained.EAGLE3:
+            return ["--ttt-steps", str(k)]
+        case Trained.PEAGLE:
+            return ["--num-depths", str(k), "--num-layers", "4", "--no-norm-before-residual"]
+        case Trained.DFLASH:
+            return ["--block-size", str(k + 1)]
 
 
 def states_arguments(verifier: str, layers: Sequence[int], tokens: int, folder: str = STATES_FOLDER) -> list[str]:

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speculative_operator.training.progress import Progress, answers_progress, expected_length, training_progress
+from speculative_operator.training.progress import (
+    Progress,
+    answers_progress,
+    expected_length,
+    expected_lengths,
+    training_progress,
+)
 
 BEGUN = "[16:08:58] INFO     Training epoch {}/4 started                    trainer.py:739"
 STEP = (
@@ -73,6 +79,29 @@ def test_the_length_is_one_more_than_the_shares_of_drafts_that_are_right() -> No
 def test_a_length_is_possible_or_unknown(measured: dict[str, float]) -> None:
     length = expected_length(measured)
     assert length is None or (math.isfinite(length) and 1.0 <= length <= 3.0)
+
+
+def test_shares_of_drafts_that_are_right_by_themselves_are_multiplied() -> None:
+    """P-EAGLE; `full_acc` is their mean and no length."""
+    measured = {"full_acc": 0.4, "position_0_acc": 0.5, "position_1_acc": 0.4, "position_2_acc": 0.2}
+    assert expected_lengths(measured) == pytest.approx([1.5, 1.7, 1.74])
+    assert expected_lengths(measured | {"position_1_acc": 1.5}) == []
+
+
+@given(st.integers(1, 6).flatmap(lambda k: st.lists(st.lists(st.booleans(), min_size=k, max_size=k), min_size=1)))
+def test_of_blocks_the_first_and_the_whole_length_are_exact(blocks: list[list[bool]]) -> None:
+    """Measured as the library does (models/dflash/metrics.py), where the first place of a block is no draft."""
+    runs = [next((at for at, right in enumerate(block) if not right), len(block)) for block in blocks]
+    by_place = zip(*blocks, strict=True)
+    measured = {f"position_{at}_acc": sum(right) / len(blocks) for at, right in enumerate(by_place, 1)}
+    lengths = expected_lengths(measured | {"eal": 1 + sum(runs) / len(blocks)})
+    truth = [1 + sum(min(run, k) for run in runs) / len(blocks) for k in range(1, len(blocks[0]) + 1)]
+    assert (len(lengths), lengths[0], lengths[-1]) == (len(truth), *map(pytest.approx, (truth[0], truth[-1])))
+    assert lengths == sorted(lengths)
+
+
+def test_drafts_that_are_right_together_are_told_better_than_by_products() -> None:
+    assert expected_lengths({f"position_{at}_acc": 0.5 for at in (1, 2, 3)} | {"eal": 2.5}) == [1.5, 2.0, 2.5]
 
 
 HOSTILE = (
