@@ -11,7 +11,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from random import random
 from typing import Any
 
@@ -110,7 +110,7 @@ class Trainings:
         writing: dict[tuple[str, str], str] = {}
         for body in sorted(found, key=lambda one: text(one, "metadata", "creationTimestamp")):
             now, status, uid = time.time(), mapping(body, "status"), body["metadata"]["uid"]
-            rests = text(_condition(status), "status") == Truth.FALSE
+            rests = text(next(mappings(status, "conditions"), {}), "status") == Truth.FALSE
             if body["metadata"].get("deletionTimestamp"):
                 continue
             if has_ended(status):
@@ -244,7 +244,3 @@ class Trainings:
             instance = os.environ.get("POD_NAME") or names.OPERATOR
             await self._kube.create(EVENT, meta["namespace"], event_body(body, event, instance))
             self._telemetry.event(event.type, reason)
-
-
-def _condition(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    return next(mappings(status, "conditions"), {})

@@ -64,8 +64,8 @@ def has_ended(status: Mapping[str, Any]) -> bool:
 
 def refused(status: Mapping[str, Any], generation: int, reason: Reason, why: str, now: float) -> Step:
     """A training that cannot begin, or go on, as it or the operator is configured; it is looked at again."""
-    found = dict(status) | {"observedGeneration": generation}
-    return Step(found | _condition(status, generation, Truth.FALSE, reason, why, now))
+    told = condition_entry(status, Condition(ConditionType.TRAINED, Truth.FALSE, reason, why), generation, now)
+    return Step({**status, "observedGeneration": generation, "conditions": [told]})
 
 
 def follow(seen: Seen, means: Means, now: float) -> Step:
@@ -285,16 +285,9 @@ def _figures(status: Mapping[str, Any], stage: Stage, seen: Progress, now: float
 
 def _say(seen: Seen, status: Truth, reason: Reason, why: str, now: float, job: Mapping[str, Any] | None = None) -> Step:
     held, generation = seen.status, seen.training.generation
-    told = {"stage": Stage.PREPARING.value} | dict(held) | {"observedGeneration": generation}
-    told |= _condition(held, generation, status, reason, why, now)
-    return Step({name: value for name, value in told.items() if value is not None}, job)
-
-
-def _condition(
-    held: Mapping[str, Any], generation: int, status: Truth, reason: Reason, why: str, now: float
-) -> dict[str, Any]:
-    made = Condition(ConditionType.TRAINED, status, reason, why)
-    return {"conditions": [condition_entry(held, made, generation, now)]}
+    told = condition_entry(held, Condition(ConditionType.TRAINED, status, reason, why), generation, now)
+    found = {"stage": Stage.PREPARING.value, **held, "observedGeneration": generation, "conditions": [told]}
+    return Step({name: value for name, value in found.items() if value is not None}, job)
 
 
 def condition_entry(held: Mapping[str, Any], made: Condition, generation: int, now: float) -> dict[str, Any]:

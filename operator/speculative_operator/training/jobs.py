@@ -97,7 +97,7 @@ def train_job(training: Training, known: Known, seconds: int, means: Means) -> d
         where = f"{OUTPUT}/{names.CACHE_FOLDER}/models/{key}/files"
     env: dict[str, Any] = {
         "OUTPUT": output, "VERIFIER": where, "PROMPTS": _path(training.prompts), "METHOD": training.method.value,
-        "SAMPLES": training.samples, "SEQUENCE_TOKENS": training.sequence, "ANSWER_TOKENS": answers,
+        "SAMPLES": training.samples or "", "SEQUENCE_TOKENS": training.sequence, "ANSWER_TOKENS": answers,
         "EPOCHS": training.epochs, "SEED": training.seed, "STATES": scripts.STATES_FOLDER,
         "ANSWERS": training.answers.value,
     }  # fmt: skip

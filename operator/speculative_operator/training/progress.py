@@ -16,7 +16,7 @@ from operator import mul
 
 from speculative_operator.domain.formats import showable
 
-_EPOCH = re.compile(r"Training epoch (\d{1,6})/(\d{1,6}) started")
+_EPOCH = re.compile(r"Training epoch \d{1,6}/(\d{1,6}) started")
 _LOSS = re.compile(r"\btrain/loss=([^,\s]{1,32}),")
 _IN_EPOCH = re.compile(r"\bepoch=(\d{1,6})\b")
 _AT_STEP = re.compile(r"\bglobal_step=(\d{1,12})\b")
@@ -39,9 +39,6 @@ class Progress:
     loss: float | None = None
     acceptance_length: float | None = None
     """Tokens per step of the verifier on the part of the data that was held out, by the last validation in the text."""
-    epoch: int = 0
-    """The one that runs, from 1 on; 0 before the first."""
-    epochs: int = 0
 
 
 def answers_progress(text: str) -> Progress | None:
@@ -62,13 +59,11 @@ def training_progress(text: str, per_epoch: int = 0) -> Progress | None:
     steps = [(loss[1], int(epoch[1]), int(step[1])) for loss, epoch, step in told if loss and epoch and step]
     if not begun and not steps:
         return None
-    epoch, epochs = map(int, begun[-1].groups()) if begun else (0, 0)
     if not steps:
-        return Progress(epoch=epoch, epochs=epochs, acceptance_length=_validated(lines))
-    loss, index, step = steps[-1]
-    epoch = max(epoch, index + 1)
-    per_epoch = per_epoch or _per_epoch(steps)
-    return Progress(step, per_epoch * epochs, _number(loss), _validated(lines), epoch, epochs)
+        return Progress(acceptance_length=_validated(lines))
+    loss, _, step = steps[-1]
+    epochs = int(begun[-1][1]) if begun else 0
+    return Progress(step, (per_epoch or _per_epoch(steps)) * epochs, _number(loss), _validated(lines))
 
 
 def _lines(text: str) -> list[str]:
@@ -103,15 +98,11 @@ def _shares(measured: Mapping[str, float], name: str, first: int) -> list[float]
     return shares if all(0.0 <= one <= 1.0 for one in shares) else []
 
 
-def expected_length(measured: Mapping[str, float]) -> float | None:
-    """The last of `expected_lengths`; None where there is none."""
-    return next(reversed(expected_lengths(measured)), None)
-
-
 def _validated(lines: list[str]) -> float | None:
     line = next((line for line in reversed(lines) if _VALIDATION.search(line)), "")
     values = {name: _number(value) for name, value in _VALIDATION.findall(line)}
-    return expected_length({name: value for name, value in values.items() if value is not None})
+    lengths = expected_lengths({name: value for name, value in values.items() if value is not None})
+    return lengths[-1] if lengths else None
 
 
 def _per_epoch(steps: list[tuple[str, int, int]]) -> int:

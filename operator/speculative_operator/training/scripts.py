@@ -2,8 +2,8 @@
 renders them. Nothing of a spec is put into a script: it comes as an argument or a variable of the environment.
 
 Variables: OUTPUT (the training's folder), VERIFIER (folder of the model), PROMPTS (a file of JSON lines), ANSWERS
-(Regenerate or Keep), METHOD, SEQUENCE_TOKENS, ANSWER_TOKENS, SAMPLES (0: all), EPOCHS, SEED, LAYERS (of the verifier,
-apart by blanks), STATES (folder of the pod for hidden states on their way), ACCELERATORS (of the container).
+(Regenerate or Keep), METHOD, SEQUENCE_TOKENS, ANSWER_TOKENS, SAMPLES (empty: all), EPOCHS, SEED, LAYERS (of the
+verifier, apart by blanks), STATES (folder of the pod for hidden states on their way), ACCELERATORS (of the container).
 
 Every script goes on where an earlier pod ended, and ends at once where one has done its work. Flags and files are those
 of speculators 0.9.0 (`cli/regenerate_responses.py`, `cli/prepare_data.py`, `train/config/schema.py`,
@@ -39,22 +39,19 @@ until python3 -c 'import urllib.request as r; r.urlopen("http://127.0.0.1:{PORT}
   sleep 2
 done
 if [ "$ANSWERS" = Regenerate ]; then
-  limit=""
-  [ "$SAMPLES" = 0 ] || limit="--limit $SAMPLES"
   python3 -m speculators regenerate-responses --endpoint http://127.0.0.1:{PORT}/v1/chat/completions \\
     --model "$VERIFIER" --dataset "$PROMPTS" --outfile "$responses" --resume --max-tokens "$ANSWER_TOKENS" \\
-    --seed "$SEED" $limit
+    --seed "$SEED" ${{SAMPLES:+--limit $SAMPLES}}
   alive
   [ -s "$responses" ] || {{ echo "no prompt was answered; see $OUTPUT/responses.errors.jsonl" >&2; exit 3; }}
   data=$responses render=""
 else
   data=$PROMPTS render="--render-endpoint http://127.0.0.1:{PORT}"
 fi
-most=""
-[ "$SAMPLES" = 0 ] || most="--max-samples $SAMPLES"
 rm -rf "$done.partial"
 python3 -m speculators prepare-data --model "$VERIFIER" --data "$data" --output "$done.partial" --seed "$SEED" \\
-  --seq-length "$SEQUENCE_TOKENS" --minimum-valid-tokens 1 $render $most
+  --seq-length "$SEQUENCE_TOKENS" --minimum-valid-tokens 1 $render \\
+  ${{SAMPLES:+--max-samples $SAMPLES}}
 mv -T "$done.partial" "$done"
 """
 """Has the verifier answer the prompts, and makes the library's data of it. A folder with the data's name is whole:

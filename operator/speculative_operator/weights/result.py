@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -19,6 +20,18 @@ TERMINATION_LOG = Path("/dev/termination-log")
 def exit_status(error: WeightsError) -> Exit:
     """That of a program that ends with `error`."""
     return Exit.FINAL if error.final else Exit.AGAIN
+
+
+def leave_error(error: Exception, program: str) -> int:
+    """Write an error as the result, with a line on stderr; returns the exit status. What is no WeightsError is a bug of
+    `program`, whose traceback is logged."""
+    if isinstance(error, WeightsError):
+        sys.stderr.write(f"error: {error.side + ': ' if error.side else ''}{error}\n")
+        return leave_result({"error": error.to_json()}, exit_status(error))
+    logging.error("unexpected error: this is a bug of %s", program, exc_info=error)
+    remedy = "read the log of the Job's pod and report it"
+    defect = WeightsError(Reason.UNKNOWN, f"{type(error).__name__}: {error}", remedy=remedy)
+    return leave_result({"error": defect.to_json()}, exit_status(defect))
 
 
 def leave_result(result: Mapping[str, Any], status: int) -> int:

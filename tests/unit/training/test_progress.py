@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from speculative_operator.training.progress import (
     Progress,
     answers_progress,
-    expected_length,
     expected_lengths,
     training_progress,
 )
@@ -40,21 +39,21 @@ def test_a_running_epoch_is_told_with_its_last_step_and_the_last_validation() ->
     found = training_progress(text)
     assert found is not None
     assert found.acceptance_length == pytest.approx(1.752)
-    assert replace(found, acceptance_length=None) == Progress(330, 1320, 2.7, None, 2, 4)
+    assert replace(found, acceptance_length=None) == Progress(330, 1320, 2.7)
 
 
 def test_the_number_of_steps_is_unknown_until_an_epoch_has_ended() -> None:
     text = "\n".join([BEGUN.format(1), STEP.format("15.4", 0, 20)])
-    assert training_progress(text) == Progress(20, 0, 15.4, None, 1, 4)
-    assert training_progress(text, per_epoch=324) == Progress(20, 1296, 15.4, None, 1, 4)
+    assert training_progress(text) == Progress(20, 0, 15.4)
+    assert training_progress(text, per_epoch=324) == Progress(20, 1296, 15.4)
 
 
 def test_a_log_that_was_cut_in_front_tells_what_it_still_has() -> None:
-    assert training_progress(STEP.format("2.1", 2, 700)) == Progress(700, 0, 2.1, None, 3, 0)
+    assert training_progress(STEP.format("2.1", 2, 700)) == Progress(700, 0, 2.1)
 
 
 def test_a_loss_that_is_no_number_is_unknown() -> None:
-    assert training_progress(STEP.format("nan", 0, 20)) == Progress(20, 0, None, None, 1, 0)
+    assert training_progress(STEP.format("nan", 0, 20)) == Progress(20)
 
 
 def test_answers_are_counted_with_those_that_failed() -> None:
@@ -71,14 +70,14 @@ def test_other_text_tells_nothing(text: str) -> None:
 
 
 def test_the_length_is_one_more_than_the_shares_of_drafts_that_are_right() -> None:
-    assert expected_length({"full_acc_0": 0.5, "full_acc_1": 0.25, "full_acc_2": 0.125, "loss": 2.0}) == 1.875
-    assert expected_length({"loss": 2.0}) is None
+    measured = {"full_acc_0": 0.5, "full_acc_1": 0.25, "full_acc_2": 0.125, "loss": 2.0}
+    assert expected_lengths(measured) == [1.5, 1.75, 1.875]
+    assert expected_lengths({"loss": 2.0}) == []
 
 
 @given(st.dictionaries(st.sampled_from(["full_acc_0", "full_acc_1", "full_acc_3", "loss"]), st.floats()))
 def test_a_length_is_possible_or_unknown(measured: dict[str, float]) -> None:
-    length = expected_length(measured)
-    assert length is None or (math.isfinite(length) and 1.0 <= length <= 3.0)
+    assert all(math.isfinite(length) and 1.0 <= length <= 3.0 for length in expected_lengths(measured))
 
 
 def test_shares_of_drafts_that_are_right_by_themselves_are_multiplied() -> None:
