@@ -43,7 +43,7 @@ def of_k(pair: Pair) -> Iterator[Finding]:
     """Findings on K, and on modules that are not there."""
     if pair.method is Method.MTP:
         yield from _modules(pair)
-    elif pair.method in BLOCKS:
+    elif pair.method in BLOCKS or (pair.nature.parallel and pair.nature.method is pair.method):
         yield from _block(pair)
     elif pair.method is Method.MEDUSA:
         yield from _heads(pair)
