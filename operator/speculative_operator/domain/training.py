@@ -88,11 +88,6 @@ class Training:
     """Kueue's queue that admits the Jobs; empty: none."""
 
     @property
-    def learning(self) -> int:
-        """Accelerators of the trainer."""
-        return max(0, self.accelerators - self.serving)
-
-    @property
     def result(self) -> str:
         """Address of the trained speculator at the end."""
         return f"{self.output.uri}/model"

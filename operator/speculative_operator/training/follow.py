@@ -64,8 +64,8 @@ def has_ended(status: Mapping[str, Any]) -> bool:
 
 def refused(status: Mapping[str, Any], generation: int, reason: Reason, why: str, now: float) -> Step:
     """A training that cannot begin, or go on, as it or the operator is configured; it is looked at again."""
-    told = condition_entry(status, Condition(ConditionType.TRAINED, Truth.FALSE, reason, why), generation, now)
-    return Step({**status, "observedGeneration": generation, "conditions": [told]})
+    told = with_condition(status, Condition(ConditionType.TRAINED, Truth.FALSE, reason, why), generation, now)
+    return Step({**told, "observedGeneration": generation})
 
 
 def follow(seen: Seen, means: Means, now: float) -> Step:
@@ -111,16 +111,15 @@ def _begin(seen: Seen, results: Mapping[str, Mapping[str, Any]], means: Means, n
         return _end(seen, Reason.UNKNOWN_VERIFIER, f"{why}: a speculator reads three of them", now)
     if why := _too_large(seen.training, whole(facts, "verifier", "weights", "bytes")):
         return _end(seen, Reason.MEMORY_SHORT, why, now)
-    pinned, marked = results.get("fetch", facts), text(facts, "verifier", "pin", "resolved")
-    if text(pinned, "verifier", "pin", "resolved") != marked:
+    marked, version = (text(one, "verifier", "pin", "resolved") for one in (facts, results.get("fetch", facts)))
+    if version != marked:
         why = f"output is marked for version {marked} of the verifier, and another was fetched"
         remedy = f"set verifier.revision to {marked}, or name another folder in output"
         return _end(seen, Reason.OUTPUT_FOREIGN, f"{why}: {remedy}", now)
     found = {
-        "verifierVersion": text(pinned, "verifier", "pin", "resolved")[:256],
-        "verifierLayers": layers,
+        "verifierVersion": version[:256], "verifierLayers": layers,
         "samples": max(0, whole(results.get("look"), "rows")),
-    }
+    }  # fmt: skip
     held, seen = seen.status, replace(seen, status={**seen.status, **found})
     if whole(held, "verifierLayers") != layers or text(held, "verifierVersion") != found["verifierVersion"]:
         # Stored before a Job is made of them: nothing else has them once the Job that looked is gone.
@@ -284,17 +283,18 @@ def _figures(status: Mapping[str, Any], stage: Stage, seen: Progress, now: float
 
 
 def _say(seen: Seen, status: Truth, reason: Reason, why: str, now: float, job: Mapping[str, Any] | None = None) -> Step:
-    held, generation = seen.status, seen.training.generation
-    told = condition_entry(held, Condition(ConditionType.TRAINED, status, reason, why), generation, now)
-    found = {"stage": Stage.PREPARING.value, **held, "observedGeneration": generation, "conditions": [told]}
-    return Step({name: value for name, value in found.items() if value is not None}, job)
+    generation = seen.training.generation
+    told = with_condition(seen.status, Condition(ConditionType.TRAINED, status, reason, why), generation, now)
+    told = {"stage": Stage.PREPARING.value, **told, "observedGeneration": generation}
+    return Step({name: value for name, value in told.items() if value is not None}, job)
 
 
-def condition_entry(held: Mapping[str, Any], made: Condition, generation: int, now: float) -> dict[str, Any]:
-    """A condition as status has it. `held`: the status before, whose time stays where the condition's status does."""
-    before = conditions_of(held).get(made.type, {})
-    since = text(before, "lastTransitionTime") if text(before, "status") == made.status else ""
-    return {
+def with_condition(held: Mapping[str, Any], made: Condition, generation: int, now: float) -> dict[str, Any]:
+    """The status `held` with a condition, whose time stays where the status of that condition does."""
+    before = conditions_of(held)
+    known = before.pop(made.type, {})
+    since = text(known, "lastTransitionTime") if text(known, "status") == made.status else ""
+    told = {
         "type": made.type.value,
         "status": made.status.value,
         "reason": made.reason.value,
@@ -302,3 +302,4 @@ def condition_entry(held: Mapping[str, Any], made: Condition, generation: int, n
         "lastTransitionTime": since or timestamp(now),
         "observedGeneration": generation,
     }
+    return {**held, "conditions": [*before.values(), told]}

@@ -114,7 +114,7 @@ def train_job(training: Training, known: Known, seconds: int, means: Means) -> d
     steps = [
         _trainer("answers", ["sh", "-c", scripts.ANSWERS, "answers", *engine], training, env, training.serving),
         {**_trainer("states", states, training, {"STATES": env["STATES"]}, training.serving), **sidecar},
-        {**_trainer("train", learn, training, env, training.learning), **_TELLS},
+        {**_trainer("train", learn, training, env, max(0, training.accelerators - training.serving)), **_TELLS},
         _own("check", means.image, finish, training),
     ]
     return _job(training, TRAINS, seconds, steps, means)

@@ -84,12 +84,9 @@ fi
 for one in "$kept"/[0-9]*; do
   [ -e "$one/training_state.json" ] || rm -rf "$one"
 done
-if [ "$ACCELERATORS" -gt 1 ]; then
-  run="torchrun --standalone --nproc_per_node $ACCELERATORS -m speculators.train"
-else
-  run="python3 -m speculators.train"
-fi
-$run --verifier-name-or-path "$VERIFIER" --speculator-type "$METHOD" --target-layer-ids $LAYERS \\
+run=python3
+[ "$ACCELERATORS" -gt 1 ] && run="torchrun --standalone --nproc_per_node $ACCELERATORS"
+$run -m speculators.train --verifier-name-or-path "$VERIFIER" --speculator-type "$METHOD" --target-layer-ids $LAYERS \\
   --data-path "$OUTPUT/{PREPARED}" --save-path "$kept" --hidden-states-path "$STATES" \\
   --vllm-endpoint http://127.0.0.1:{PORT}/v1 --total-seq-len "$SEQUENCE_TOKENS" --epochs "$EPOCHS" --seed "$SEED" \\
   --log-freq 10 "$@" 2>&1 | sed -u '/HTTP Request/d; s/ *$//'
