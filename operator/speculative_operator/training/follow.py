@@ -17,7 +17,7 @@ from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.formats import LONGEST_MESSAGE, duration, money, number, size, timestamp
 from speculative_operator.domain.jobs import Phase
 from speculative_operator.domain.models import NAMES
-from speculative_operator.domain.reading import at, conditions_of, items, mapping, seconds_of, text, whole
+from speculative_operator.domain.reading import conditions_of, items, mapping, seconds_of, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason, reason_of
 from speculative_operator.domain.training import Stage, Training
 from speculative_operator.pairing.reading import decoder, first_whole
@@ -189,16 +189,16 @@ def _under_way(seen: Seen, job: JobSeen, stage: Stage, now: float) -> Step:
 
 def _tell_result(seen: Seen, job: JobSeen, now: float) -> Step:
     facts, training = job.results.get("check", {}), seen.training
-    length = number(at(facts, "acceptanceLength"), 2) if is_length(at(facts, "acceptanceLength")) else ""
-    length = length or text(seen.status, "expectedAcceptance")
     by_k = items(facts, "acceptanceLengths")[:MOST_K]
+    lengths = [number(one, 2) for one in by_k] if all(map(is_length, by_k)) else []
+    length = lengths[-1] if lengths else text(seen.status, "expectedAcceptance")
     expected = f"; held-out prompts let expect {length} tokens per step" if length else ""
     why = f"{training.result} has the {training.method} speculator{expected}"
     status = {
         **seen.status, **dict.fromkeys(_OF_STAGE), "stage": Stage.DONE.value, "speculator": training.result,
         "expectedAcceptance": length or None, "dataDigest": text(facts, "dataDigest")[:256] or None,
-        "expectedAcceptanceByK": [number(one, 2) for one in by_k] if all(map(is_length, by_k)) else [],
-        "endedAt": timestamp(job.ended or now), "tryWith": _try_with(training) or None,
+        "expectedAcceptanceByK": lengths, "endedAt": timestamp(job.ended or now),
+        "tryWith": _try_with(training) or None,
     }  # fmt: skip
     why += "; status.tryWith starts a canary with it" if training.try_on else ""
     return _say(replace(seen, status=status), Truth.TRUE, Reason.TRAINED, why, now)

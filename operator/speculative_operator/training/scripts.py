@@ -117,13 +117,11 @@ def drafts_arguments(method: Trained, k: int) -> list[str]:
     """Arguments of `train` that differ by method, for a speculator that drafts `k` tokens at most. A block of DFlash
     begins with a token that is known. P-EAGLE has the shape of the library's examples
     (examples/train/peagle_qwen3_8b_sharegpt_online_5k.sh in its repository)."""
-    match method:
-        case Trained.EAGLE3:
-            return ["--ttt-steps", str(k)]
-        case Trained.PEAGLE:
-            return ["--num-depths", str(k), "--num-layers", "4", "--no-norm-before-residual"]
-        case Trained.DFLASH:
-            return ["--block-size", str(k + 1)]
+    return {
+        Trained.EAGLE3: ["--ttt-steps", f"{k}"],
+        Trained.PEAGLE: ["--num-depths", f"{k}", "--num-layers", "4", "--no-norm-before-residual"],
+        Trained.DFLASH: ["--block-size", f"{k + 1}"],
+    }[method]
 
 
 def states_arguments(verifier: str, layers: Sequence[int], tokens: int, folder: str = STATES_FOLDER) -> list[str]:
