@@ -86,9 +86,6 @@ def follow(seen: Seen, means: Means, now: float) -> Step:
     return _looked(seen, seen.look, means, now)
 
 
-# -- the steps
-
-
 def _looked(seen: Seen, job: JobSeen, means: Means, now: float) -> Step:
     if job.phase is Phase.RUNNING:
         told = (Reason.TRAINING_WAITS, job.trouble) if job.trouble else _LOOKS
@@ -184,9 +181,6 @@ def _under_way(seen: Seen, job: JobSeen, stage: Stage, now: float) -> Step:
     return _say(replace(seen, status=told), Truth.UNKNOWN, reason, why, now)
 
 
-# -- the ends
-
-
 def _tell_result(seen: Seen, job: JobSeen, now: float) -> Step:
     facts, training = job.results.get("check", {}), seen.training
     by_k = items(facts, "acceptanceLengths")[:MOST_K]
@@ -253,9 +247,6 @@ def _over(training: Training) -> str:
 def _end(seen: Seen, reason: Reason, why: str, now: float) -> Step:
     status = {**seen.status, "stage": Stage.FAILED.value, "timeLeft": None, "endedAt": timestamp(now)}
     return _say(replace(seen, status=status), Truth.FALSE, reason, why, now)
-
-
-# -- status
 
 
 def _cost(training: Training, status: Mapping[str, Any], end: float) -> dict[str, Any]:
