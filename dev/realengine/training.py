@@ -159,13 +159,15 @@ def train(chain: Chain, kills: int) -> dict[str, Any]:
 
 @contextmanager
 def serving(method: Trained, head: Path, home: Path, port: int) -> Iterator[None]:
-    """The engine with `head` as its speculator."""
+    """The engine with `head` as its speculator. vLLM's cache manager wants to split layers with a window into groups of
+    three, the verifier's layers, and its V1 runner wants those of a speculator in one group."""
     told = method.served_by
     drafts = {"method": told["method"], "model": str(head), "num_speculative_tokens": DRAFTS}
     drafts |= {"parallel_drafting": True} if told.get("parallelDrafting") else {}
     python = paths.python()
     assert python is not None
-    command = argv(python, paths.models() / "target", port, ["--speculative-config", json.dumps(drafts)])
+    more = ["--disable-hybrid-kv-cache-manager", "--speculative-config", json.dumps(drafts)]
+    command = argv(python, paths.models() / "target", port, more)
     with (home / f"serving-{port}.log").open("wb") as log:
         env = {**os.environ, **environment(home / "serving")}
         process = subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
