@@ -81,14 +81,14 @@ BUDGETS = {
     "operator/speculative_operator/physics/": 937,
     "operator/speculative_operator/reconcile/": 8_969,
     "operator/speculative_operator/render/": 2_216,
-    "operator/speculative_operator/shell/": 6_831,
-    "operator/speculative_operator/training/": 1_029,
+    "operator/speculative_operator/shell/": 6_829,
+    "operator/speculative_operator/training/": 1_018,
     "operator/speculative_operator/trainer/": 347,
     "operator/speculative_operator/tuner/": 4_865,
-    "operator/speculative_operator/weights/": 3_038,
+    "operator/speculative_operator/weights/": 3_036,
     "lab/": 8_425,
-    "dev/": 24_614,
-    "tests/": 74_906,
+    "dev/": 24_616,
+    "tests/": 74_924,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 

@@ -187,8 +187,7 @@ class Trainings:
         look = None
         if train is None and not (text(status, "jobStartedAt") and whole(status, "verifierLayers")):
             look, _ = await self._job(body, LOOK, now)
-        owned = train is not None and train.owned
-        progress = await self._progress(status, train, pods, training.epochs) if train and owned else None
+        progress = await self._progress(status, train, pods, training.epochs) if train and train.owned else None
         means = Means(self._settings.job_image, self._assigns_uids())
         return follow(Seen(training, status, look, train, progress), means, now)
 

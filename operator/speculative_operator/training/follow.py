@@ -127,11 +127,8 @@ def _begin(seen: Seen, results: Mapping[str, Mapping[str, Any]], means: Means, n
 def _too_large(training: Training, weights: int) -> str:
     """Why the verifier cannot be in the memory of the accelerators that serve it; empty where it can, or where that is
     not known. `weights` in bytes."""
-    accelerator = find_accelerator(training.product) if training.product else None
-    if accelerator is None or not training.accelerators:
-        return ""
-    room = training.serving * accelerator.memory_bytes
-    if weights <= room:
+    accelerator = find_accelerator(training.product) if training.product and training.accelerators else None
+    if accelerator is None or weights <= (room := training.serving * accelerator.memory_bytes):
         return ""
     return (
         f"the verifier has {size(weights)} of weights, and {training.serving} x {accelerator.name} have {size(room)}: "

@@ -75,10 +75,9 @@ def expected_lengths(measured: Mapping[str, float]) -> list[float]:
     so on, by their names in the library without `_epoch`; empty where none of them tells.
 
     EAGLE-3: `full_acc_N` is the share of places where drafts 0 to N are all right (models/eagle3/metrics.py), so a
-    length is one more than their sum. P-EAGLE and DFlash: `position_N_acc` is the share where draft N is right,
-    whatever those before it are (models/peagle/metrics.py; of a block, 0 is no draft); their products fall short of the
-    truth, because drafts are right together. DFlash tells the length with all of them too, `eal`, and a length grows
-    less with each draft, so those between are on the line from the first to it at least.
+    length is one more than their sum. P-EAGLE and DFlash: `position_N_acc` is the share where draft N is right (of a
+    block, 0 is no draft), whatever came before; drafts are right together, so products fall short of the truth. DFlash
+    tells the length with all of them too, `eal`; it grows less with each draft: others lie on the line to it, or above.
     """
     if shares := _shares(measured, "full_acc_{}", 0):
         return list(accumulate(shares, initial=1.0))[1:]
@@ -93,8 +92,7 @@ def expected_lengths(measured: Mapping[str, float]) -> list[float]:
 
 def _shares(measured: Mapping[str, float], name: str, first: int) -> list[float]:
     """Measurements by this name with a number, from `first` on without a gap; empty where one is no share."""
-    names = takewhile(measured.__contains__, map(name.format, count(first)))
-    shares = [measured[one] for one in names]
+    shares = [measured[one] for one in takewhile(measured.__contains__, map(name.format, count(first)))]
     return shares if all(0.0 <= one <= 1.0 for one in shares) else []
 
 

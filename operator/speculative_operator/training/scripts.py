@@ -94,8 +94,7 @@ $run -m speculators.train --verifier-name-or-path "$VERIFIER" --speculator-type 
 """
 """Trains. The library goes on after the newest checkpoint that it finds, by its number alone; `training_state.json` is
 what it writes last into one. It ends with 0 when it is asked to end, so only the last epoch's checkpoint tells success.
-Exit status 3: there is nothing to learn from, as `states` has given up.
-"""
+Exit status 3: there is nothing to learn from, as `states` has given up."""
 
 ENVIRONMENT = {
     "HOME": "/tmp",  # noqa: S108  (a path in the pod)
@@ -115,8 +114,7 @@ one has errors told as Python tells them, not with all values of all variables."
 
 def drafts_arguments(method: Trained, k: int) -> list[str]:
     """Arguments of `train` that differ by method, for a speculator that drafts `k` tokens at most. A block of DFlash
-    begins with a token that is known. P-EAGLE has the shape of the library's examples
-    (examples/train/peagle_qwen3_8b_sharegpt_online_5k.sh in its repository)."""
+    begins with a token that is known; P-EAGLE has the shape of the library's examples (its examples/train/peagle_*)."""
     return {
         Trained.EAGLE3: ["--ttt-steps", f"{k}"],
         Trained.PEAGLE: ["--num-depths", f"{k}", "--num-layers", "4", "--no-norm-before-residual"],

@@ -235,7 +235,7 @@ def _block(pair: Pair) -> Iterator[Finding]:
         yield error(Code.BLOCK_EXCEEDED, _MOST, (pair.k, trained), message, remedy)
     elif pair.k > trained:
         message = (
-            f"K reaches {pair.k}, but the speculator was trained for blocks of {trained} drafts: later drafts fail"
+            f"K reaches {pair.k}, but the speculator was trained to draft {trained} in one pass: later drafts fail"
         )
         remedy = f"set it to {trained} or less"
         yield warning(Code.BLOCK_EXCEEDED, _MOST, (pair.k, trained), message, remedy)
