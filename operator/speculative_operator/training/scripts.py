@@ -105,7 +105,7 @@ ENVIRONMENT = {
     "VLLM_CONFIG_ROOT": "/tmp/vllm-config",  # noqa: S108
     "TRITON_CACHE_DIR": "/tmp/triton",  # noqa: S108
     "TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor",  # noqa: S108
-    "COLUMNS": "2000",
+    "COLUMNS": "1600",
     "TYPER_STANDARD_TRACEBACK": "1",
 }
 """Variables of all three containers. Lines of the log are wrapped at COLUMNS, and `progress` reads whole ones; the last
