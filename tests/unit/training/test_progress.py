@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speculative_operator.training.progress import (
+    MOST_CHARACTERS,
     Progress,
     answers_progress,
     expected_lengths,
     training_progress,
 )
+from speculative_operator.training.scripts import ENVIRONMENT
 
 BEGUN = "[16:08:58] INFO     Training epoch {}/4 started                    trainer.py:739"
 STEP = (
@@ -97,6 +99,20 @@ def test_of_blocks_the_first_and_the_whole_length_are_exact(blocks: list[list[bo
     truth = [1 + sum(min(run, k) for run in runs) / len(blocks) for k in range(1, len(blocks[0]) + 1)]
     assert (len(lengths), lengths[0], lengths[-1]) == (len(truth), *map(pytest.approx, (truth[0], truth[-1])))
     assert lengths == sorted(lengths)
+
+
+def test_the_longest_lines_are_not_wrapped() -> None:
+    """Of DFlash with the largest K; the library's log is wrapped at COLUMNS, and `progress` cuts lines, too."""
+    places = [f"position_{at}_acc" for at in range(1, 32)]
+    step = ", ".join(f"train/{name}=1.00e-05" for name in ["loss", "ce", "full_acc", *places, "eal", "error_records"])
+    profile = ", ".join(f"profile/figure_{at}_ms=1.00e+03" for at in range(10))
+    trained = f"[16:08:58] INFO     {step}, {profile}, epoch=0, lr=2.00e-05, global_step=123456     trainer.py:587"
+    shares = ", ".join(f"val/{name}_epoch=0.500" for name in places)
+    validated = f"[16:08:58] INFO     val/loss_epoch=2.553, {shares}, val/eal_epoch=4.000, epoch=1     trainer.py:671"
+    found = training_progress(f"{validated}\n{trained}")
+    assert found is not None
+    assert (found.step, found.acceptance_length) == (123456, 4.0)
+    assert max(len(trained), len(validated)) < int(ENVIRONMENT["COLUMNS"]) <= MOST_CHARACTERS
 
 
 def test_drafts_that_are_right_together_are_told_better_than_by_products() -> None:
