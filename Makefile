@@ -112,7 +112,7 @@ e2e-vllm: toolchain ## the operator with the real vLLM as pods; report in build/
 e2e-training: toolchain ## a speculator trained, tried and promoted with the real vLLM and library, on CPUs (18 minutes)
 	@$(PY) -m realengine.e2e.train $(ARGS)
 
-training-methods: vllm ## P-EAGLE and DFlash speculators trained and served with the real library and vLLM, on CPUs (20 minutes)
+training-methods: vllm ## P-EAGLE and DFlash speculators trained and served with the real library and vLLM, on CPUs (half an hour)
 	@$(PY) -m realengine.training --methods peagle dflash --prompts 200 $(ARGS)
 
 bench: $(STAMP) ## decisions, renders and reconciles a second, without I/O; the last line is one JSON object

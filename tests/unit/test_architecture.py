@@ -88,7 +88,7 @@ BUDGETS = {
     "operator/speculative_operator/weights/": 3_036,
     "lab/": 8_425,
     "dev/": 24_616,
-    "tests/": 74_940,
+    "tests/": 74_941,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 

@@ -27,14 +27,14 @@ PARSER = """\
 import json, sys
 from speculators.model import SpeculatorModel
 from speculators.train.cli import TrainConfig
-read = {name: TrainConfig.resolve(given[2:]).flatten() for name, given in json.load(sys.stdin).items()}
+read = {name: TrainConfig.resolve(given).flatten() for name, given in json.load(sys.stdin).items()}
 print(json.dumps({"read": read, "known": list(SpeculatorModel.registry)}, default=str))
 """
 K = {"eagle3": "ttt_steps", "peagle": "num_depths", "dflash": "block_size"}
 
 
 def given(method: Trained, folder: Path) -> list[str]:
-    """What `python3` is given by the container that trains K = 7 on a verifier of 36 layers, on one accelerator."""
+    """What the trainer is given by the container that trains K = 7 on a verifier of 36 layers, on one accelerator."""
     job = train_job(replace(TRAINING, method=method, k=7), Known("c", 36), 60, Means("o"))
     (train,) = (one for one in job["spec"]["template"]["spec"]["initContainers"] if one["name"] == "train")
     program = folder / "python3"
@@ -43,7 +43,8 @@ def given(method: Trained, folder: Path) -> list[str]:
     env = {one["name"]: one["value"] for one in train["env"]}
     env |= {"PATH": f"{folder}:/usr/bin:/bin", "OUTPUT": str(folder / "output"), "SAID": str(folder / "said")}
     subprocess.run(train["command"], env=env, check=False, timeout=30)
-    return (folder / "said").read_text().splitlines()
+    words = (folder / "said").read_text().splitlines()
+    return words[words.index("speculators.train") + 1 :]
 
 
 @pytest.fixture(scope="module")
