@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
 export PYTHONPATH := $(CURDIR)/operator:$(CURDIR)/lab:$(CURDIR)/dev
 
-.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e e2e-autoscaling e2e-measuring e2e-canary vllm contract-vllm contract-vllm-matrix e2e-vllm e2e-training accelerator-kit bench bench-scale soak mutants bench-tuner bench-tuner-short bench-ablations generate check-generated check-manifests lock sbom image chart bundle plugin wheel clean
+.PHONY: help setup toolchain demo demo-keep down chaos test lint docs docs-check types unit harm golden contract fuzz cluster e2e e2e-autoscaling e2e-measuring e2e-canary vllm contract-vllm contract-vllm-matrix e2e-vllm e2e-training training-methods accelerator-kit bench bench-scale soak mutants bench-tuner bench-tuner-short bench-ablations generate check-generated check-manifests lock sbom image chart bundle plugin wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -113,6 +113,9 @@ e2e-vllm: toolchain ## the operator with the real vLLM as pods; report in build/
 
 e2e-training: toolchain ## a speculator trained, tried and promoted with the real vLLM and library, on CPUs (18 minutes)
 	@$(PY) -m realengine.e2e.train $(ARGS)
+
+training-methods: vllm ## P-EAGLE and DFlash speculators trained and served with the real library and vLLM, on CPUs (half an hour)
+	@$(PY) -m realengine.training --methods peagle dflash --prompts 200 $(ARGS)
 
 bench: $(STAMP) ## decisions, renders and reconciles a second, without I/O; the last line is one JSON object
 	@$(PY) -m bench

@@ -20,8 +20,8 @@ LOCK = paths.ROOT / "requirements" / "trainer.txt"
 ENGINE_ARGS = ("--dtype", "float32", "--max-num-seqs", "32", *CPU_FLAGS)
 """Added to those of the engines that answer and that serve hidden states."""
 TRAINER_ARGS = (
-    *("--num-workers", "0", "--draft-attn-impl", "eager", "--loss-implementation", "eager"),
-    *("--hidden-states-dtype", "float32", "--optimizer", "adamw", "--lr", "2e-3"),
+    *("--num-workers", "0", "--draft-attn-impl", "sdpa", "--loss-implementation", "eager"),
+    *("--hidden-states-dtype", "float32", "--optimizer", "adamw", "--lr", "2e-3", "--max-anchors", "64"),
 )
 """Added to those of the trainer: plain torch instead of kernels of Triton, and a rate at which so small a speculator
 learns fast."""

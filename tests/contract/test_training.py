@@ -55,7 +55,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "cpu": {"budget__accelerators": 0, "verifier__tensorParallelSize": 4},
     "all": {
         "data__answers": "Keep", "data__maxSamples": 5, "verifier__revision": "main", "verifier__tensorParallelSize": 1,
-        "sequenceLength": 2048, "epochs": 3, "image": "trainer:1", "tryOn": "demo", "method": "eagle3",
+        "sequenceLength": 2048, "epochs": 3, "image": "trainer:1", "tryOn": "demo", "method": "dflash", "maxSpeculativeTokens": 7,
         "weights": {"secretName": "hub", "env": [{"name": "HTTPS_PROXY", "value": "http://p"}]},
         "pod": {"nodeSelector": {"pool": "a"}, "tolerations": [{"key": "gpu"}], "imagePullSecrets": ["l"]},
     },
@@ -79,7 +79,12 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "revision": ({"verifier__model": "pvc://m/a", "verifier__revision": "main"}, "remove revision"),
     "too few": ({"budget__accelerators": 1}, "accelerators is 1 but verifier.tensorParallelSize is 1: write a larger"),
     "no hours": ({"budget__hours": 0}, "should be greater than or equal to 1"),
-    "method": ({"method": "medusa"}, 'Unsupported value: "medusa"'),
+    "method": ({"method": "mtp"}, 'Unsupported value: "mtp": supported values: "eagle3", "peagle", "dflash"'),
+    "one token in one pass": (
+        {"method": "peagle", "maxSpeculativeTokens": 1},
+        "maxSpeculativeTokens is 1 but method is peagle",
+    ),
+    "K": ({"maxSpeculativeTokens": 32}, "should be less than or equal to 31"),
     "unknown field": ({"data__split": "train"}, 'unknown field "spec.data.split"'),
     "hostile name": ({"output": "pvc://c/x'; rm -rf $HOME"}, "write one of hf://"),
     "up": ({"output": "pvc://c/../x"}, "write one of hf://"),

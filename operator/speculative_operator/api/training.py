@@ -73,6 +73,13 @@ TRAINING_RULES = (
         "output",
     ),
     Rule(
+        "training-one-pass",
+        "self.method != 'peagle' || !has(self.maxSpeculativeTokens) || self.maxSpeculativeTokens > 1",
+        "maxSpeculativeTokens is 1 but method is peagle, which drafts several tokens in one pass: write a larger "
+        "number, or method eagle3",
+        "maxSpeculativeTokens",
+    ),
+    Rule(
         "training-accelerators",
         "self.budget.accelerators == 0 || self.budget.accelerators > self.verifier.tensorParallelSize",
         "accelerators is {#self.budget.accelerators} but verifier.tensorParallelSize is "
@@ -163,7 +170,10 @@ class TrainingSpec(Wire):
     verifier: TrainedVerifier
     """The model for which the speculator is trained."""
     method: training.Trained = training.Trained.EAGLE3
-    """Method of drafting. Later releases may add methods."""
+    """Method of drafting: eagle3, peagle (EAGLE-3 that drafts all tokens in one pass) or dflash (a block in one pass)
+    (docs/training.md). Later releases may add methods."""
+    max_speculative_tokens: Annotated[int, scalars.whole(1, 31)] | None = None
+    """Largest K that the speculator learns to draft. Default: 3 with eagle3, 8 with peagle, 15 with dflash."""
     data: Data
     """The prompts from which it learns."""
     budget: Budget
@@ -263,6 +273,7 @@ def to_training(body: Mapping[str, Any], image: str) -> training.Training:
         accelerators=wanted.budget.accelerators,
         hours=wanted.budget.hours,
         method=wanted.method,
+        k=wanted.max_speculative_tokens or training.USUAL_K[wanted.method],
         answers=wanted.data.answers,
         serving=min(wanted.verifier.tensor_parallel_size, wanted.budget.accelerators),
         samples=wanted.data.max_samples or 0,

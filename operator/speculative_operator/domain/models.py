@@ -46,18 +46,19 @@ _OTHERS = """
     architectures attn_layer_offset attn_layer_period attn_output_gate aux_hidden_state_layer_ids backbone_hidden_size
     base_model_name_or_path block_configs block_size compress_ratios decoder_sparse_step dflash_config draft_vocab_size
     dspark_block_size dspark_noise_token_id dspark_target_layer_ids dtype eagle_aux_hidden_state_layer_ids eagle_config
-    emb_dim enable_moe_block factor full_attention_interval full_attn_layers global_head_dim hc_count hc_mult
-    hidden_act hybrid_layer_pattern hybrid_override_pattern index_head_dim index_n_heads interleave_moe_layer_step
+    emb_dim enable_moe_block factor full_attention_interval full_attn_layers global_head_dim hc_count hc_mult hidden_act
+    hybrid_layer_pattern hybrid_override_pattern index_head_dim index_n_heads interleave_moe_layer_step
     kv_cache_quant_algo kv_lora_rank language_config layer_types layers_block_type linear_attn_config
     linear_conv_kernel_dim linear_key_head_dim linear_num_key_heads linear_num_value_heads linear_value_head_dim
     llm_config mamba_ssm_cache_dtype mamba_ssm_dtype mask_token_id max_window_layers medusa_num_heads mlp_hidden_act
     mlp_only_layers model model_type moe_layer_freq mtp_config n_predict name_or_path num_aux_hidden_states
     num_global_key_value_heads num_heads num_kv_shared_layers num_target_layers o_groups o_lora_rank
-    original_max_position_embeddings pard_token ptd_token_id q_lora_rank qk_nope_head_dim qk_rope_head_dim quant_method
-    quantization_config rope_parameters rope_scaling rope_type sample_from_anchor short_conv_kernel_size
-    sliding_window_pattern speculators_config speculators_model_type swa_head_dim swa_num_key_value_heads
-    swa_v_head_dim target_hidden_size target_layer_ids text_config thinker_config tie_word_embeddings torch_dtype
-    transformer_layer_config truncated_vocab_size type use_aux_hidden_state use_sliding_window v_head_dim verifier
+    original_max_position_embeddings pard_token proposal_methods ptd_token_id q_lora_rank qk_nope_head_dim
+    qk_rope_head_dim quant_method quantization_config rope_parameters rope_scaling rope_type sample_from_anchor
+    short_conv_kernel_size sliding_window_pattern speculative_tokens speculators_config speculators_model_type
+    swa_head_dim swa_num_key_value_heads swa_v_head_dim target_hidden_size target_layer_ids text_config thinker_config
+    tie_word_embeddings torch_dtype transformer_layer_config truncated_vocab_size type use_aux_hidden_state
+    use_sliding_window v_head_dim verifier
 """
 CONFIG_KEYS = frozenset(_OTHERS.split()).union(*NAMES.values())
 """Keys of `config.json` that are kept, at any depth: those that `pairing` reads."""

@@ -14,6 +14,17 @@ class Trained(StrEnum):
     """Methods of drafting that the library trains and vLLM serves, in the library's spelling."""
 
     EAGLE3 = "eagle3"
+    PEAGLE = "peagle"
+    DFLASH = "dflash"
+
+    @property
+    def served_by(self) -> dict[str, Any]:
+        """Fields of spec.speculator with which the result is served: P-EAGLE is EAGLE-3 in one pass."""
+        return {"method": "eagle3", "parallelDrafting": True} if self is Trained.PEAGLE else {"method": self.value}
+
+
+USUAL_K = {Trained.EAGLE3: 3, Trained.PEAGLE: 8, Trained.DFLASH: 15}
+"""Method -> largest K that it learns where a spec names none: the defaults of speculators 0.9.0."""
 
 
 class Answers(StrEnum):
@@ -51,6 +62,8 @@ class Training:
     accelerators: int
     hours: int
     method: Trained = Trained.EAGLE3
+    k: int = USUAL_K[Trained.EAGLE3]
+    """The largest K that the speculator learns to draft."""
     answers: Answers = Answers.REGENERATE
     serving: int = 1
     """Accelerators of the server of hidden states, out of `accelerators`."""
@@ -73,11 +86,6 @@ class Training:
     """Name of the SpeculativeDeployment beside which the result is to be tried."""
     queue: str = ""
     """Kueue's queue that admits the Jobs; empty: none."""
-
-    @property
-    def learning(self) -> int:
-        """Accelerators of the trainer."""
-        return max(0, self.accelerators - self.serving)
 
     @property
     def result(self) -> str:

@@ -137,7 +137,7 @@ class Code(StrEnum):
         "ModulesReused",
         "K is above the number of mtp modules: the engine runs them again, and later drafts are worse.",
     )
-    BLOCK_EXCEEDED = "BlockExceeded", "K is above the block size that the speculator was trained for."
+    BLOCK_EXCEEDED = "BlockExceeded", "K is above what the speculator was trained to draft in one pass."
     HEADS_EXCEEDED = "HeadsExceeded", "K is above the number of heads, each of which drafts one token."
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from speculative_operator.domain.models import ModelFacts
-from speculative_operator.domain.reading import at
+from speculative_operator.domain.reading import at, mappings
 from speculative_operator.domain.spec import Method
 from speculative_operator.pairing import reading
 
@@ -106,7 +106,11 @@ def draft_vocabulary_size(facts: ModelFacts) -> int | None:
 
 def block(facts: ModelFacts) -> int | None:
     """Tokens that a block speculator was trained to draft in one pass: its block less the place of the last real token,
-    where that is not drafted from (`sample_from_anchor`; DSpark's own checkpoints draft from it)."""
+    where that is not drafted from (`sample_from_anchor`; DSpark's own checkpoints draft from it). Of P-EAGLE as
+    the library speculators writes it: the K that it learned."""
+    if nature(facts).parallel:
+        told = mappings(facts.config, "speculators_config", "proposal_methods")
+        return next((reading.whole(one, "speculative_tokens") for one in told), None)
     inner = (facts.config, at(facts.config, "dflash_config"))
     size = next((found for place in inner if (found := reading.first_whole(place, _BLOCK))), None)
     if size is None:

@@ -22,6 +22,7 @@ from speculative_operator.shell.cache import Snapshot
 from speculative_operator.shell.errors import ApiError, ForbiddenError
 from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.resources import JOB
+from speculative_operator.training.seen import ON_ITS_WAY
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +40,6 @@ SETTLES = 30.0
 """seconds that the end of a Job's pod may be seen later than the Job's own: they come by two watches."""
 LONGEST = 400
 """Most characters of a message of a kubelet or a controller."""
-
-_ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 
 @dataclass(slots=True)
@@ -192,7 +191,7 @@ def _waiting(pod: Body) -> str:
             return f"{condition.get('reason', 'Unschedulable')}: {condition.get('message', '')}"
     for container in status.get("containerStatuses") or ():
         waiting = (container.get("state") or {}).get("waiting") or {}
-        if waiting.get("reason", "") not in _ON_ITS_WAY:
+        if waiting.get("reason", "") not in ON_ITS_WAY:
             return f"{waiting['reason']}: {waiting.get('message', '')}".removesuffix(": ")
     return ""
 

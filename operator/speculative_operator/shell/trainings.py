@@ -11,7 +11,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from random import random
 from typing import Any
 
@@ -110,7 +110,7 @@ class Trainings:
         writing: dict[tuple[str, str], str] = {}
         for body in sorted(found, key=lambda one: text(one, "metadata", "creationTimestamp")):
             now, status, uid = time.time(), mapping(body, "status"), body["metadata"]["uid"]
-            rests = text(_condition(status), "status") == Truth.FALSE
+            rests = text(next(mappings(status, "conditions"), {}), "status") == Truth.FALSE
             if body["metadata"].get("deletionTimestamp"):
                 continue
             if has_ended(status):
@@ -187,8 +187,7 @@ class Trainings:
         look = None
         if train is None and not (text(status, "jobStartedAt") and whole(status, "verifierLayers")):
             look, _ = await self._job(body, LOOK, now)
-        owned = train is not None and train.owned
-        progress = await self._progress(status, train, pods, training.epochs) if train and owned else None
+        progress = await self._progress(status, train, pods, training.epochs) if train and train.owned else None
         means = Means(self._settings.job_image, self._assigns_uids())
         return follow(Seen(training, status, look, train, progress), means, now)
 
@@ -244,7 +243,3 @@ class Trainings:
             instance = os.environ.get("POD_NAME") or names.OPERATOR
             await self._kube.create(EVENT, meta["namespace"], event_body(body, event, instance))
             self._telemetry.event(event.type, reason)
-
-
-def _condition(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    return next(mappings(status, "conditions"), {})

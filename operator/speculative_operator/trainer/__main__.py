@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from speculative_operator.domain.jobs import Exit
-from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.training import Trained
 from speculative_operator.trainer.finish import finish
 from speculative_operator.trainer.look import look, version_in
-from speculative_operator.weights.result import exit_status, leave_result
-from speculative_operator.weights.source import WeightsError
+from speculative_operator.weights.result import leave_error, leave_result
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,17 +28,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if given.command == "look":
             made_of = given.made_of, version_in(given.inspected)
-            result = dict(look(given.prompts, given.output, given.need, *made_of, answered=given.answered))
-        else:
-            result = finish(given.verifier, given.output, given.method, given.base or str(given.verifier))
-        return leave_result(result, Exit.DONE)
-    except WeightsError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return leave_result({"error": error.to_json()}, exit_status(error))
+            found = look(given.prompts, given.output, given.need, *made_of, answered=given.answered)
+            return leave_result(found, Exit.DONE)
+        told = finish(given.verifier, given.output, given.method, given.base or str(given.verifier))
+        return leave_result(told, Exit.DONE)
     except Exception as error:
-        logging.exception("unexpected error: this is a bug of speculative-training")
-        told = WeightsError(Reason.UNKNOWN, f"{type(error).__name__}: {error}", remedy="read the log and report it")
-        return leave_result({"error": told.to_json()}, Exit.AGAIN)
+        return leave_error(error, "speculative-training")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -55,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     looking.add_argument("--answered", action="store_true", help="rows need answers: the verifier gives none")
     finishing = commands.add_parser("finish", help="judge the best checkpoint, describe it, publish it")
     finishing.add_argument("--verifier", type=Path, required=True, metavar="DIR")
-    finishing.add_argument("--method", default="eagle3", metavar="METHOD", help="as the library spells it")
+    finishing.add_argument("--method", choices=list(Trained), default=Trained.EAGLE3, help="as the library spells it")
     finishing.add_argument("--base", default="", metavar="URI", help="the verifier's address, for the model card")
     for command in (looking, finishing):
         command.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the training")

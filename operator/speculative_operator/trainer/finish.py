@@ -16,6 +16,7 @@ from speculative_operator.api.convert import to_domain
 from speculative_operator.domain import names
 from speculative_operator.domain.reading import mapping, parse_json, whole
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.training import Trained
 from speculative_operator.engines.pairs import rules_of
 from speculative_operator.pairing.judge import judge
 from speculative_operator.trainer.look import refuse_link
@@ -56,7 +57,7 @@ def finish(verifier: Path, output: Path, method: str, base: str) -> dict[str, An
         _copy(best, draft, base, output)
         _write(draft / "README.md", _card(account))
         _write(draft / ACCOUNT, json.dumps(account, indent=2) + "\n")
-    _judge(verifier, draft, method)
+    _judge(verifier, draft, Trained(method))
     with disk.explain_errors(output):
         for path in draft.iterdir():
             with path.open("rb") as file:
@@ -79,11 +80,11 @@ def _copy(best: Path, draft: Path, base: str, output: Path) -> None:
     _write(draft / "config.json", json.dumps(config, indent=2) + "\n")
 
 
-def _judge(verifier: Path, speculator: Path, method: str) -> None:
+def _judge(verifier: Path, speculator: Path, method: Trained) -> None:
     """Raises WeightsError where the two do not fit, with the first finding, as `speculative check` would tell."""
     sides = {"verifier": inspect(open_folder(verifier)), "speculator": inspect(open_folder(speculator))}
     told: dict[str, dict[str, Any]] = {side: {"model": f"pvc://local/{side}"} for side in sides}
-    told["speculator"]["method"] = method
+    told["speculator"] |= method.served_by
     body = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": "trained", "namespace": "local"}}
     spec = to_domain({**body, "spec": told})
     verdict = judge(sides["verifier"], sides["speculator"], spec, rules_of(spec))

@@ -17,10 +17,10 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.formats import timestamp
-from speculative_operator.domain.reading import at, items, mapping, mappings, seconds_of, text
+from speculative_operator.domain.reading import at, items, mapping, seconds_of, text
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.training import Training
-from speculative_operator.training.follow import condition_entry, is_length
+from speculative_operator.training.follow import is_length, with_condition
 
 HOLDS = 0.9
 """Share of the expected acceptance length from which on acceptance holds."""
@@ -57,7 +57,8 @@ def compare_acceptance(
     what += f"and held-out prompts let expect {best.expected:.2f} or more"
     if best.length >= HOLDS * best.expected:
         left = {name: value for name, value in status.items() if name not in ("acceptanceBelowSince", "retrainWith")}
-        return _say(left, training, Truth.TRUE, Reason.ACCEPTANCE_HOLDS, what, now)
+        made = Condition(ConditionType.ACCEPTANCE_HOLDS, Truth.TRUE, Reason.ACCEPTANCE_HOLDS, what)
+        return with_condition(left, made, training.generation, now)
     since, ended = seconds_of(text(status, "acceptanceBelowSince")), seconds_of(text(status, "endedAt"))
     if since is None or ended is None or not ended <= since <= now:
         since = now
@@ -67,7 +68,8 @@ def compare_acceptance(
     found["retrainWith"] = _retrain_with(training, best.name, since + BELOW_SECONDS)
     what += f"; it was below {HOLDS:.0%} of that since {timestamp(since)}. If prompts have changed, collect new ones, "
     what += "and train on them with the command in status.retrainWith. Sampled requests are accepted less, too"
-    return _say(found, training, Truth.FALSE, Reason.ACCEPTANCE_FELL, what, now)
+    made = Condition(ConditionType.ACCEPTANCE_HOLDS, Truth.FALSE, Reason.ACCEPTANCE_FELL, what)
+    return with_condition(found, made, training.generation, now)
 
 
 def _read_served(body: Mapping[str, Any], speculator: str, expected: Sequence[float], now: float) -> Served | None:
@@ -112,11 +114,3 @@ def _retrain_with(training: Training, beside: str, day: float) -> str:
     made = f'.metadata = {json.dumps(meta)} | del(.status) | .spec.data.prompts = "{prompts}"'
     made += f' | .spec.output = "{output}-{end}" | .spec.tryOn = "{beside}"'
     return f"kubectl get spectrain {training.name} -n {training.namespace} -o json | jq '{made}' | kubectl create -f -"
-
-
-def _say(
-    status: Mapping[str, Any], training: Training, holds: Truth, reason: Reason, why: str, now: float
-) -> dict[str, Any]:
-    made = Condition(ConditionType.ACCEPTANCE_HOLDS, holds, reason, why)
-    others = [one for one in mappings(status, "conditions") if text(one, "type") != made.type]
-    return {**status, "conditions": [*others, condition_entry(status, made, training.generation, now)]}

@@ -17,7 +17,7 @@ from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.formats import LONGEST_MESSAGE, duration, money, number, size, timestamp
 from speculative_operator.domain.jobs import Phase
 from speculative_operator.domain.models import NAMES
-from speculative_operator.domain.reading import at, conditions_of, items, mapping, seconds_of, text, whole
+from speculative_operator.domain.reading import conditions_of, items, mapping, seconds_of, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason, reason_of
 from speculative_operator.domain.training import Stage, Training
 from speculative_operator.pairing.reading import decoder, first_whole
@@ -64,8 +64,8 @@ def has_ended(status: Mapping[str, Any]) -> bool:
 
 def refused(status: Mapping[str, Any], generation: int, reason: Reason, why: str, now: float) -> Step:
     """A training that cannot begin, or go on, as it or the operator is configured; it is looked at again."""
-    found = dict(status) | {"observedGeneration": generation}
-    return Step(found | _condition(status, generation, Truth.FALSE, reason, why, now))
+    told = with_condition(status, Condition(ConditionType.TRAINED, Truth.FALSE, reason, why), generation, now)
+    return Step({**told, "observedGeneration": generation})
 
 
 def follow(seen: Seen, means: Means, now: float) -> Step:
@@ -84,9 +84,6 @@ def follow(seen: Seen, means: Means, now: float) -> Step:
     if seen.look is None:
         return _say(seen, Truth.UNKNOWN, *_LOOKS, now, look_job(seen.training, means))
     return _looked(seen, seen.look, means, now)
-
-
-# -- the steps
 
 
 def _looked(seen: Seen, job: JobSeen, means: Means, now: float) -> Step:
@@ -108,19 +105,18 @@ def _begin(seen: Seen, results: Mapping[str, Mapping[str, Any]], means: Means, n
     layers = first_whole(decoder(mapping(facts, "verifier", "config")), NAMES["layers"])
     if layers is None or not LEAST_LAYERS <= layers <= _LARGEST_LAYER:
         why = f"config.json of {seen.training.verifier.uri} names no layers, or fewer than {LEAST_LAYERS}"
-        return _end(seen, Reason.UNKNOWN_VERIFIER, f"{why}: an EAGLE-3 head reads three of them", now)
+        return _end(seen, Reason.UNKNOWN_VERIFIER, f"{why}: a speculator reads three of them", now)
     if why := _too_large(seen.training, whole(facts, "verifier", "weights", "bytes")):
         return _end(seen, Reason.MEMORY_SHORT, why, now)
-    pinned, marked = results.get("fetch", facts), text(facts, "verifier", "pin", "resolved")
-    if text(pinned, "verifier", "pin", "resolved") != marked:
+    marked, version = (text(one, "verifier", "pin", "resolved") for one in (facts, results.get("fetch", facts)))
+    if version != marked:
         why = f"output is marked for version {marked} of the verifier, and another was fetched"
         remedy = f"set verifier.revision to {marked}, or name another folder in output"
         return _end(seen, Reason.OUTPUT_FOREIGN, f"{why}: {remedy}", now)
     found = {
-        "verifierVersion": text(pinned, "verifier", "pin", "resolved")[:256],
-        "verifierLayers": layers,
+        "verifierVersion": version[:256], "verifierLayers": layers,
         "samples": max(0, whole(results.get("look"), "rows")),
-    }
+    }  # fmt: skip
     held, seen = seen.status, replace(seen, status={**seen.status, **found})
     if whole(held, "verifierLayers") != layers or text(held, "verifierVersion") != found["verifierVersion"]:
         # Stored before a Job is made of them: nothing else has them once the Job that looked is gone.
@@ -131,11 +127,8 @@ def _begin(seen: Seen, results: Mapping[str, Mapping[str, Any]], means: Means, n
 def _too_large(training: Training, weights: int) -> str:
     """Why the verifier cannot be in the memory of the accelerators that serve it; empty where it can, or where that is
     not known. `weights` in bytes."""
-    accelerator = find_accelerator(training.product) if training.product else None
-    if accelerator is None or not training.accelerators:
-        return ""
-    room = training.serving * accelerator.memory_bytes
-    if weights <= room:
+    accelerator = find_accelerator(training.product) if training.product and training.accelerators else None
+    if accelerator is None or weights <= (room := training.serving * accelerator.memory_bytes):
         return ""
     return (
         f"the verifier has {size(weights)} of weights, and {training.serving} x {accelerator.name} have {size(room)}: "
@@ -185,21 +178,18 @@ def _under_way(seen: Seen, job: JobSeen, stage: Stage, now: float) -> Step:
     return _say(replace(seen, status=told), Truth.UNKNOWN, reason, why, now)
 
 
-# -- the ends
-
-
 def _tell_result(seen: Seen, job: JobSeen, now: float) -> Step:
     facts, training = job.results.get("check", {}), seen.training
-    length = number(at(facts, "acceptanceLength"), 2) if is_length(at(facts, "acceptanceLength")) else ""
-    length = length or text(seen.status, "expectedAcceptance")
     by_k = items(facts, "acceptanceLengths")[:MOST_K]
+    lengths = [number(one, 2) for one in by_k] if all(map(is_length, by_k)) else []
+    length = lengths[-1] if lengths else text(seen.status, "expectedAcceptance")
     expected = f"; held-out prompts let expect {length} tokens per step" if length else ""
     why = f"{training.result} has the {training.method} speculator{expected}"
     status = {
         **seen.status, **dict.fromkeys(_OF_STAGE), "stage": Stage.DONE.value, "speculator": training.result,
         "expectedAcceptance": length or None, "dataDigest": text(facts, "dataDigest")[:256] or None,
-        "expectedAcceptanceByK": [number(one, 2) for one in by_k] if all(map(is_length, by_k)) else [],
-        "endedAt": timestamp(job.ended or now), "tryWith": _try_with(training) or None,
+        "expectedAcceptanceByK": lengths, "endedAt": timestamp(job.ended or now),
+        "tryWith": _try_with(training) or None,
     }  # fmt: skip
     why += "; status.tryWith starts a canary with it" if training.try_on else ""
     return _say(replace(seen, status=status), Truth.TRUE, Reason.TRAINED, why, now)
@@ -211,7 +201,7 @@ def _try_with(training: Training) -> str:
     if not training.try_on:
         return ""
     name, canary = training.try_on, f"{training.try_on[:40].rstrip('-.')}-trained"
-    speculator = json.dumps({"method": training.method.value, "model": training.result})
+    speculator = json.dumps({**training.method.served_by, "model": training.result})
     made = f'.metadata = {{name: "{canary}", namespace: .metadata.namespace}} | del(.status, .spec.route)'
     made += f' | .spec.replicas = 1 | .spec.verifier.servedName //= "{name}" | .spec.speculator = {speculator}'
     route = json.dumps({"spec": {"route": {"canary": {"name": canary, "analysis": {}}}}})
@@ -256,9 +246,6 @@ def _end(seen: Seen, reason: Reason, why: str, now: float) -> Step:
     return _say(replace(seen, status=status), Truth.FALSE, reason, why, now)
 
 
-# -- status
-
-
 def _cost(training: Training, status: Mapping[str, Any], end: float) -> dict[str, Any]:
     since = seconds_of(text(status, "runningSince"))
     if training.hourly_cost is None or since is None:
@@ -284,24 +271,18 @@ def _figures(status: Mapping[str, Any], stage: Stage, seen: Progress, now: float
 
 
 def _say(seen: Seen, status: Truth, reason: Reason, why: str, now: float, job: Mapping[str, Any] | None = None) -> Step:
-    held, generation = seen.status, seen.training.generation
-    told = {"stage": Stage.PREPARING.value} | dict(held) | {"observedGeneration": generation}
-    told |= _condition(held, generation, status, reason, why, now)
+    generation = seen.training.generation
+    told = with_condition(seen.status, Condition(ConditionType.TRAINED, status, reason, why), generation, now)
+    told = {"stage": Stage.PREPARING.value, **told, "observedGeneration": generation}
     return Step({name: value for name, value in told.items() if value is not None}, job)
 
 
-def _condition(
-    held: Mapping[str, Any], generation: int, status: Truth, reason: Reason, why: str, now: float
-) -> dict[str, Any]:
-    made = Condition(ConditionType.TRAINED, status, reason, why)
-    return {"conditions": [condition_entry(held, made, generation, now)]}
-
-
-def condition_entry(held: Mapping[str, Any], made: Condition, generation: int, now: float) -> dict[str, Any]:
-    """A condition as status has it. `held`: the status before, whose time stays where the condition's status does."""
-    before = conditions_of(held).get(made.type, {})
-    since = text(before, "lastTransitionTime") if text(before, "status") == made.status else ""
-    return {
+def with_condition(held: Mapping[str, Any], made: Condition, generation: int, now: float) -> dict[str, Any]:
+    """The status `held` with a condition, whose time stays where the status of that condition does."""
+    before = conditions_of(held)
+    known = before.pop(made.type, {})
+    since = text(known, "lastTransitionTime") if text(known, "status") == made.status else ""
+    told = {
         "type": made.type.value,
         "status": made.status.value,
         "reason": made.reason.value,
@@ -309,3 +290,4 @@ def condition_entry(held: Mapping[str, Any], made: Condition, generation: int, n
         "lastTransitionTime": since or timestamp(now),
         "observedGeneration": generation,
     }
+    return {**held, "conditions": [*before.values(), told]}

@@ -17,7 +17,7 @@ from speculative_operator.domain import names
 from speculative_operator.domain.jobs import RESULT_FILE
 from speculative_operator.domain.models import Pin
 from speculative_operator.domain.spec import ModelSource, Scheme
-from speculative_operator.domain.training import Answers, Training
+from speculative_operator.domain.training import USUAL_K, Answers, Training
 from speculative_operator.render.jobs import CLAIMS, TMP, USER, confined, render_job
 from speculative_operator.training import scripts
 
@@ -95,25 +95,25 @@ def train_job(training: Training, known: Known, seconds: int, means: Means) -> d
     if source.scheme is Scheme.HF:
         key = Pin(source.scheme, source.location, source.revision, known.resolved).key
         where = f"{OUTPUT}/{names.CACHE_FOLDER}/models/{key}/files"
+    read = hidden_layers(known.layers)
     env: dict[str, Any] = {
         "OUTPUT": output, "VERIFIER": where, "PROMPTS": _path(training.prompts), "METHOD": training.method.value,
-        "SAMPLES": training.samples, "SEQUENCE_TOKENS": training.sequence, "ANSWER_TOKENS": answers,
+        "SAMPLES": training.samples or "", "SEQUENCE_TOKENS": training.sequence, "ANSWER_TOKENS": answers,
         "EPOCHS": training.epochs, "SEED": training.seed, "STATES": scripts.STATES_FOLDER,
-        "ANSWERS": training.answers.value,
+        "ANSWERS": training.answers.value, "LAYERS": " ".join(map(str, read)),
     }  # fmt: skip
+    learn = ["sh", "-c", scripts.TRAIN, "train", *scripts.drafts_arguments(training.method, training.k)]
     engine = ["--tensor-parallel-size", str(training.serving)] if training.serving > 1 else []
     finish = ["speculative-training", "finish", "--verifier", where, "--output", output]
     finish += ["--base", source.uri, "--method", training.method.value]
-    read = hidden_layers(known.layers)
-    env["LAYERS"] = " ".join(map(str, read))
     states = ["sh", "-c", scripts.STATES, "states", *engine]
     states += scripts.states_arguments(where, (*read, known.layers), training.sequence)
-    probe = {"exec": {"command": ["python3", "-c", _HEALTH]}, **_PATIENCE}
-    sidecar = {"restartPolicy": "Always", "startupProbe": probe}
+    probe = {"exec": {"command": ["python3", "-c", _HEALTH]}, "periodSeconds": 5, "failureThreshold": 720}
+    sidecar = {"restartPolicy": "Always", "startupProbe": {**probe, "timeoutSeconds": 10}}
     steps = [
         _trainer("answers", ["sh", "-c", scripts.ANSWERS, "answers", *engine], training, env, training.serving),
         {**_trainer("states", states, training, {"STATES": env["STATES"]}, training.serving), **sidecar},
-        {**_trainer("train", ["sh", "-c", scripts.TRAIN, "train"], training, env, training.learning), **_TELLS},
+        {**_trainer("train", learn, training, env, max(0, training.accelerators - training.serving)), **_TELLS},
         _own("check", means.image, finish, training),
     ]
     return _job(training, TRAINS, seconds, steps, means)
@@ -127,13 +127,13 @@ _HEALTH = (
 healthy server has no failed starts; one that has given up passes too, so that `train` begins and says so."""
 _TELLS = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 """Of the trainer alone: its log has no text of a user, and that of `answers` may."""
-_PATIENCE = {"periodSeconds": 5, "failureThreshold": 720, "timeoutSeconds": 10}
 
 
 def _made_of(training: Training) -> str:
     """What tells this training from others: one of the same, with the same prompts and the same version of the
     verifier, goes on where it ended, whatever object asks for it. A branch of the verifier may move meanwhile."""
-    numbers = (f"{training.sequence}", f"{training.samples}", f"{training.epochs}")
+    numbers = [f"{training.sequence}", f"{training.samples}", f"{training.epochs}"]
+    numbers += [f"{training.k}"] if training.k != USUAL_K[training.method] else []
     return " ".join((training.verifier.uri, training.method, training.prompts.uri, training.answers, *numbers))
 
 

@@ -7,14 +7,16 @@ is told is for people: nothing is decided by a log.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate, count, takewhile
+from operator import mul
 
 from speculative_operator.domain.formats import showable
 
-_EPOCH = re.compile(r"Training epoch (\d{1,6})/(\d{1,6}) started")
+_EPOCH = re.compile(r"Training epoch \d{1,6}/(\d{1,6}) started")
 _LOSS = re.compile(r"\btrain/loss=([^,\s]{1,32}),")
 _IN_EPOCH = re.compile(r"\bepoch=(\d{1,6})\b")
 _AT_STEP = re.compile(r"\bglobal_step=(\d{1,12})\b")
@@ -37,9 +39,6 @@ class Progress:
     loss: float | None = None
     acceptance_length: float | None = None
     """Tokens per step of the verifier on the part of the data that was held out, by the last validation in the text."""
-    epoch: int = 0
-    """The one that runs, from 1 on; 0 before the first."""
-    epochs: int = 0
 
 
 def answers_progress(text: str) -> Progress | None:
@@ -60,13 +59,11 @@ def training_progress(text: str, per_epoch: int = 0) -> Progress | None:
     steps = [(loss[1], int(epoch[1]), int(step[1])) for loss, epoch, step in told if loss and epoch and step]
     if not begun and not steps:
         return None
-    epoch, epochs = map(int, begun[-1].groups()) if begun else (0, 0)
     if not steps:
-        return Progress(epoch=epoch, epochs=epochs, acceptance_length=_validated(lines))
-    loss, index, step = steps[-1]
-    epoch = max(epoch, index + 1)
-    per_epoch = per_epoch or _per_epoch(steps)
-    return Progress(step, per_epoch * epochs, _number(loss), _validated(lines), epoch, epochs)
+        return Progress(acceptance_length=_validated(lines))
+    loss, _, step = steps[-1]
+    epochs = int(begun[-1][1]) if begun else 0
+    return Progress(step, (per_epoch or _per_epoch(steps)) * epochs, _number(loss), _validated(lines))
 
 
 def _lines(text: str) -> list[str]:
@@ -75,22 +72,35 @@ def _lines(text: str) -> list[str]:
 
 def expected_lengths(measured: Mapping[str, float]) -> list[float]:
     """Tokens per step of the verifier that measurements of the validation let expect with one draft token, with two and
-    so on, by their names in the library without `_epoch`; empty where none of them tells. `full_acc_N` is the share of
-    places where drafts 0 to N are all right (models/eagle3/metrics.py), so a length is one more than their sum."""
-    names = takewhile(measured.__contains__, map("full_acc_{}".format, count()))
-    shares = [measured[name] for name in names]
-    return list(accumulate(shares, initial=1.0))[1:] if all(0.0 <= one <= 1.0 for one in shares) else []
+    so on, by their names in the library without `_epoch`; empty where none of them tells.
+
+    EAGLE-3: `full_acc_N` is the share of places where drafts 0 to N are all right (models/eagle3/metrics.py), so a
+    length is one more than their sum. P-EAGLE and DFlash: `position_N_acc` is the share where draft N is right (of a
+    block, 0 is no draft), whatever came before; drafts are right together, so products fall short of the truth. DFlash
+    tells the length with all of them too, `eal`; it grows less with each draft: others lie on the line to it, or above.
+    """
+    if shares := _shares(measured, "full_acc_{}", 0):
+        return list(accumulate(shares, initial=1.0))[1:]
+    shares = _shares(measured, "position_{}_acc", 0) or _shares(measured, "position_{}_acc", 1)
+    lengths = list(accumulate(accumulate(shares, mul), initial=1.0))[1:]
+    whole = measured.get("eal", math.nan)
+    if not lengths or not 1.0 <= whole <= 1.0 + len(shares):
+        return lengths
+    each = (whole - lengths[0]) / max(len(lengths) - 1, 1)
+    return [min(whole, max(one, lengths[0] + number * each)) for number, one in enumerate(lengths)]
 
 
-def expected_length(measured: Mapping[str, float]) -> float | None:
-    """The last of `expected_lengths`; None where there is none."""
-    return next(reversed(expected_lengths(measured)), None)
+def _shares(measured: Mapping[str, float], name: str, first: int) -> list[float]:
+    """Measurements by this name with a number, from `first` on without a gap; empty where one is no share."""
+    shares = [measured[one] for one in takewhile(measured.__contains__, map(name.format, count(first)))]
+    return shares if all(0.0 <= one <= 1.0 for one in shares) else []
 
 
 def _validated(lines: list[str]) -> float | None:
     line = next((line for line in reversed(lines) if _VALIDATION.search(line)), "")
     values = {name: _number(value) for name, value in _VALIDATION.findall(line)}
-    return expected_length({name: value for name, value in values.items() if value is not None})
+    lengths = expected_lengths({name: value for name, value in values.items() if value is not None})
+    return lengths[-1] if lengths else None
 
 
 def _per_epoch(steps: list[tuple[str, int, int]]) -> int:

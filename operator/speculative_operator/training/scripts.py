@@ -2,8 +2,8 @@
 renders them. Nothing of a spec is put into a script: it comes as an argument or a variable of the environment.
 
 Variables: OUTPUT (the training's folder), VERIFIER (folder of the model), PROMPTS (a file of JSON lines), ANSWERS
-(Regenerate or Keep), METHOD, SEQUENCE_TOKENS, ANSWER_TOKENS, SAMPLES (0: all), EPOCHS, SEED, LAYERS (of the verifier,
-apart by blanks), STATES (folder of the pod for hidden states on their way), ACCELERATORS (of the container).
+(Regenerate or Keep), METHOD, SEQUENCE_TOKENS, ANSWER_TOKENS, SAMPLES (empty: all), EPOCHS, SEED, LAYERS (of the
+verifier, apart by blanks), STATES (folder of the pod for hidden states on their way), ACCELERATORS (of the container).
 
 Every script goes on where an earlier pod ended, and ends at once where one has done its work. Flags and files are those
 of speculators 0.9.0 (`cli/regenerate_responses.py`, `cli/prepare_data.py`, `train/config/schema.py`,
@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+
+from speculative_operator.domain.training import Trained
 
 PORT = 8000
 STATES_FOLDER = "/states"
@@ -37,22 +39,19 @@ until python3 -c 'import urllib.request as r; r.urlopen("http://127.0.0.1:{PORT}
   sleep 2
 done
 if [ "$ANSWERS" = Regenerate ]; then
-  limit=""
-  [ "$SAMPLES" = 0 ] || limit="--limit $SAMPLES"
   python3 -m speculators regenerate-responses --endpoint http://127.0.0.1:{PORT}/v1/chat/completions \\
     --model "$VERIFIER" --dataset "$PROMPTS" --outfile "$responses" --resume --max-tokens "$ANSWER_TOKENS" \\
-    --seed "$SEED" $limit
+    --seed "$SEED" ${{SAMPLES:+--limit $SAMPLES}}
   alive
   [ -s "$responses" ] || {{ echo "no prompt was answered; see $OUTPUT/responses.errors.jsonl" >&2; exit 3; }}
   data=$responses render=""
 else
   data=$PROMPTS render="--render-endpoint http://127.0.0.1:{PORT}"
 fi
-most=""
-[ "$SAMPLES" = 0 ] || most="--max-samples $SAMPLES"
 rm -rf "$done.partial"
 python3 -m speculators prepare-data --model "$VERIFIER" --data "$data" --output "$done.partial" --seed "$SEED" \\
-  --seq-length "$SEQUENCE_TOKENS" --minimum-valid-tokens 1 $render $most
+  --seq-length "$SEQUENCE_TOKENS" --minimum-valid-tokens 1 $render \\
+  ${{SAMPLES:+--max-samples $SAMPLES}}
 mv -T "$done.partial" "$done"
 """
 """Has the verifier answer the prompts, and makes the library's data of it. A folder with the data's name is whole:
@@ -85,12 +84,9 @@ fi
 for one in "$kept"/[0-9]*; do
   [ -e "$one/training_state.json" ] || rm -rf "$one"
 done
-if [ "$ACCELERATORS" -gt 1 ]; then
-  run="torchrun --standalone --nproc_per_node $ACCELERATORS -m speculators.train"
-else
-  run="python3 -m speculators.train"
-fi
-$run --verifier-name-or-path "$VERIFIER" --speculator-type "$METHOD" --target-layer-ids $LAYERS \\
+run=python3
+[ "$ACCELERATORS" -gt 1 ] && run="torchrun --standalone --nproc_per_node $ACCELERATORS"
+$run -m speculators.train --verifier-name-or-path "$VERIFIER" --speculator-type "$METHOD" --target-layer-ids $LAYERS \\
   --data-path "$OUTPUT/{PREPARED}" --save-path "$kept" --hidden-states-path "$STATES" \\
   --vllm-endpoint http://127.0.0.1:{PORT}/v1 --total-seq-len "$SEQUENCE_TOKENS" --epochs "$EPOCHS" --seed "$SEED" \\
   --log-freq 10 "$@" 2>&1 | sed -u '/HTTP Request/d; s/ *$//'
@@ -98,8 +94,7 @@ $run --verifier-name-or-path "$VERIFIER" --speculator-type "$METHOD" --target-la
 """
 """Trains. The library goes on after the newest checkpoint that it finds, by its number alone; `training_state.json` is
 what it writes last into one. It ends with 0 when it is asked to end, so only the last epoch's checkpoint tells success.
-Exit status 3: there is nothing to learn from, as `states` has given up.
-"""
+Exit status 3: there is nothing to learn from, as `states` has given up."""
 
 ENVIRONMENT = {
     "HOME": "/tmp",  # noqa: S108  (a path in the pod)
@@ -110,11 +105,21 @@ ENVIRONMENT = {
     "VLLM_CONFIG_ROOT": "/tmp/vllm-config",  # noqa: S108
     "TRITON_CACHE_DIR": "/tmp/triton",  # noqa: S108
     "TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor",  # noqa: S108
-    "COLUMNS": "800",
+    "COLUMNS": "1600",
     "TYPER_STANDARD_TRACEBACK": "1",
 }
 """Variables of all three containers. Lines of the log are wrapped at COLUMNS, and `progress` reads whole ones; the last
 one has errors told as Python tells them, not with all values of all variables."""
+
+
+def drafts_arguments(method: Trained, k: int) -> list[str]:
+    """Arguments of `train` that differ by method, for a speculator that drafts `k` tokens at most. A block of DFlash
+    begins with a token that is known; P-EAGLE has the shape of the library's examples (its examples/train/peagle_*)."""
+    return {
+        Trained.EAGLE3: ["--ttt-steps", f"{k}"],
+        Trained.PEAGLE: ["--num-depths", f"{k}", "--num-layers", "4", "--no-norm-before-residual"],
+        Trained.DFLASH: ["--block-size", f"{k + 1}"],
+    }[method]
 
 
 def states_arguments(verifier: str, layers: Sequence[int], tokens: int, folder: str = STATES_FOLDER) -> list[str]:

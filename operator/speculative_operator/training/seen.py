@@ -69,7 +69,12 @@ def job_seen(
     return JobSeen(
         phase=phase,
         owned=is_controlled_by(job, uid),
-        results={name: found for pod in reversed(pods) for name, found in _results(pod)},
+        results={
+            name: told
+            for pod in reversed(pods)
+            for name, one in _containers(pod)
+            if (told := decode(text(one, "state", "terminated", "message"))) is not None
+        },
         running=_running(pods[0]) if pods else "",
         trouble=(_trouble(pods[0]) if pods else "") or trouble,
         cause=text(held.get("Failed"), "reason"),
@@ -84,13 +89,6 @@ def _containers(pod: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]
     """Name and status of the pod's containers, in the order in which they run."""
     for kind in ("initContainerStatuses", "containerStatuses"):
         yield from ((text(one, "name"), one) for one in mappings(pod, "status", kind))
-
-
-def _results(pod: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for name, one in _containers(pod):
-        found = decode(text(one, "state", "terminated", "message"))
-        if found is not None:
-            yield name, found
 
 
 def _running(pod: Mapping[str, Any]) -> str:

@@ -15,12 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from speculative_operator.domain.jobs import Exit, Progress, progress_line
-from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights.bring import Stopped
 from speculative_operator.weights.cache import GRACE_SECONDS
 from speculative_operator.weights.command import fetch_pair, hold, inspect_pair
-from speculative_operator.weights.result import exit_status, leave_result
-from speculative_operator.weights.source import WeightsError
+from speculative_operator.weights.result import leave_error, leave_result
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,15 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return Exit.DONE
         sys.stderr.write("stopped before it was done; downloaded bytes stay in the cache\n")
         return 128 + int(stopped.args[0])
-    except WeightsError as error:
-        sys.stderr.write(f"error: {error.side + ': ' if error.side else ''}{error}\n")
-        return leave_result({"error": error.to_json()}, exit_status(error))
     except Exception as error:
-        logging.exception("unexpected error: this is a bug of speculative-weights")
-        defect = WeightsError(
-            Reason.UNKNOWN, f"{type(error).__name__}: {error}", remedy="read the log of the Job's pod and report it"
-        )
-        return leave_result({"error": defect.to_json()}, exit_status(defect))
+        return leave_error(error, "speculative-weights")
 
 
 def _stop(number: int, _: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -16,9 +17,15 @@ from speculative_operator.weights.source import WeightsError
 TERMINATION_LOG = Path("/dev/termination-log")
 
 
-def exit_status(error: WeightsError) -> Exit:
-    """That of a program that ends with `error`."""
-    return Exit.FINAL if error.final else Exit.AGAIN
+def leave_error(error: Exception, program: str) -> int:
+    """Write an error as the result, and a line on stderr; returns the exit status. What is no WeightsError is a bug of
+    `program`, whose traceback is logged."""
+    if not isinstance(error, WeightsError):
+        logging.error("unexpected error: this is a bug of %s", program, exc_info=error)
+        told, remedy = f"{type(error).__name__}: {error}", "read the log of the Job's pod and report it"
+        error = WeightsError(Reason.UNKNOWN, told, remedy=remedy)
+    sys.stderr.write(f"error: {error.side + ': ' if error.side else ''}{error}\n")
+    return leave_result({"error": error.to_json()}, Exit.FINAL if error.final else Exit.AGAIN)
 
 
 def leave_result(result: Mapping[str, Any], status: int) -> int:
@@ -33,7 +40,7 @@ def leave_result(result: Mapping[str, Any], status: int) -> int:
         message = encode(result)
     except ValueError as error:
         large = WeightsError(Reason.PAIR_UNREAD, f"cannot report the result: {error}")
-        message, status = encode({"error": large.to_json()}), exit_status(large)
+        message, status = encode({"error": large.to_json()}), Exit.FINAL
         sys.stderr.write(f"error: {large}\n")
     TERMINATION_LOG.write_text(message, encoding="utf-8")
     return status

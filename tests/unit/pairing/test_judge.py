@@ -17,6 +17,7 @@ from speculative_operator.pairing.judge import judge
 from speculative_operator.pairing.pair import EngineRules
 from speculative_operator.pairing.speculator_files import block, nature
 from speculative_operator.pairing.verdict import Kind, Verdict, findings
+from speculative_operator.weights.inspect import cut
 
 NAMING = "nm-testing/eagle3-llama3.1-8b-instruct-speculators"
 LLAMA, EAGLE3 = "meta-llama/Llama-3.1-8B-Instruct", "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
@@ -222,6 +223,15 @@ def test_two_block_drafters_of_one_format() -> None:
     assert block(anchored) == 16
     assert judged(facts(QWEN), facts(DFLASH), Method.DFLASH, k="15").warnings == ()
     assert found(judged(facts(QWEN), facts(DFLASH), Method.DFLASH, k="16"), Code.BLOCK_EXCEEDED).level is Level.WARNING
+
+
+def test_a_head_that_drafts_in_one_pass_is_doubted_beyond_the_k_that_it_learned() -> None:
+    told = {"proposal_methods": [{"speculative_tokens": 8, "proposal_type": "greedy"}]}
+    head = with_config(NAMING, **cut({"speculators_model_type": "peagle", "speculators_config": told}))
+    assert block(head) == 8
+    assert found(judged(facts(LLAMA), head, k="9"), Code.BLOCK_EXCEEDED).level is Level.WARNING
+    assert Code.BLOCK_EXCEEDED not in {one.code for one in judged(facts(LLAMA), head, k="8").findings}
+    assert block(facts(NAMING)) is None, "one that drafts token after token goes on"
 
 
 def test_a_drafter_for_another_depth_is_doubted() -> None:

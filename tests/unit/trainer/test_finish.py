@@ -62,6 +62,16 @@ def test_the_result_is_a_model_with_an_account_of_its_making(output: Path) -> No
     assert inspect(open_folder(model)).base_models == ("tiny/target",)
 
 
+def test_a_head_is_judged_as_what_it_was_trained_to_be(output: Path) -> None:
+    for method in ("dflash", "peagle"):
+        with pytest.raises(WeightsError) as caught:
+            finish.finish(VERIFIER, output, method, BASE)
+        assert caught.value.reason is Reason.PAIR_MISMATCH
+    path = output / "checkpoints" / "2" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"speculators_model_type": "peagle", "mask_token_id": 9}))
+    assert finish.finish(VERIFIER, output, "peagle", BASE)["method"] == "peagle"
+
+
 def test_a_result_that_is_published_stays(output: Path) -> None:
     first = finish.finish(VERIFIER, output, "eagle3", BASE)
     shutil.rmtree(output / "checkpoints")

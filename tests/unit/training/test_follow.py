@@ -15,7 +15,7 @@ from speculative_operator.api.crd import training_schema
 from speculative_operator.api.training import TrainingStatus, to_training
 from speculative_operator.domain.jobs import Phase
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.domain.training import Stage
+from speculative_operator.domain.training import Stage, Trained
 from speculative_operator.training.follow import follow, has_ended
 from speculative_operator.training.jobs import Means
 from speculative_operator.training.progress import Progress
@@ -159,12 +159,20 @@ def test_what_a_container_left_is_read_by_its_name() -> None:
     assert seen.trouble == 'container look ended: Error, exit code 3: {"no": "mark"}'
 
 
-def test_a_canary_is_offered_and_none_is_started() -> None:
+@pytest.mark.parametrize(
+    ("method", "served"),
+    [
+        ("eagle3", '{"method": "eagle3"'),
+        ("peagle", '{"method": "eagle3", "parallelDrafting": true'),
+        ("dflash", '{"method": "dflash"'),
+    ],
+)
+def test_a_canary_is_offered_and_none_is_started(method: str, served: str) -> None:
     done = JobSeen(Phase.SUCCEEDED, results={"check": {}})
-    step = follow(Seen(replace(TRAINING, try_on="demo"), KNOWN, train=done), MEANS, NOW)
+    step = follow(Seen(replace(TRAINING, try_on="demo", method=Trained(method)), KNOWN, train=done), MEANS, NOW)
     assert step.job is None
     assert "kubectl patch specdep demo -n models" in step.status["tryWith"]
-    assert '"model": "pvc://models/support/model"' in step.status["tryWith"]
+    assert f'.spec.speculator = {served}, "model": "pvc://models/support/model"}}' in step.status["tryWith"]
 
 
 absurd = st.recursive(
@@ -208,5 +216,4 @@ def test_nothing_absurd_ends_in_an_error_or_in_more_than_was_asked_for(
 def test_the_spec_reaches_the_domain() -> None:
     assert to_training(BODY, IMAGE) == TRAINING
     assert to_training({**BODY, "spec": {**BODY["spec"], "image": "mine:1"}}, IMAGE).image == "mine:1"
-    assert TRAINING.learning == 1
     assert set(Stage) >= {"Done", "Failed"}

@@ -9,7 +9,7 @@ from tests.unit.training.seen import BODY, IMAGE, TRAINING
 
 from speculative_operator.api.training import to_training
 from speculative_operator.domain.jobs import RESULT_FILE
-from speculative_operator.domain.training import Training
+from speculative_operator.domain.training import Trained, Training
 from speculative_operator.training.jobs import Known, Means, look_job, train_job
 
 
@@ -19,7 +19,10 @@ def made_of(training: Training) -> str:
     return str(look[look.index("--made-of") + 1])
 
 
-@pytest.mark.parametrize("changed", [{"samples": 500}, {"epochs": 11}, {"sequence": 128}])
+OTHERWISE = ({"samples": 500}, {"epochs": 11}, {"sequence": 128}, {"method": Trained.DFLASH}, {"k": 7})
+
+
+@pytest.mark.parametrize("changed", OTHERWISE)
 def test_a_training_that_would_learn_otherwise_is_another(changed: dict[str, int]) -> None:
     assert made_of(replace(TRAINING, **changed)) != made_of(TRAINING)  # type: ignore[arg-type]
 
@@ -35,6 +38,23 @@ def test_the_mark_has_the_version_of_the_verifier_and_not_the_branch_that_was_as
     assert RESULT_FILE.startswith("SPECULATIVE_"), "no spec may set it: weights.env reaches containers with a cache"
     (folder,) = {one["mountPath"] for one in inspect["volumeMounts"] if file.startswith(f"{one['mountPath']}/")}
     assert folder in {one["mountPath"] for one in look["volumeMounts"]}
+
+
+@pytest.mark.parametrize(
+    ("method", "k", "given"),
+    [
+        ("eagle3", None, ["--ttt-steps", "3"]),
+        ("peagle", 4, ["--num-depths", "4", "--num-layers", "4", "--no-norm-before-residual"]),
+        ("dflash", None, ["--block-size", "16"]),
+        ("dflash", 7, ["--block-size", "8"]),
+    ],
+)
+def test_the_trainer_is_told_method_and_k(method: str, k: int | None, given: list[str]) -> None:
+    asked = to_training({**BODY, "spec": {**BODY["spec"], "method": method, "maxSpeculativeTokens": k}}, IMAGE)
+    pod = train_job(asked, Known("c", 36), 60, Means("o"))["spec"]["template"]["spec"]
+    (train,) = (one for one in pod["initContainers"] if one["name"] == "train")
+    assert train["command"][4:] == given
+    assert {"name": "METHOD", "value": method} in train["env"]
 
 
 def test_more_hours_make_no_other_training() -> None:

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speculative_operator.training.progress import Progress, answers_progress, expected_length, training_progress
+from speculative_operator.training.progress import (
+    MOST_CHARACTERS,
+    Progress,
+    answers_progress,
+    expected_lengths,
+    training_progress,
+)
+from speculative_operator.training.scripts import ENVIRONMENT
 
 BEGUN = "[16:08:58] INFO     Training epoch {}/4 started                    trainer.py:739"
 STEP = (
@@ -34,21 +41,21 @@ def test_a_running_epoch_is_told_with_its_last_step_and_the_last_validation() ->
     found = training_progress(text)
     assert found is not None
     assert found.acceptance_length == pytest.approx(1.752)
-    assert replace(found, acceptance_length=None) == Progress(330, 1320, 2.7, None, 2, 4)
+    assert replace(found, acceptance_length=None) == Progress(330, 1320, 2.7)
 
 
 def test_the_number_of_steps_is_unknown_until_an_epoch_has_ended() -> None:
     text = "\n".join([BEGUN.format(1), STEP.format("15.4", 0, 20)])
-    assert training_progress(text) == Progress(20, 0, 15.4, None, 1, 4)
-    assert training_progress(text, per_epoch=324) == Progress(20, 1296, 15.4, None, 1, 4)
+    assert training_progress(text) == Progress(20, 0, 15.4)
+    assert training_progress(text, per_epoch=324) == Progress(20, 1296, 15.4)
 
 
 def test_a_log_that_was_cut_in_front_tells_what_it_still_has() -> None:
-    assert training_progress(STEP.format("2.1", 2, 700)) == Progress(700, 0, 2.1, None, 3, 0)
+    assert training_progress(STEP.format("2.1", 2, 700)) == Progress(700, 0, 2.1)
 
 
 def test_a_loss_that_is_no_number_is_unknown() -> None:
-    assert training_progress(STEP.format("nan", 0, 20)) == Progress(20, 0, None, None, 1, 0)
+    assert training_progress(STEP.format("nan", 0, 20)) == Progress(20)
 
 
 def test_answers_are_counted_with_those_that_failed() -> None:
@@ -65,14 +72,51 @@ def test_other_text_tells_nothing(text: str) -> None:
 
 
 def test_the_length_is_one_more_than_the_shares_of_drafts_that_are_right() -> None:
-    assert expected_length({"full_acc_0": 0.5, "full_acc_1": 0.25, "full_acc_2": 0.125, "loss": 2.0}) == 1.875
-    assert expected_length({"loss": 2.0}) is None
+    measured = {"full_acc_0": 0.5, "full_acc_1": 0.25, "full_acc_2": 0.125, "loss": 2.0}
+    assert expected_lengths(measured) == [1.5, 1.75, 1.875]
+    assert expected_lengths({"loss": 2.0}) == []
 
 
 @given(st.dictionaries(st.sampled_from(["full_acc_0", "full_acc_1", "full_acc_3", "loss"]), st.floats()))
 def test_a_length_is_possible_or_unknown(measured: dict[str, float]) -> None:
-    length = expected_length(measured)
-    assert length is None or (math.isfinite(length) and 1.0 <= length <= 3.0)
+    assert all(math.isfinite(length) and 1.0 <= length <= 3.0 for length in expected_lengths(measured))
+
+
+def test_shares_of_drafts_that_are_right_by_themselves_are_multiplied() -> None:
+    """P-EAGLE; `full_acc` is their mean and no length."""
+    measured = {"full_acc": 0.4, "position_0_acc": 0.5, "position_1_acc": 0.4, "position_2_acc": 0.2}
+    assert expected_lengths(measured) == pytest.approx([1.5, 1.7, 1.74])
+    assert expected_lengths(measured | {"position_1_acc": 1.5}) == []
+
+
+@given(st.integers(1, 6).flatmap(lambda k: st.lists(st.lists(st.booleans(), min_size=k, max_size=k), min_size=1)))
+def test_of_blocks_the_first_and_the_whole_length_are_exact(blocks: list[list[bool]]) -> None:
+    """Measured as the library does (models/dflash/metrics.py), where the first place of a block is no draft."""
+    runs = [next((at for at, right in enumerate(block) if not right), len(block)) for block in blocks]
+    by_place = zip(*blocks, strict=True)
+    measured = {f"position_{at}_acc": sum(right) / len(blocks) for at, right in enumerate(by_place, 1)}
+    lengths = expected_lengths(measured | {"eal": 1 + sum(runs) / len(blocks)})
+    truth = [1 + sum(min(run, k) for run in runs) / len(blocks) for k in range(1, len(blocks[0]) + 1)]
+    assert (len(lengths), lengths[0], lengths[-1]) == (len(truth), *map(pytest.approx, (truth[0], truth[-1])))
+    assert lengths == sorted(lengths)
+
+
+def test_the_longest_lines_are_not_wrapped() -> None:
+    """Of DFlash with the largest K; the library's log is wrapped at COLUMNS, and `progress` cuts lines, too."""
+    places = [f"position_{at}_acc" for at in range(1, 32)]
+    step = ", ".join(f"train/{name}=1.00e-05" for name in ["loss", "ce", "full_acc", *places, "eal", "error_records"])
+    profile = ", ".join(f"profile/figure_{at}_ms=1.00e+03" for at in range(10))
+    trained = f"[16:08:58] INFO     {step}, {profile}, epoch=0, lr=2.00e-05, global_step=123456     trainer.py:587"
+    shares = ", ".join(f"val/{name}_epoch=0.500" for name in places)
+    validated = f"[16:08:58] INFO     val/loss_epoch=2.553, {shares}, val/eal_epoch=4.000, epoch=1     trainer.py:671"
+    found = training_progress(f"{validated}\n{trained}")
+    assert found is not None
+    assert (found.step, found.acceptance_length) == (123456, 4.0)
+    assert max(len(trained), len(validated)) < int(ENVIRONMENT["COLUMNS"]) <= MOST_CHARACTERS
+
+
+def test_drafts_that_are_right_together_are_told_better_than_by_products() -> None:
+    assert expected_lengths({f"position_{at}_acc": 0.5 for at in (1, 2, 3)} | {"eal": 2.5}) == [1.5, 2.0, 2.5]
 
 
 HOSTILE = (

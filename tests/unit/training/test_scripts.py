@@ -43,7 +43,7 @@ class Pod:
         self.env = {
             "PATH": f"{programs}:/usr/bin:/bin", "OUTPUT": str(self.output), "LOG": str(self.log), "FAIL": "",
             "VERIFIER": "/models/it", "PROMPTS": "/data/it.jsonl", "ANSWERS": "Regenerate", "METHOD": "eagle3",
-            "SEQUENCE_TOKENS": "64", "ANSWER_TOKENS": "32", "SAMPLES": "0", "EPOCHS": "2", "SEED": "1",
+            "SEQUENCE_TOKENS": "64", "ANSWER_TOKENS": "32", "SAMPLES": "", "EPOCHS": "2", "SEED": "1",
             "LAYERS": "2 1 0", "STATES": "/states", "ACCELERATORS": "0",
         }  # fmt: skip
 
@@ -66,7 +66,8 @@ def pod(tmp_path: Path) -> Pod:
 def test_answers_are_made_once(pod: Pod) -> None:
     assert pod.run(scripts.ANSWERS, SAMPLES="7").returncode == 0
     assert "--resume" in pod.said
-    assert "--limit 7" in pod.said
+    assert "--limit 7\n" in pod.said
+    assert "--max-samples 7\n" in pod.said
     assert [path.name for path in (pod.output / "prepared").iterdir()] == ["a.arrow"]
     assert pod.run(scripts.ANSWERS).returncode == 0
     assert pod.said == ""
@@ -94,6 +95,7 @@ def test_answers_of_the_data_are_kept_where_that_is_asked(pod: Pod) -> None:
     assert pod.run(scripts.ANSWERS, ANSWERS="Keep").returncode == 0
     assert "regenerate" not in pod.said
     assert "--data /data/it.jsonl" in pod.said
+    assert "samples" not in pod.said
     assert "--render-endpoint" in pod.said
 
 

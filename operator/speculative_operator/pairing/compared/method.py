@@ -43,7 +43,7 @@ def of_k(pair: Pair) -> Iterator[Finding]:
     """Findings on K, and on modules that are not there."""
     if pair.method is Method.MTP:
         yield from _modules(pair)
-    elif pair.method in BLOCKS:
+    elif pair.method in BLOCKS or (pair.nature.parallel and pair.nature.method is pair.method):
         yield from _block(pair)
     elif pair.method is Method.MEDUSA:
         yield from _heads(pair)
@@ -235,7 +235,7 @@ def _block(pair: Pair) -> Iterator[Finding]:
         yield error(Code.BLOCK_EXCEEDED, _MOST, (pair.k, trained), message, remedy)
     elif pair.k > trained:
         message = (
-            f"K reaches {pair.k}, but the speculator was trained for blocks of {trained} drafts: later drafts fail"
+            f"K reaches {pair.k}, but the speculator was trained to draft {trained} in one pass: later drafts fail"
         )
         remedy = f"set it to {trained} or less"
         yield warning(Code.BLOCK_EXCEEDED, _MOST, (pair.k, trained), message, remedy)
