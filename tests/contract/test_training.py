@@ -52,6 +52,7 @@ def training(name: str = "support", **changes: Any) -> dict[str, Any]:
 GOOD: dict[str, dict[str, Any]] = {
     "least": {},
     "claims": {"verifier__model": "pvc://models/qwen", "output": "pvc://models/qwen-head", "data__prompts": "pvc://p/a/b.jsonl"},
+    "data set": {"data__prompts": "hf://datasets/org/chats/data/train.jsonl", "data__revision": "v1/main"},
     "cpu": {"budget__accelerators": 0, "verifier__tensorParallelSize": 4},
     "all": {
         "data__answers": "Keep", "data__maxSamples": 5, "verifier__revision": "main", "verifier__tensorParallelSize": 1,
@@ -72,7 +73,20 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         'output is "pvc://m/a/b", which holds the',
     ),
     "over the prompts": ({"data__prompts": "pvc://m/a/p.jsonl", "output": "pvc://m/a"}, 'output is "pvc://m/a", which'),
-    "hub data": ({"data__prompts": "hf://org/set"}, 'prompts is "hf://org/set": write pvc://CLAIM/FILE.jsonl'),
+    "hub model": (
+        {"data__prompts": "hf://org/set"},
+        "write pvc://CLAIM/FILE.jsonl, or hf://datasets/ORGANISATION/NAME",
+    ),
+    "whole data set": ({"data__prompts": "hf://datasets/org/set"}, "write pvc://CLAIM/FILE.jsonl, or hf://datasets"),
+    "version in the address": ({"data__prompts": "hf://datasets/org/set@v1/a.jsonl"}, "with any version in revision"),
+    "parquet": (
+        {"data__prompts": "hf://datasets/org/set/a.parquet"},
+        'prompts is "hf://datasets/org/set/a.parquet": write pvc://CLAIM/FILE.jsonl',
+    ),
+    "revision of a claim": (
+        {"data__revision": "main"},
+        'revision is "main" but prompts is "pvc://prompts/support.jsonl"',
+    ),
     "json": ({"data__prompts": "pvc://p/a.json"}, 'prompts is "pvc://p/a.json": write pvc://CLAIM/FILE.jsonl'),
     "no jsonl": ({"data__prompts": "pvc://p/a.csv"}, 'prompts is "pvc://p/a.csv": write pvc://CLAIM/FILE.jsonl'),
     "registry": ({"verifier__model": "oci://r/m:1"}, 'model is "oci://r/m:1": write hf://ORGANISATION/MODEL or pvc'),

@@ -25,11 +25,13 @@ WHOLE = replace(
     queue="night",
 )  # fmt: skip
 KNOWN = Known("c" * 40, 36)
+ON_HUB = replace(TRAINING, prompts=ModelSource(Scheme.HF, "datasets/org/chats/train.jsonl", "v1"), secret_name="hub")
 MADE: dict[str, dict[str, Any]] = {
     "look": look_job(TRAINING, MEANS),
     "train": train_job(TRAINING, KNOWN, 43_200, MEANS),
     "look-whole": look_job(WHOLE, Means("operator:1", assigns_uids=True)),
     "train-whole": train_job(WHOLE, KNOWN, 3_600, Means("operator:1", assigns_uids=True)),
+    "look-hub": look_job(ON_HUB, MEANS),
     "train-cpu": train_job(replace(TRAINING, accelerators=0, serving=0), Known("c", 3), 3_600, MEANS),
 }
 
@@ -76,8 +78,7 @@ def test_accelerators_are_those_of_the_budget_and_only_where_they_work() -> None
 
 
 def test_only_programs_of_ours_get_the_token() -> None:
-    jobs = {**MADE, "hub": look_job(replace(TRAINING, secret_name="hub"), MEANS)}
-    pods = {name: job["spec"]["template"]["spec"] for name, job in jobs.items()}
+    pods = {name: job["spec"]["template"]["spec"] for name, job in MADE.items()}
     given = {
         (name, one["name"], one["command"][0])
         for name, pod in pods.items()
@@ -85,7 +86,8 @@ def test_only_programs_of_ours_get_the_token() -> None:
         if "HF_TOKEN" in str(one["env"])
     }
     program = "speculative-weights"
-    assert given == {("look-whole", "inspect", program), ("hub", "inspect", program), ("hub", "fetch", program)}
+    fetching = {("look-hub", one, program) for one in ("inspect", "prompts", "fetch")}
+    assert given == {("look-whole", "inspect", program), *fetching}
 
 
 def test_only_the_claim_of_the_output_is_written() -> None:

@@ -28,12 +28,22 @@ VERIFIER_RULE = Rule(
     'model is "{self.model}": write hf://ORGANISATION/MODEL or pvc://CLAIM/PATH, which the Jobs can read',
     "model",
 )
-PROMPTS_RULE = Rule(
-    "training-prompts-source",
-    "self.prompts.matches('^pvc://[^/]+/.+[.]jsonl$')",
-    'prompts is "{self.prompts}": write pvc://CLAIM/FILE.jsonl, a file of a claim of this namespace; copy the prompts '
-    "there, because data sets of a hub are not read",
-    "prompts",
+PROMPTS_RULES = (
+    Rule(
+        "training-prompts-source",
+        "self.prompts.matches('^(pvc://[^/]+|hf://datasets/[^/]+/[^/]+)/.+[.]jsonl$')",
+        'prompts is "{self.prompts}": write pvc://CLAIM/FILE.jsonl, a file of a claim of this namespace, or '
+        "hf://datasets/ORGANISATION/NAME/FILE.jsonl, a file of a data set; other formats, such as Parquet, are not "
+        "read, so write them as JSON lines first",
+        "prompts",
+    ),
+    Rule(
+        "training-prompts-revision",
+        "!has(self.revision) || self.prompts.startsWith('hf://')",
+        'revision is "{self.revision}" but prompts is "{self.prompts}": remove revision, which applies to hf:// only',
+        "revision",
+        "FieldValueForbidden",
+    ),
 )
 NAME_RULES = (
     Rule(
@@ -98,11 +108,13 @@ class TrainedVerifier(Wire):
 class Data(Wire):
     """The prompts from which the speculator learns. Whether they may be used for it is yours to know."""
 
-    model_config = config_with_rules(PROMPTS_RULE)
+    model_config = config_with_rules(*PROMPTS_RULES)
 
-    prompts: scalars.ModelUri
-    """Address of a file with the prompts: pvc://CLAIM/FILE.jsonl. A line is an object with messages or conversations (a
-    chat), or prompt (a text) (docs/training.md)."""
+    prompts: scalars.PromptsUri
+    """Address of a file with the prompts: pvc://CLAIM/FILE.jsonl, or hf://datasets/ORGANISATION/NAME/FILE.jsonl. A line
+    is an object with messages or conversations (a chat), or prompt (a text) (docs/training.md)."""
+    revision: scalars.Revision | None = None
+    """For hf:// only: branch, tag or commit of the data set. Default: its main branch."""
     answers: training.Answers = training.Answers.REGENERATE
     """Regenerate: the verifier answers every prompt anew, because the speculator must guess what the verifier would
     say. Keep: the conversations have answers that this verifier wrote, which saves their time."""
@@ -233,6 +245,8 @@ class TrainingStatus(Wire):
     """Number of prompts."""
     verifier_version: scalars.Line | None = None
     """Version of the verifier for which the speculator is trained: a commit of hf://, a hash over all files of pvc://."""
+    data_version: scalars.Line | None = None
+    """Commit of the data set with the prompts, if they are of a hub."""
     verifier_layers: scalars.Count | None = None
     """Number of its layers."""
     try_with: scalars.Sentence | None = None
@@ -258,7 +272,7 @@ def to_training(body: Mapping[str, Any], image: str) -> training.Training:
         uid=text(meta, "uid"),
         generation=whole(meta, "generation"),
         verifier=_source(wanted.verifier.model, wanted.verifier.revision),
-        prompts=_source(wanted.data.prompts, None),
+        prompts=_source(wanted.data.prompts, wanted.data.revision),
         output=_source(wanted.output, None),
         accelerators=wanted.budget.accelerators,
         hours=wanted.budget.hours,

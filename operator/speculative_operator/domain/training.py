@@ -46,6 +46,7 @@ class Training:
     generation: int
     verifier: ModelSource
     prompts: ModelSource
+    """A file of a claim, or of a data set of a hub."""
     output: ModelSource
     """A folder of a claim."""
     accelerators: int

@@ -18,7 +18,6 @@ from speculative_operator.domain.reading import mapping, parse_json, whole
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.engines.pairs import rules_of
 from speculative_operator.pairing.judge import judge
-from speculative_operator.trainer.look import refuse_link
 from speculative_operator.training.progress import expected_lengths
 from speculative_operator.training.scripts import CHECKPOINTS, PREPARED, RESPONSES
 from speculative_operator.weights import disk
@@ -34,10 +33,10 @@ _VERSION = re.compile(r"^# (speculators|vllm|torch|transformers): (\S+)$", re.MU
 _SEED = re.compile(r"--seed[ =](\d+)")
 
 
-def finish(verifier: Path, output: Path, method: str, base: str) -> dict[str, Any]:
+def finish(verifier: Path, output: Path, method: str, base: str, data: str = "") -> dict[str, Any]:
     """Publishes `output`/model; returns what is known of it, which also lies there as training.json. `base`: URI of the
-    verifier, for the card. Does nothing where an earlier run has published. Raises WeightsError."""
-    refuse_link(output)
+    verifier, for the card; `data`: of the prompts, with their version. Does nothing where an earlier run has published.
+    Raises WeightsError."""
     published = output / MODEL
     if (published / ACCOUNT).is_file():
         return dict(mapping(parse_json(_text(published / ACCOUNT, output))))
@@ -48,7 +47,7 @@ def finish(verifier: Path, output: Path, method: str, base: str) -> dict[str, An
             f"{output} has no checkpoint that was validated",
             remedy="read the log of the container train",
         )
-    account = _account(best, output, method, base)
+    account = {**_account(best, output, method, base), **({"data": data} if data else {})}
     draft = output / f"{MODEL}.partial"
     with disk.explain_errors(output):
         shutil.rmtree(draft, ignore_errors=True)

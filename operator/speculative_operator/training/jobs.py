@@ -1,10 +1,10 @@
 """The two Jobs of a training. Called by `follow`.
 
-    NAME-look    inspect -> look -> fetch              no accelerators: what can be refused is refused here
+    NAME-look    inspect -> prompts -> look -> fetch   no accelerators: what can be refused is refused here
     NAME-train   answers -> states & train -> check    accelerators of the budget; a pod goes on where the last ended
 
 `states` serves the verifier's hidden states beside `train`, as a sidecar. All that a training writes lies below the
-folder of its output, and a verifier from a hub in a cache of ours in the root of that claim.
+folder of its output; verifier and prompts from a hub lie in a cache of ours in the root of that claim.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from speculative_operator.training import scripts
 LOOK, TRAINS = "look", "train"
 """Ends of the names of the Jobs."""
 OUTPUT = "/training"
-INSPECTED = f"{TMP}/inspected.json"
-"""What `inspect` found, for `look`: both mount the same TMP."""
+INSPECTED, FETCHED = f"{TMP}/inspected.json", f"{TMP}/fetched.json"
+"""What `inspect` and `prompts` found, for `look`: all mount the same TMP."""
 KEPT_SECONDS = {LOOK: 86_400, TRAINS: 7 * 86_400}
 """Seconds for which an ended Job is kept for its log and its results."""
 LOOK_SECONDS = 6 * 3600
@@ -48,11 +48,13 @@ class Means:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The verifier as the Job NAME-look found it."""
+    """Verifier and prompts as the Job NAME-look found them."""
 
     resolved: str
     """Commit of a hub; hash over the files of a claim."""
     layers: int
+    data: str = ""
+    """Commit of the data set with the prompts; empty where they lie on a claim."""
 
 
 def job_name(name: str, kind: str) -> str:
@@ -70,20 +72,23 @@ def hidden_layers(count: int) -> list[int]:
 def look_job(training: Training, means: Means) -> dict[str, Any]:
     """The Job that looks at verifier, prompts, output and disk. Raises RenderError."""
     image, user = means.image, f"{training.namespace}/{training.name}/{training.uid}"
-    verifier = ["--verifier", training.verifier.uri]
-    if training.verifier.revision:
-        verifier += ["--verifier-revision", training.verifier.revision]
-    reads = ["--prompts", _path(training.prompts), "--output", _path(training.output, OUTPUT)]
+    verifier, prompts = _asks("verifier", training.verifier), _asks("prompts", training.prompts)
+    fetch = ["speculative-weights", "fetch", "--cache", OUTPUT, "--object", user]
+    from_hub = training.prompts.scheme is Scheme.HF
+    reads = ["--output", _path(training.output, OUTPUT), "--claim", OUTPUT]
+    reads += ["--prompts", training.prompts.file if from_hub else _path(training.prompts)]
+    reads += ["--fetched", FETCHED] if from_hub else []
     reads += ["--need", str(NEED_BYTES if training.accelerators else NEED_BYTES // 100)]
     reads += ["--made-of", _made_of(training), "--inspected", INSPECTED]
     reads += ["--answered"] if training.answers is Answers.KEEP else []
     steps = [
         _own("inspect", image, ["speculative-weights", "inspect", *verifier], training, {RESULT_FILE: INSPECTED}),
-        _own("look", image, ["speculative-training", "look", *reads], training),
     ]
+    if from_hub:
+        steps.append(_own("prompts", image, [*fetch, *prompts], training, {RESULT_FILE: FETCHED}))
+    steps.append(_own("look", image, ["speculative-training", "look", *reads], training))
     if training.verifier.scheme is Scheme.HF:
-        fetch = ["speculative-weights", "fetch", "--cache", OUTPUT, "--object", user, *verifier]
-        steps.append(_own("fetch", image, fetch, training))
+        steps.append(_own("fetch", image, [*fetch, *verifier], training))
     return _job(training, LOOK, LOOK_SECONDS, steps, means)
 
 
@@ -91,19 +96,17 @@ def train_job(training: Training, known: Known, seconds: int, means: Means) -> d
     """The Job that trains, for `seconds` at most. Raises RenderError."""
     answers = min(ANSWER_TOKENS, training.sequence // 2)
     source, output = training.verifier, _path(training.output, OUTPUT)
-    where = _path(source)
-    if source.scheme is Scheme.HF:
-        key = Pin(source.scheme, source.location, source.revision, known.resolved).key
-        where = f"{OUTPUT}/{names.CACHE_FOLDER}/models/{key}/files"
+    where, prompts = _fetched(source, known.resolved), _fetched(training.prompts, known.data)
     env: dict[str, Any] = {
-        "OUTPUT": output, "VERIFIER": where, "PROMPTS": _path(training.prompts), "METHOD": training.method.value,
+        "OUTPUT": output, "VERIFIER": where, "PROMPTS": prompts, "METHOD": training.method.value,
         "SAMPLES": training.samples, "SEQUENCE_TOKENS": training.sequence, "ANSWER_TOKENS": answers,
         "EPOCHS": training.epochs, "SEED": training.seed, "STATES": scripts.STATES_FOLDER,
         "ANSWERS": training.answers.value,
     }  # fmt: skip
     engine = ["--tensor-parallel-size", str(training.serving)] if training.serving > 1 else []
     finish = ["speculative-training", "finish", "--verifier", where, "--output", output]
-    finish += ["--base", source.uri, "--method", training.method.value]
+    finish += ["--base", source.uri, "--method", training.method.value, "--claim", OUTPUT]
+    finish += ["--data", f"{training.prompts.uri}@{known.data}".rstrip("@")]
     read = hidden_layers(known.layers)
     env["LAYERS"] = " ".join(map(str, read))
     states = ["sh", "-c", scripts.STATES, "states", *engine]
@@ -182,6 +185,20 @@ def _claims(training: Training) -> dict[str, str]:
     found = dict.fromkeys(one.location.partition("/")[0] for one in sources)
     output = training.output.location.partition("/")[0]
     return {claim: "output" if claim == output else f"claim-{number}" for number, claim in enumerate(found)}
+
+
+def _asks(side: str, source: ModelSource) -> list[str]:
+    """Arguments of `speculative-weights` that name a source."""
+    revision = [f"--{side}-revision", source.revision] if source.revision else []
+    return [f"--{side}", source.uri, *revision]
+
+
+def _fetched(source: ModelSource, resolved: str) -> str:
+    """Path of a source in the Job that trains; `resolved`: the version of it that was fetched from a hub."""
+    if source.scheme is not Scheme.HF:
+        return _path(source)
+    key = Pin(source.scheme, source.location, source.revision, resolved).key
+    return f"{OUTPUT}/{names.CACHE_FOLDER}/models/{key}/{source.file}".rstrip("/")
 
 
 def _path(source: ModelSource, below: str = "") -> str:

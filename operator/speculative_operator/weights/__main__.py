@@ -18,7 +18,7 @@ from speculative_operator.domain.jobs import Exit, Progress, progress_line
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights.bring import Stopped
 from speculative_operator.weights.cache import GRACE_SECONDS
-from speculative_operator.weights.command import fetch_pair, hold, inspect_pair
+from speculative_operator.weights.command import SIDES, fetch_pair, hold, inspect_pair
 from speculative_operator.weights.result import exit_status, leave_result
 from speculative_operator.weights.source import WeightsError
 
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run with `argv` (default: the process's arguments); the exit status."""
     parser = _parser()
     options = parser.parse_args(argv)
-    if options.command != "hold" and not options.verifier and not options.speculator:
+    if options.command != "hold" and not any(vars(options).get(side) for side in SIDES):
         parser.error("neither --verifier nor --speculator is given: give at least one")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -77,6 +77,8 @@ def _parser() -> argparse.ArgumentParser:
     fetching = commands.add_parser("fetch", help="fetch both models, or one, into a cache")
     _sides(inspecting, alone=False)
     _sides(fetching, alone=True)
+    fetching.add_argument("--prompts", metavar="URI", help="a file of a data set, hf://datasets/ORGANISATION/NAME/FILE")
+    fetching.add_argument("--prompts-revision", metavar="REVISION", help="branch, tag or commit")
     holding = commands.add_parser("hold", help="mark versions of a cache as used until this program ends")
     for command in (fetching, holding):
         command.add_argument("--cache", type=Path, required=True, metavar="DIR", help="root of the cache")

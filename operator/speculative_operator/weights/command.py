@@ -26,7 +26,8 @@ from speculative_operator.weights.progress import Meter, Report
 from speculative_operator.weights.source import Source, WeightsError
 from speculative_operator.weights.sources import open_source
 
-SIDES = ("verifier", "speculator")
+SIDES = ("verifier", "speculator", "prompts")
+"""What the arguments may name. Prompts are one file, which is fetched and never inspected."""
 LIST_HOLDS_SECONDS = 3600.0
 """How long a list of what is in use is believed: a queue may suspend a Job for days, and objects come meanwhile."""
 RENEW_SECONDS = 3600.0
@@ -86,7 +87,7 @@ def hold(cache: Path, keys: Collection[str], user: str, *, expires: bool = False
 
 def _sources(options: Namespace) -> dict[str, ModelSource]:
     given: Mapping[str, Any] = vars(options)
-    return {side: _source(given[side], given[f"{side}_revision"] or "") for side in SIDES if given[side]}
+    return {side: _source(given[side], given[f"{side}_revision"] or "") for side in SIDES if given.get(side)}
 
 
 def _source(uri: str, revision: str) -> ModelSource:

@@ -37,6 +37,18 @@ def test_the_mark_has_the_version_of_the_verifier_and_not_the_branch_that_was_as
     assert folder in {one["mountPath"] for one in look["volumeMounts"]}
 
 
+def test_prompts_of_a_data_set_are_fetched_and_the_data_set_is_named_with_its_commit() -> None:
+    prompts = {"prompts": "hf://datasets/org/chats/data/train.jsonl", "revision": "main"}
+    training = to_training({**BODY, "spec": {**BODY["spec"], "data": prompts}}, IMAGE)
+    first, fetch, look = look_job(training, Means("o"))["spec"]["template"]["spec"]["initContainers"]
+    assert [one["name"] for one in (first, fetch, look)] == ["inspect", "prompts", "look"]
+    assert fetch["command"][-4:] == ["--prompts", prompts["prompts"], "--prompts-revision", "main"]
+    assert made_of(training) == made_of(replace(training, prompts=replace(training.prompts, revision="v2")))
+    job = train_job(training, Known("c" * 40, 36, "d" * 40), 60, Means("o"))
+    finish = job["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert finish[finish.index("--data") + 1] == f"{prompts['prompts']}@{'d' * 40}"
+
+
 def test_more_hours_make_no_other_training() -> None:
     assert made_of(replace(TRAINING, hours=99)) == made_of(TRAINING)
 
