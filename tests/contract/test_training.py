@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
+import os
 import shlex
 import shutil
 import subprocess
+import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +20,7 @@ from kubernetes.client.exceptions import ApiException
 from tests.contract.server import Server
 from tests.unit.training.seen import BODY, DAY, DONE, FACTS, NOW, TRAINING, serving
 
+from devcluster import Cluster
 from speculative_operator.api.crd import training_crd
 from speculative_operator.domain import names
 from speculative_operator.domain.formats import timestamp
@@ -156,6 +161,47 @@ def test_the_status_after_acceptance_fell_and_the_training_that_it_proposes_are_
         **training()["spec"], **created["spec"], "output": "pvc://models/support-20261205", "tryOn": "demo",
         "data": {**created["spec"]["data"], "prompts": "pvc://prompts/support-20261205.jsonl"},
     }  # fmt: skip
+
+
+PIPELINE = Path(__file__).resolve().parents[2] / "examples" / "pipelines" / "train_speculator.py"
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_the_step_of_the_pipeline_waits_for_its_training_and_gives_its_speculator(
+    server: Server, bare_cluster: Cluster, tmp_path: Path, trained: bool
+) -> None:
+    (script,) = (
+        ast.literal_eval(one.value)
+        for one in ast.parse(PIPELINE.read_text()).body
+        if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "STEP"
+    )
+    run, out = f"{trained}-7f4c9a1e-0b1d-4d3c-9f50-2f6d0c1f5a11".lower(), tmp_path / "outputs" / "speculator"
+    given = ["hf://Qwen/Qwen3-8B", "hf://datasets/org/chats/a.jsonl", "pvc://models/support", "2", "12", str(out)]
+    env = {
+        **os.environ, "KUBECONFIG": str(bare_cluster.kubeconfig),
+        "PATH": f"{bare_cluster.binaries.kubectl.parent}:{os.environ['PATH']}",
+    }  # fmt: skip
+    command = ["sh", "-c", script, "train", run, *given]
+    with subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as step:
+        deadline = time.monotonic() + 60
+        while step.poll() is None and time.monotonic() < deadline:
+            try:
+                spec = server.get(f"train-{run}")["spec"]
+                break
+            except ApiException:
+                time.sleep(0.2)
+        assert (spec["verifier"]["model"], spec["data"]["prompts"], spec["output"]) == tuple(given[:3])
+        assert (spec["budget"], step.poll()) == ({"accelerators": 2, "hours": 12}, None), "it waits"
+        told = {"type": "Trained", "status": str(trained), "reason": "R", "message": "what happened"}
+        told["lastTransitionTime"] = timestamp(NOW)
+        found = {"speculator": "pvc://models/support/model"} if trained else {}
+        server.write_status(f"train-{run}", {"endedAt": timestamp(NOW), "conditions": [told], **found})
+        said, _ = step.communicate(timeout=60)
+    assert "what happened" in said
+    assert (step.returncode == 0) is trained
+    assert (out.read_text() if out.exists() else "") == found.get("speculator", "")
+    again = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert again.returncode == step.returncode, "a step that is tried again finds its training"
 
 
 def test_the_server_keeps_the_definition_as_written(api: client.ApiClient, installed: dict[str, Any]) -> None:
