@@ -207,7 +207,7 @@ def training(*, labels: Json | None = None, **container: Any) -> Json:
 
 
 def test_of_trainings_it_makes_nothing_but_their_jobs(guarded: Cluster) -> None:
-    for name in ("answers", "prompts"):
+    for name in ("answers", "prompts", "copy"):
         done = tried(guarded, training(name=name))
         assert done.returncode == 0, done.stderr
     refused = {

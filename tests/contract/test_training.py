@@ -62,12 +62,14 @@ GOOD: dict[str, dict[str, Any]] = {
     "all": {
         "data__answers": "Keep", "data__maxSamples": 5, "verifier__revision": "main", "verifier__tensorParallelSize": 1,
         "sequenceLength": 2048, "epochs": 3, "image": "trainer:1", "tryOn": "demo", "method": "eagle3",
+        "copyTo": "s3://bucket/heads/support",
         "weights": {"secretName": "hub", "env": [{"name": "HTTPS_PROXY", "value": "http://p"}]},
         "pod": {"nodeSelector": {"pool": "a"}, "tolerations": [{"key": "gpu"}], "imagePullSecrets": ["l"]},
     },
 }  # fmt: skip
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "s3 output": ({"output": "s3://bucket/x"}, 'output is "s3://bucket/x": write pvc://CLAIM/PATH'),
+    "copy elsewhere": ({"copyTo": "pvc://m/a"}, 'copyTo is "pvc://m/a": write s3://BUCKET/PATH'),
     "whole claim": ({"output": "pvc://models"}, 'output is "pvc://models": add a folder'),
     "over the verifier": (
         {"verifier__model": "pvc://m/a/b", "output": "pvc://m/a"},

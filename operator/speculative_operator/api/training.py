@@ -65,9 +65,15 @@ TRAINING_RULES = (
     Rule(
         "training-output",
         "self.output.startsWith('pvc://')",
-        'output is "{self.output}": write pvc://CLAIM/PATH, a folder of a claim of this namespace; other places are '
-        "not written to, so copy the result there afterwards",
+        'output is "{self.output}": write pvc://CLAIM/PATH, a folder of a claim of this namespace, for checkpoints; '
+        "copyTo may have s3://BUCKET/PATH, to which the result is copied",
         "output",
+    ),
+    Rule(
+        "training-copy-to",
+        "!has(self.copyTo) || self.copyTo.startsWith('s3://')",
+        'copyTo is "{self.copyTo}": write s3://BUCKET/PATH, because output has the result on a claim',
+        "copyTo",
     ),
     Rule(
         "training-output-folder",
@@ -145,12 +151,13 @@ class TrainingAccelerator(Wire):
 
 
 class TrainingWeights(Wire):
-    """How the Jobs reach the hub."""
+    """How the Jobs reach hub and bucket."""
 
     secret_name: scalars.ObjectName | None = None
-    """Secret in the same namespace with the key HF_TOKEN."""
+    """Secret in the same namespace with the key HF_TOKEN for hf://, and AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
+    AWS_REGION for copyTo."""
     env: Annotated[EnvVars, Field(max_length=32)] | None = None
-    """Environment variables of all containers, such as HTTPS_PROXY or HF_ENDPOINT."""
+    """Environment variables of all containers, such as HTTPS_PROXY, HF_ENDPOINT or AWS_ENDPOINT_URL."""
 
 
 _Words = Annotated[dict[str, Annotated[str, Field(max_length=317)]], Field(max_length=16)]
@@ -183,6 +190,9 @@ class TrainingSpec(Wire):
     output: scalars.ModelUri
     """Folder for checkpoints and result: pvc://CLAIM/PATH, on a claim that exists. The operator never removes it. A
     folder with other files, or another training, is refused (OutputForeign)."""
+    copy_to: scalars.ModelUri | None = None
+    """Folder in S3, s3://BUCKET/PATH, to which the result is copied from output at the end; status.speculator then has
+    this address. A folder with other files is refused (OutputForeign)."""
     sequence_length: Annotated[int, scalars.whole(64, 131_072)] = 4096
     """Largest number of tokens of a prompt with its answer; longer ones are cut."""
     epochs: Annotated[int, scalars.whole(1, 100)] = 10
@@ -274,6 +284,7 @@ def to_training(body: Mapping[str, Any], image: str) -> training.Training:
         verifier=_source(wanted.verifier.model, wanted.verifier.revision),
         prompts=_source(wanted.data.prompts, wanted.data.revision),
         output=_source(wanted.output, None),
+        copy_to=_source(wanted.copy_to, None) if wanted.copy_to else None,
         accelerators=wanted.budget.accelerators,
         hours=wanted.budget.hours,
         method=wanted.method,

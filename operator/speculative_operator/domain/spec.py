@@ -133,12 +133,6 @@ class ModelSource:
     def uri(self) -> str:
         return f"{self.scheme}://{self.location}"
 
-    @property
-    def file(self) -> str:
-        """The one file that hf://datasets/ORGANISATION/NAME/FILE means, by its path; empty for a model."""
-        first, *parts = self.location.split("/", 3)
-        return parts[2] if self.scheme is Scheme.HF and first == "datasets" and len(parts) == 3 else ""
-
 
 @dataclass(frozen=True, slots=True)
 class LoraLimits:

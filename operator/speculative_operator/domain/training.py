@@ -51,6 +51,8 @@ class Training:
     """A folder of a claim."""
     accelerators: int
     hours: int
+    copy_to: ModelSource | None = None
+    """A folder in S3 to which the result is copied."""
     method: Trained = Trained.EAGLE3
     answers: Answers = Answers.REGENERATE
     serving: int = 1
@@ -83,4 +85,4 @@ class Training:
     @property
     def result(self) -> str:
         """Address of the trained speculator at the end."""
-        return f"{self.output.uri}/model"
+        return self.copy_to.uri if self.copy_to else f"{self.output.uri}/model"

@@ -22,7 +22,7 @@ from speculative_operator.training.progress import expected_lengths
 from speculative_operator.training.scripts import CHECKPOINTS, PREPARED, RESPONSES
 from speculative_operator.weights import disk
 from speculative_operator.weights.inspect import inspect
-from speculative_operator.weights.local import open_folder
+from speculative_operator.weights.local import open_folder, stay_within
 from speculative_operator.weights.source import WeightsError
 
 MODEL = "model"
@@ -69,7 +69,7 @@ def finish(verifier: Path, output: Path, method: str, base: str, data: str = "")
 def _copy(best: Path, draft: Path, base: str, output: Path) -> None:
     """Weights as they are; the configuration names the verifier as people know it, and no Python of the trainer's."""
     for path in best.glob("*.safetensors*"):
-        shutil.copyfile(_within(path, output), draft / path.name)
+        shutil.copyfile(stay_within(output, path), draft / path.name)
     config = dict(mapping(parse_json(_text(best / "config.json", output))))
     config.pop("auto_map", None)
     told = dict(mapping(config, "speculators_config"))
@@ -120,7 +120,7 @@ def _data(output: Path) -> dict[str, Any]:
     paths = [answers] if answers.is_file() else sorted((output / PREPARED).glob("*.arrow"))
     whole, rows = hashlib.sha256(), 0
     for path in paths:
-        with _within(path, output).open("rb") as file:
+        with stay_within(output, path).open("rb") as file:
             while block := file.read(_BLOCK):
                 whole.update(block)
                 rows += block.count(b"\n")
@@ -148,16 +148,7 @@ tells.
 
 
 def _text(path: Path, output: Path) -> str:
-    return _within(path, output).read_text(encoding="utf-8") if path.is_file() else ""
-
-
-def _within(path: Path, output: Path) -> Path:
-    """`path`, which leads to a file below `output`: whoever writes to the claim could have another file of this
-    container published by a link. Raises WeightsError."""
-    if not path.resolve().is_relative_to(output.resolve()):
-        remedy = "remove the link, see who else writes to the claim, and create the training anew"
-        raise WeightsError(Reason.OUTPUT_FOREIGN, f"{path} is a link out of {output}", path.name, remedy=remedy)
-    return path
+    return stay_within(output, path).read_text(encoding="utf-8") if path.is_file() else ""
 
 
 def _write(path: Path, text: str) -> None:

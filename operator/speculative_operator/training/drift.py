@@ -113,6 +113,8 @@ def _retrain_with(training: Training, beside: str, day: float) -> str:
     meta: dict[str, Any] = {"name": _with_day(training.name, f"-{end}", _LONGEST_NAME), "namespace": training.namespace}
     meta |= {"labels": {names.QUEUE: training.queue}} if training.queue else {}
     made = f'.metadata = {json.dumps(meta)} | del(.status, .spec.data.revision) | .spec.data.prompts = "{prompts}"'
+    if training.copy_to:
+        made += f' | .spec.copyTo = "{_with_day(training.copy_to.uri, f"-{end}")}"'
     made += f' | .spec.output = "{output}" | .spec.tryOn = "{beside}"'
     return f"kubectl get spectrain {training.name} -n {training.namespace} -o json | jq '{made}' | kubectl create -f -"
 

@@ -16,7 +16,7 @@ from typing import Any
 from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.formats import LONGEST_MESSAGE, duration, money, number, size, timestamp
 from speculative_operator.domain.jobs import Phase
-from speculative_operator.domain.models import NAMES
+from speculative_operator.domain.models import NAMES, file_of_data_set
 from speculative_operator.domain.reading import at, conditions_of, items, mapping, seconds_of, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason, reason_of
 from speculative_operator.domain.training import Stage, Training
@@ -31,7 +31,7 @@ LOST = frozenset(
      "EvictionByEvictionAPI", "TerminationByKubelet"}
 )  # fmt: skip
 """Reasons by which Kubernetes says that a pod was taken away, not that it failed."""
-OF_CONTAINER = {"answers": Stage.ANSWERING, "train": Stage.TRAINING, "check": Stage.CHECKING}
+OF_CONTAINER = {"answers": Stage.ANSWERING, "train": Stage.TRAINING, "check": Stage.CHECKING, "copy": Stage.CHECKING}
 """Container that does the work -> stage."""
 MOST_K = 64
 """Largest K of which an expected acceptance length is kept."""
@@ -95,7 +95,7 @@ def _looked(seen: Seen, job: JobSeen, means: Means, now: float) -> Step:
         return _say(seen, Truth.UNKNOWN, *told, now)
     if job.phase is Phase.FAILED:
         return _tell_failure(seen, job, now)
-    if not {"inspect", *(("prompts",) if seen.training.prompts.file else ())} <= job.results.keys():
+    if not {"inspect", *(("prompts",) if file_of_data_set(seen.training.prompts) else ())} <= job.results.keys():
         gone = job_name(seen.training.name, LOOK)
         why = f"what Job {gone} found went with its pod: delete the Job to look again, or wait a day until it goes"
         return _say(seen, Truth.UNKNOWN, Reason.TRAINING_WAITS, why, now)

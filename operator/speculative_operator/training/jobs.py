@@ -1,7 +1,8 @@
 """The two Jobs of a training. Called by `follow`.
 
-    NAME-look    inspect -> prompts -> look -> fetch   no accelerators: what can be refused is refused here
-    NAME-train   answers -> states & train -> check    accelerators of the budget; a pod goes on where the last ended
+    NAME-look    inspect -> prompts -> look -> copy -> fetch   no accelerators: what can be refused is refused here
+    NAME-train   answers -> states & train -> check -> copy    accelerators of the budget; a pod goes on where the last
+                                                               ended
 
 `states` serves the verifier's hidden states beside `train`, as a sidecar. All that a training writes lies below the
 folder of its output; verifier and prompts from a hub lie in a cache of ours in the root of that claim.
@@ -15,10 +16,10 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.jobs import RESULT_FILE
-from speculative_operator.domain.models import Pin
+from speculative_operator.domain.models import Pin, file_of_data_set
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.domain.training import Answers, Training
-from speculative_operator.render.jobs import CLAIMS, TMP, USER, confined, render_job
+from speculative_operator.render.jobs import CLAIMS, SECRET_KEYS, TMP, USER, confined, render_job
 from speculative_operator.training import scripts
 
 LOOK, TRAINS = "look", "train"
@@ -76,7 +77,7 @@ def look_job(training: Training, means: Means) -> dict[str, Any]:
     fetch = ["speculative-weights", "fetch", "--cache", OUTPUT, "--object", user]
     from_hub = training.prompts.scheme is Scheme.HF
     reads = ["--output", _path(training.output, OUTPUT), "--claim", OUTPUT]
-    reads += ["--prompts", training.prompts.file if from_hub else _path(training.prompts)]
+    reads += ["--prompts", file_of_data_set(training.prompts) if from_hub else _path(training.prompts)]
     reads += ["--fetched", FETCHED] if from_hub else []
     reads += ["--need", str(NEED_BYTES if training.accelerators else NEED_BYTES // 100)]
     reads += ["--made-of", _made_of(training), "--inspected", INSPECTED]
@@ -87,6 +88,7 @@ def look_job(training: Training, means: Means) -> dict[str, Any]:
     if from_hub:
         steps.append(_own("prompts", image, [*fetch, *prompts], training, {RESULT_FILE: FETCHED}))
     steps.append(_own("look", image, ["speculative-training", "look", *reads], training))
+    steps += _copies(training, image, "--begin")
     if training.verifier.scheme is Scheme.HF:
         steps.append(_own("fetch", image, [*fetch, *verifier], training))
     return _job(training, LOOK, LOOK_SECONDS, steps, means)
@@ -118,6 +120,7 @@ def train_job(training: Training, known: Known, seconds: int, means: Means) -> d
         {**_trainer("states", states, training, {"STATES": env["STATES"]}, training.serving), **sidecar},
         {**_trainer("train", ["sh", "-c", scripts.TRAIN, "train"], training, env, training.learning), **_TELLS},
         _own("check", means.image, finish, training),
+        *_copies(training, means.image),
     ]
     return _job(training, TRAINS, seconds, steps, means)
 
@@ -147,9 +150,19 @@ def _own(
     size = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}}
     found = _container(name, image, command, training, {"HOME": TMP, "HF_HOME": f"{TMP}/hf", **(env or {})}, size)
     if training.secret_name and command[0] == "speculative-weights":  # others follow links of a claim
-        reference = {"name": training.secret_name, "key": "HF_TOKEN", "optional": True}
-        found["env"].append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}})
+        keys = [key for key in SECRET_KEYS if key.startswith("AWS_") is (name == "copy")]
+        for key in sorted({*keys} - {one["name"] for one in found["env"]}):
+            reference = {"name": training.secret_name, "key": key, "optional": True}
+            found["env"].append({"name": key, "valueFrom": {"secretKeyRef": reference}})
     return found
+
+
+def _copies(training: Training, image: str, *more: str) -> list[dict[str, Any]]:
+    """The container that copies the result to a bucket, if that is asked for."""
+    if training.copy_to is None:
+        return []
+    copy = ["speculative-weights", "copy", "--training", _path(training.output, OUTPUT), "--claim", OUTPUT]
+    return [_own("copy", image, [*copy, "--to", training.copy_to.uri, *more], training)]
 
 
 def _trainer(
@@ -198,7 +211,7 @@ def _fetched(source: ModelSource, resolved: str) -> str:
     if source.scheme is not Scheme.HF:
         return _path(source)
     key = Pin(source.scheme, source.location, source.revision, resolved).key
-    return f"{OUTPUT}/{names.CACHE_FOLDER}/models/{key}/{source.file}".rstrip("/")
+    return f"{OUTPUT}/{names.CACHE_FOLDER}/models/{key}/{file_of_data_set(source)}".rstrip("/")
 
 
 def _path(source: ModelSource, below: str = "") -> str:

@@ -66,6 +66,14 @@ def fetch_pair(options: Namespace, report: Report) -> dict[str, Any]:
     return {**told, "removed": list(removed)}
 
 
+def copy_result(options: Namespace) -> dict[str, Any]:
+    """Copy what a training made to a bucket; returns its `bytes`. Raises WeightsError."""
+    from speculative_operator.weights.s3 import copy_to_bucket
+
+    target = _source(options.to, "")
+    return {"bytes": copy_to_bucket(options.training, options.claim, target, begin=options.begin)}
+
+
 def hold(cache: Path, keys: Collection[str], user: str, *, expires: bool = False) -> NoReturn:
     """Renew the marks of `user` on the versions `keys` until a signal ends it. A volume that cannot be written for a
     while does not: the marks that are there hold for the grace.

@@ -18,7 +18,7 @@ from huggingface_hub import HfApi, get_token, hf_hub_url
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 from huggingface_hub.hf_api import DatasetInfo, ModelInfo
 
-from speculative_operator.domain.models import Pin
+from speculative_operator.domain.models import Pin, file_of_data_set
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource
 from speculative_operator.weights.patience import Patience, within
@@ -59,7 +59,8 @@ def open_hub(source: ModelSource, patience: Patience | None = None) -> HubSource
         Entry(one.rfilename, one.size or 0, one.lfs.sha256 if one.lfs else "", f"git:{one.blob_id}")
         for one in info.siblings or ()
     ]
-    entries = _one_file(source, listed) if source.file else select_needed(listed)
+    file = file_of_data_set(source)
+    entries = _one_file(source, listed, file) if file else select_needed(listed)
     if not info.sha or not entries:
         raise WeightsError(Reason.SOURCE_NOT_FOUND, f"{source.uri}: the repository has no model files")
     pin = Pin(source.scheme, source.location, source.revision, info.sha)
@@ -68,16 +69,16 @@ def open_hub(source: ModelSource, patience: Patience | None = None) -> HubSource
 
 def _repository(source: ModelSource) -> tuple[str, str]:
     """Kind and name of the repository."""
-    if source.file:
-        return "dataset", source.location.removeprefix("datasets/").removesuffix(f"/{source.file}")
+    if file := file_of_data_set(source):
+        return "dataset", source.location.removeprefix("datasets/").removesuffix(f"/{file}")
     return "model", source.location
 
 
-def _one_file(source: ModelSource, listed: Sequence[Entry]) -> tuple[Entry, ...]:
-    check_path(source.file)
-    found = tuple(one for one in listed if one.path == source.file)
+def _one_file(source: ModelSource, listed: Sequence[Entry], file: str) -> tuple[Entry, ...]:
+    check_path(file)
+    found = tuple(one for one in listed if one.path == file)
     if not found:
-        suffix = PurePosixPath(source.file).suffix
+        suffix = PurePosixPath(file).suffix
         alike = [one.path[:100] for one in listed if one.path.endswith(suffix)][:5]
         has = f"it has {', '.join(alike)}" if alike else f"it has none that ends in {suffix}"
         raise WeightsError(

@@ -16,6 +16,7 @@ from tests.unit.training.test_follow import absurd
 
 from speculative_operator.api.training import TrainingStatus, to_training
 from speculative_operator.domain.formats import timestamp
+from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.domain.training import Training
 from speculative_operator.training.drift import compare_acceptance
 
@@ -66,6 +67,8 @@ def test_the_command_names_another_object_output_and_prompts_and_the_object_that
     ):  # fmt: skip
         assert part in command
     assert "labels" not in command, "those of an installer would make its object of it"
+    copied = replace(TRAINING, copy_to=ModelSource(Scheme.S3, "bucket/heads"))
+    assert f'.spec.copyTo = "s3://bucket/heads-{day}"' in look(LOW, days=7.0, held=first, of=copied)["retrainWith"]
     second = replace(TRAINING, name=f"support-{day}", queue="night")
     later = look(LOW, days=14.0, held={**first, "acceptanceBelowSince": timestamp(NOW + 7 * DAY)}, of=second)
     end = timestamp(NOW + 14 * DAY)[:10].replace("-", "")
