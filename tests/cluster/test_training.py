@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
-from tests.cluster.hublab import ENGINE_IMAGE, MODELS, folder_of_models
+from tests.cluster.hublab import ENGINE_IMAGE, MODELS, PYTHON, HubLab, folder_of_models
 from tests.cluster.operatorlab import OperatorLab, Process, until
 from tests.cluster.trainer_emulation import images
 
@@ -46,7 +46,9 @@ def lab(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with folder_of_models(f"trainer-{os.getpid()}") as folder:
         options = ClusterOptions(
             name=f"train-{os.getpid()}", accelerators={"nvidia.com/gpu": 2}, scrape_interval_seconds=2,
-            images={**images(folder), "shell": Image(("/bin/sh",)), ENGINE_IMAGE: scene.images()[ENGINE_IMAGE]},
+            images={
+                **images(folder), **PYTHON, "shell": Image(("/bin/sh",)), ENGINE_IMAGE: scene.images()[ENGINE_IMAGE],
+            },
             node_settings={"crashBackoffSeconds": 1, "syncSeconds": 8},
         )  # fmt: skip
         with Cluster.start(options) as cluster:
@@ -159,6 +161,28 @@ def test_a_deleted_object_takes_its_jobs_with_it_and_leaves_the_output(lab: Oper
     until("no Job is left", lambda: not any(lab.get("job", f"head-{one}") for one in ("look", "train")), LONG)
     train(lab, "head")
     until("the same training finds what it made", lambda: reason(lab, "head") == "Trained", LONG)
+
+
+@pytest.mark.usefixtures("operator")
+def test_prompts_of_a_hub_are_trained_on_at_their_commit_and_a_move_of_it_is_told(lab: OperatorLab) -> None:
+    with folder_of_models(f"data-{os.getpid()}") as folder:
+        (folder / "datasets" / "org" / "chats").mkdir(parents=True)
+        file = folder / "datasets" / "org" / "chats" / "train.jsonl"
+        file.write_text(ROWS)
+        env = [{"name": "HF_ENDPOINT", "value": f"http://{HubLab(lab, 'hub', folder).host}"}]
+        asked = {"data": {"prompts": "hf://datasets/org/chats/train.jsonl"}, "weights": {"env": env}}
+        train(lab, "hub", **asked)
+        until("the end", lambda: status(lab, "hub").get("stage") in ("Done", "Failed"), LONG)
+        found = status(lab, "hub")
+        assert (reason(lab, "hub"), len(found["dataVersion"]), found["samples"]) == ("Trained", 40, 12), found
+        file.write_text(ROWS + ROWS)
+        lab.delete(names.TRAINING_PLURAL, "hub")
+        until("no Job is left", lambda: not any(lab.get("job", f"hub-{one}") for one in ("look", "train")), LONG)
+        train(lab, "hub", **asked)
+        until("it is told", lambda: reason(lab, "hub") == "OutputForeign", LONG)
+        told = status(lab, "hub")["conditions"][0]["message"]
+        assert f"set data.revision to {found['dataVersion']} to go on" in told
+        assert lab.get("job", "hub-train") is None
 
 
 def serve(lab: OperatorLab, text: str) -> None:

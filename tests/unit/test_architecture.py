@@ -88,7 +88,7 @@ BUDGETS = {
     "operator/speculative_operator/weights/": 3_129,
     "lab/": 8_425,
     "dev/": 24_594,
-    "tests/": 75_359,
+    "tests/": 75_400,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 

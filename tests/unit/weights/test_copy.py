@@ -16,7 +16,6 @@ from speculative_operator.domain.jobs import Exit
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.weights import __main__
-from speculative_operator.weights import s3 as module
 from speculative_operator.weights.s3 import copy_to_bucket, open_bucket
 from speculative_operator.weights.source import WeightsError
 
@@ -85,7 +84,7 @@ def test_a_copy_that_is_cut_short_is_no_model_and_the_next_one_makes_it_whole(
         return put(store, path, file)
 
     with monkeypatch.context() as patched:
-        patched.setattr(module.obstore, "put", cut)
+        patched.setattr(obstore, "put", cut)
         assert refused(training).reason is Reason.SOURCE_UNREACHABLE
     there = {one.name for one in (bucket / "team" / "head").iterdir()}
     assert "config.json" not in there
