@@ -73,7 +73,7 @@ BUDGETS = {
     "operator/speculative_operator/api/": 3_220,
     "operator/speculative_operator/cli/": 4_950,
     "operator/speculative_operator/comparing/": 1_058,
-    "operator/speculative_operator/domain/": 2_706,
+    "operator/speculative_operator/domain/": 2_705,
     "operator/speculative_operator/engines/": 5_168,
     "operator/speculative_operator/outputs/": 195,
     "operator/speculative_operator/pairing/": 3_355,
@@ -88,7 +88,7 @@ BUDGETS = {
     "operator/speculative_operator/weights/": 3_129,
     "lab/": 8_425,
     "dev/": 24_594,
-    "tests/": 75_400,
+    "tests/": 75_382,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 
