@@ -20,9 +20,9 @@ from urllib.parse import quote, unquote
 from modelservers.repositories import Commit, File, Repositories
 from modelservers.serving import Handler, ModelServer
 
-_NAME = r"(?P<name>[^/]+/[^/]+)"
-_INFO = re.compile(rf"/api/models/{_NAME}(?:/revision/(?P<revision>.+))?")
-_TREE = re.compile(rf"/api/models/{_NAME}/tree/(?P<revision>[^/]+)(?:/(?P<path>.*))?")
+_NAME = r"(?P<name>(?:datasets/)?[^/]+/[^/]+)"
+_INFO = re.compile(rf"/api/(?:models/)?{_NAME}(?:/revision/(?P<revision>.+))?")
+_TREE = re.compile(rf"/api/(?:models/)?{_NAME}/tree/(?P<revision>[^/]+)(?:/(?P<path>.*))?")
 _RESOLVE = re.compile(rf"/{_NAME}/resolve/(?P<revision>[^/]+)/(?P<path>.+)")
 _STORE = re.compile(rf"/_store/{_NAME}/(?P<revision>[^/]+)/(?P<path>.+)")
 
@@ -38,8 +38,8 @@ class Access:
 
 
 class HubServer(ModelServer):
-    """`folder` holds `org/name` folders. With `store`, large files are redirected to that host name (of this server),
-    which takes no credentials, as the hub's store takes none."""
+    """`folder` holds `org/name` folders, and `datasets/org/name` of data sets. With `store`, large files are redirected
+    to that host name (of this server), which takes no credentials, as the hub's store takes none."""
 
     def __init__(
         self, folder: Path, host: str = "127.0.0.1", port: int = 0, access: Access | None = None, store: str = ""
@@ -102,7 +102,7 @@ class HubHandler(Handler):
             200,
             {
                 "_id": "0" * 24,
-                "id": name,
+                "id": name.removeprefix("datasets/"),
                 "modelId": name,
                 "sha": commit.sha,
                 "private": False,

@@ -49,7 +49,8 @@ class Repositories:
 
     def names(self) -> list[str]:
         """`org/name` of every repository."""
-        found = {path.relative_to(self.folder).as_posix() for path in self.folder.glob("*/*") if path.is_dir()}
+        places = (*self.folder.glob("*/*"), *self.folder.glob("datasets/*/*"))
+        found = {path.relative_to(self.folder).as_posix() for path in places if path.is_dir()}
         return sorted({name.partition("@")[0] for name in found})
 
     def commit(self, name: str, revision: str, path: str = "") -> Commit | None:

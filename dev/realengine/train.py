@@ -1,4 +1,4 @@
-"""What `python3 -m speculators.train` runs where there is no accelerator. Run by the engine's interpreter alone.
+"""What stands for `speculators.train` where there is no accelerator. Run by the engine's interpreter alone.
 
 speculators 0.9.0 takes for granted that there is one in four places: a step's clock waits for it, the rank of a
 process is its number, and `train/trainer.py` and `utils/util.py` call it `cuda` where torch names none.

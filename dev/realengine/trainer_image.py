@@ -28,7 +28,7 @@ learns fast."""
 _ENGINE = 'export PYTHONPATH={folder}\n[ "$1" = serve ] && shift\nexec {python} -P {here}/image.py "$@" {engine}\n'
 _PYTHON = """\
 export PYTHONPATH={folder}
-[ "$1 $2" = "-m speculators.train" ] && shift 2 && exec {python} -P {here}/train.py "$@" {trainer}
+[ "$2" = speculators.train ] && shift 2 && exec {python} -P {here}/train.py "$@" {trainer}
 exec {python} "$@"
 """
 

@@ -207,8 +207,9 @@ def training(*, labels: Json | None = None, **container: Any) -> Json:
 
 
 def test_of_trainings_it_makes_nothing_but_their_jobs(guarded: Cluster) -> None:
-    done = tried(guarded, training())
-    assert done.returncode == 0, done.stderr
+    for name in ("answers", "prompts", "copy"):
+        done = tried(guarded, training(name=name))
+        assert done.returncode == 0, done.stderr
     refused = {
         "a Job of other programs": (training(name="shell"), training(labels={names.LABEL_DEPLOYMENT: "demo"})),
         NOBODY: (owned(deployment(), ownerReferences=[TRAINER]), owned(config(), ownerReferences=[TRAINER])),

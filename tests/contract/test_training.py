@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
+import os
 import shlex
 import shutil
 import subprocess
+import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +20,7 @@ from kubernetes.client.exceptions import ApiException
 from tests.contract.server import Server
 from tests.unit.training.seen import BODY, DAY, DONE, FACTS, NOW, TRAINING, serving
 
+from devcluster import Cluster
 from speculative_operator.api.crd import training_crd
 from speculative_operator.domain import names
 from speculative_operator.domain.formats import timestamp
@@ -52,16 +57,19 @@ def training(name: str = "support", **changes: Any) -> dict[str, Any]:
 GOOD: dict[str, dict[str, Any]] = {
     "least": {},
     "claims": {"verifier__model": "pvc://models/qwen", "output": "pvc://models/qwen-head", "data__prompts": "pvc://p/a/b.jsonl"},
+    "data set": {"data__prompts": "hf://datasets/org/chats/data/train.jsonl", "data__revision": "v1/main"},
     "cpu": {"budget__accelerators": 0, "verifier__tensorParallelSize": 4},
     "all": {
         "data__answers": "Keep", "data__maxSamples": 5, "verifier__revision": "main", "verifier__tensorParallelSize": 1,
-        "sequenceLength": 2048, "epochs": 3, "image": "trainer:1", "tryOn": "demo", "method": "dflash", "maxSpeculativeTokens": 7,
+        "sequenceLength": 2048, "epochs": 3, "image": "trainer:1", "tryOn": "demo",
+        "method": "dflash", "maxSpeculativeTokens": 7, "copyTo": "s3://bucket/heads/support",
         "weights": {"secretName": "hub", "env": [{"name": "HTTPS_PROXY", "value": "http://p"}]},
         "pod": {"nodeSelector": {"pool": "a"}, "tolerations": [{"key": "gpu"}], "imagePullSecrets": ["l"]},
     },
 }  # fmt: skip
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "s3 output": ({"output": "s3://bucket/x"}, 'output is "s3://bucket/x": write pvc://CLAIM/PATH'),
+    "copy elsewhere": ({"copyTo": "pvc://m/a"}, 'copyTo is "pvc://m/a": write s3://BUCKET/PATH'),
     "whole claim": ({"output": "pvc://models"}, 'output is "pvc://models": add a folder'),
     "over the verifier": (
         {"verifier__model": "pvc://m/a/b", "output": "pvc://m/a"},
@@ -72,7 +80,20 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         'output is "pvc://m/a/b", which holds the',
     ),
     "over the prompts": ({"data__prompts": "pvc://m/a/p.jsonl", "output": "pvc://m/a"}, 'output is "pvc://m/a", which'),
-    "hub data": ({"data__prompts": "hf://org/set"}, 'prompts is "hf://org/set": write pvc://CLAIM/FILE.jsonl'),
+    "hub model": (
+        {"data__prompts": "hf://org/set"},
+        "write pvc://CLAIM/FILE.jsonl, or hf://datasets/ORGANISATION/NAME",
+    ),
+    "whole data set": ({"data__prompts": "hf://datasets/org/set"}, "write pvc://CLAIM/FILE.jsonl, or hf://datasets"),
+    "version in the address": ({"data__prompts": "hf://datasets/org/set@v1/a.jsonl"}, "with any version in revision"),
+    "parquet": (
+        {"data__prompts": "hf://datasets/org/set/a.parquet"},
+        'prompts is "hf://datasets/org/set/a.parquet": write pvc://CLAIM/FILE.jsonl',
+    ),
+    "revision of a claim": (
+        {"data__revision": "main"},
+        'revision is "main" but prompts is "pvc://prompts/support.jsonl"',
+    ),
     "json": ({"data__prompts": "pvc://p/a.json"}, 'prompts is "pvc://p/a.json": write pvc://CLAIM/FILE.jsonl'),
     "no jsonl": ({"data__prompts": "pvc://p/a.csv"}, 'prompts is "pvc://p/a.csv": write pvc://CLAIM/FILE.jsonl'),
     "registry": ({"verifier__model": "oci://r/m:1"}, 'model is "oci://r/m:1": write hf://ORGANISATION/MODEL or pvc'),
@@ -147,6 +168,47 @@ def test_the_status_after_acceptance_fell_and_the_training_that_it_proposes_are_
         **training()["spec"], **created["spec"], "output": "pvc://models/support-20261205", "tryOn": "demo",
         "data": {**created["spec"]["data"], "prompts": "pvc://prompts/support-20261205.jsonl"},
     }  # fmt: skip
+
+
+PIPELINE = Path(__file__).resolve().parents[2] / "examples" / "pipelines" / "train_speculator.py"
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_the_step_of_the_pipeline_waits_for_its_training_and_gives_its_speculator(
+    server: Server, bare_cluster: Cluster, tmp_path: Path, trained: bool
+) -> None:
+    (script,) = (
+        ast.literal_eval(one.value)
+        for one in ast.parse(PIPELINE.read_text()).body
+        if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "STEP"
+    )
+    run, out = f"{trained}-7f4c9a1e-0b1d-4d3c-9f50-2f6d0c1f5a11".lower(), tmp_path / "outputs" / "speculator"
+    given = ["hf://Qwen/Qwen3-8B", "hf://datasets/org/chats/a.jsonl", "pvc://models/support", "2", "12", str(out)]
+    env = {
+        **os.environ, "KUBECONFIG": str(bare_cluster.kubeconfig),
+        "PATH": f"{bare_cluster.binaries.kubectl.parent}:{os.environ['PATH']}",
+    }  # fmt: skip
+    command = ["sh", "-c", script, "train", run, *given]
+    with subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as step:
+        deadline = time.monotonic() + 60
+        while step.poll() is None and time.monotonic() < deadline:
+            try:
+                spec = server.get(f"train-{run}")["spec"]
+                break
+            except ApiException:
+                time.sleep(0.2)
+        assert (spec["verifier"]["model"], spec["data"]["prompts"], spec["output"]) == tuple(given[:3])
+        assert (spec["budget"], step.poll()) == ({"accelerators": 2, "hours": 12}, None), "it waits"
+        told = {"type": "Trained", "status": str(trained), "reason": "R", "message": "what happened"}
+        told["lastTransitionTime"] = timestamp(NOW)
+        found = {"speculator": "pvc://models/support/model"} if trained else {}
+        server.write_status(f"train-{run}", {"endedAt": timestamp(NOW), "conditions": [told], **found})
+        said, _ = step.communicate(timeout=60)
+    assert "what happened" in said
+    assert (step.returncode == 0) is trained
+    assert (out.read_text() if out.exists() else "") == found.get("speculator", "")
+    again = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert again.returncode == step.returncode, "a step that is tried again finds its training"
 
 
 def test_the_server_keeps_the_definition_as_written(api: client.ApiClient, installed: dict[str, Any]) -> None:

@@ -28,6 +28,15 @@ ModelUri = Annotated[
         512,
     ),
 ]
+_WORD = _SEGMENT.replace("@", "")
+PromptsUri = Annotated[
+    str,
+    Text(
+        rf"{_PVC}|hf://datasets(/{_WORD}){{3,}}",
+        "write pvc://CLAIM/FILE.jsonl, or hf://datasets/ORGANISATION/NAME/FILE.jsonl with any version in revision",
+        512,
+    ),
+]
 Revision = Annotated[
     str, Text(r"[A-Za-z0-9][A-Za-z0-9._/-]*", "write a branch, a tag or a commit, such as main or 9c925d6", 128)
 ]

@@ -28,12 +28,22 @@ VERIFIER_RULE = Rule(
     'model is "{self.model}": write hf://ORGANISATION/MODEL or pvc://CLAIM/PATH, which the Jobs can read',
     "model",
 )
-PROMPTS_RULE = Rule(
-    "training-prompts-source",
-    "self.prompts.matches('^pvc://[^/]+/.+[.]jsonl$')",
-    'prompts is "{self.prompts}": write pvc://CLAIM/FILE.jsonl, a file of a claim of this namespace; copy the prompts '
-    "there, because data sets of a hub are not read",
-    "prompts",
+PROMPTS_RULES = (
+    Rule(
+        "training-prompts-source",
+        "self.prompts.matches('^(pvc://[^/]+|hf://datasets/[^/]+/[^/]+)/.+[.]jsonl$')",
+        'prompts is "{self.prompts}": write pvc://CLAIM/FILE.jsonl, a file of a claim of this namespace, or '
+        "hf://datasets/ORGANISATION/NAME/FILE.jsonl, a file of a data set; other formats, such as Parquet, are not "
+        "read, so write them as JSON lines first",
+        "prompts",
+    ),
+    Rule(
+        "training-prompts-revision",
+        "!has(self.revision) || self.prompts.startsWith('hf://')",
+        'revision is "{self.revision}" but prompts is "{self.prompts}": remove revision, which applies to hf:// only',
+        "revision",
+        "FieldValueForbidden",
+    ),
 )
 NAME_RULES = (
     Rule(
@@ -55,9 +65,15 @@ TRAINING_RULES = (
     Rule(
         "training-output",
         "self.output.startsWith('pvc://')",
-        'output is "{self.output}": write pvc://CLAIM/PATH, a folder of a claim of this namespace; other places are '
-        "not written to, so copy the result there afterwards",
+        'output is "{self.output}": write pvc://CLAIM/PATH, a folder of a claim of this namespace, for checkpoints; '
+        "copyTo may have s3://BUCKET/PATH, to which the result is copied",
         "output",
+    ),
+    Rule(
+        "training-copy-to",
+        "!has(self.copyTo) || self.copyTo.startsWith('s3://')",
+        'copyTo is "{self.copyTo}": write s3://BUCKET/PATH, because output has the result on a claim',
+        "copyTo",
     ),
     Rule(
         "training-output-folder",
@@ -105,11 +121,13 @@ class TrainedVerifier(Wire):
 class Data(Wire):
     """The prompts from which the speculator learns. Whether they may be used for it is yours to know."""
 
-    model_config = config_with_rules(PROMPTS_RULE)
+    model_config = config_with_rules(*PROMPTS_RULES)
 
-    prompts: scalars.ModelUri
-    """Address of a file with the prompts: pvc://CLAIM/FILE.jsonl. A line is an object with messages or conversations (a
-    chat), or prompt (a text) (docs/training.md)."""
+    prompts: scalars.PromptsUri
+    """Address of a file with the prompts: pvc://CLAIM/FILE.jsonl, or hf://datasets/ORGANISATION/NAME/FILE.jsonl. A line
+    is an object with messages or conversations (a chat), or prompt (a text) (docs/training.md)."""
+    revision: scalars.Revision | None = None
+    """For hf:// only: branch, tag or commit of the data set. Default: its main branch."""
     answers: training.Answers = training.Answers.REGENERATE
     """Regenerate: the verifier answers every prompt anew, because the speculator must guess what the verifier would
     say. Keep: the conversations have answers that this verifier wrote, which saves their time."""
@@ -140,12 +158,13 @@ class TrainingAccelerator(Wire):
 
 
 class TrainingWeights(Wire):
-    """How the Jobs reach the hub."""
+    """How the Jobs reach hub and bucket."""
 
     secret_name: scalars.ObjectName | None = None
-    """Secret in the same namespace with the key HF_TOKEN."""
+    """Secret in the same namespace with the key HF_TOKEN for hf://, and AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
+    AWS_REGION for copyTo."""
     env: Annotated[EnvVars, Field(max_length=32)] | None = None
-    """Environment variables of all containers, such as HTTPS_PROXY or HF_ENDPOINT."""
+    """Environment variables of all containers, such as HTTPS_PROXY, HF_ENDPOINT or AWS_ENDPOINT_URL."""
 
 
 _Words = Annotated[dict[str, Annotated[str, Field(max_length=317)]], Field(max_length=16)]
@@ -181,6 +200,9 @@ class TrainingSpec(Wire):
     output: scalars.ModelUri
     """Folder for checkpoints and result: pvc://CLAIM/PATH, on a claim that exists. The operator never removes it. A
     folder with other files, or another training, is refused (OutputForeign)."""
+    copy_to: scalars.ModelUri | None = None
+    """Folder in S3, s3://BUCKET/PATH, to which the result is copied from output at the end; status.speculator then has
+    this address. A folder with other files is refused (OutputForeign)."""
     sequence_length: Annotated[int, scalars.whole(64, 131_072)] = 4096
     """Largest number of tokens of a prompt with its answer; longer ones are cut."""
     epochs: Annotated[int, scalars.whole(1, 100)] = 10
@@ -243,6 +265,8 @@ class TrainingStatus(Wire):
     """Number of prompts."""
     verifier_version: scalars.Line | None = None
     """Version of the verifier for which the speculator is trained: a commit of hf://, a hash over all files of pvc://."""
+    data_version: scalars.Line | None = None
+    """Commit of the data set with the prompts, if they are of a hub."""
     verifier_layers: scalars.Count | None = None
     """Number of its layers."""
     try_with: scalars.Sentence | None = None
@@ -268,8 +292,9 @@ def to_training(body: Mapping[str, Any], image: str) -> training.Training:
         uid=text(meta, "uid"),
         generation=whole(meta, "generation"),
         verifier=_source(wanted.verifier.model, wanted.verifier.revision),
-        prompts=_source(wanted.data.prompts, None),
+        prompts=_source(wanted.data.prompts, wanted.data.revision),
         output=_source(wanted.output, None),
+        copy_to=_source(wanted.copy_to, None) if wanted.copy_to else None,
         accelerators=wanted.budget.accelerators,
         hours=wanted.budget.hours,
         method=wanted.method,

@@ -89,6 +89,12 @@ class Pin:
         return ModelSource(self.scheme, self.location, self.resolved)
 
 
+def file_of_data_set(source: ModelSource) -> str:
+    """The one file that hf://datasets/ORGANISATION/NAME/FILE means, by its path there; empty for a model."""
+    first, *parts = source.location.split("/", 3)
+    return parts[2] if source.scheme is Scheme.HF and first == "datasets" and len(parts) == 3 else ""
+
+
 @dataclass(frozen=True, slots=True)
 class TokenizerFacts:
     """Facts of `tokenizer.json` and `tokenizer_config.json`, or of the file that a model has in place of the former."""

@@ -368,10 +368,10 @@ EXPLANATIONS: dict[Reason, str] = {
     "words of its container.",
     Reason.BAD_DATA: "Training: the prompts are missing, empty or malformed; the message has file, line and remedy.",
     Reason.UNKNOWN_VERIFIER: "Training: config.json of the verifier names no layers, or fewer than three.",
-    Reason.OUT_OF_MEMORY: "Training: a container used more memory than its node gives it; the message has the remedy.",
+    Reason.OUT_OF_MEMORY: "Training: more memory was used than node or accelerators have; the message has the remedy.",
     Reason.DISK_FULL: "Training: the claim of output has too little room; the message has the bytes needed and free.",
-    Reason.OUTPUT_FOREIGN: "Training: the folder of output has files of others, or of another training: nothing is "
-    "written there.",
+    Reason.OUTPUT_FOREIGN: "Training: the folder of output or copyTo has files of others, or of another training; "
+    "nothing is written there.",
     Reason.DEADLINE_EXCEEDED: "Training: budget.hours are over; checkpoints stay in output, and another object that "
     "differs in budget.hours alone goes on from them.",
     Reason.NODE_LOST: "Training: pods were lost more often than is tried again; checkpoints stay in output.",

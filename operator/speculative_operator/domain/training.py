@@ -57,10 +57,13 @@ class Training:
     generation: int
     verifier: ModelSource
     prompts: ModelSource
+    """A file of a claim, or of a data set of a hub."""
     output: ModelSource
     """A folder of a claim."""
     accelerators: int
     hours: int
+    copy_to: ModelSource | None = None
+    """A folder in S3 to which the result is copied."""
     method: Trained = Trained.EAGLE3
     k: int = USUAL_K[Trained.EAGLE3]
     """The largest K that the speculator learns to draft."""
@@ -90,4 +93,4 @@ class Training:
     @property
     def result(self) -> str:
         """Address of the trained speculator at the end."""
-        return f"{self.output.uri}/model"
+        return self.copy_to.uri if self.copy_to else f"{self.output.uri}/model"

@@ -27,7 +27,7 @@ KEPT_SECONDS = 3600
 """Seconds for which a failed Job is kept for its log."""
 TMP = "/tmp"  # noqa: S108  (a path in the pod)
 _REGISTRIES = "/etc/speculative/registries"
-_SECRET_KEYS = (TOKEN_KEY, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION")
+SECRET_KEYS = (TOKEN_KEY, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION")
 _REACHING = frozenset(
     {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_ENDPOINT", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy",
      "http_proxy", "no_proxy"}
@@ -199,7 +199,7 @@ def _environment(spec: DeploymentSpec) -> Iterator[Mapping[str, Any]]:
     yield _variable("HOME", TMP)
     yield _variable("HF_HOME", f"{TMP}/huggingface")
     if weights.secret_name:
-        for key in _SECRET_KEYS:
+        for key in SECRET_KEYS:
             reference = {"name": weights.secret_name, "key": key, "optional": True}
             yield {"name": key, "valueFrom": {"secretKeyRef": reference}}
         yield _variable("DOCKER_CONFIG", _REGISTRIES)

@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from speculative_operator.domain.jobs import Exit
+from speculative_operator.domain.reading import text
 from speculative_operator.domain.training import Trained
 from speculative_operator.trainer.finish import finish
-from speculative_operator.trainer.look import look, version_in
+from speculative_operator.trainer.look import look, refuse_link, told_of
+from speculative_operator.weights.cache import Cache
 from speculative_operator.weights.result import leave_error, leave_result
 
 
@@ -26,14 +28,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     os.umask(0o002)  # a claim shared by a group stays writable for its members
     try:
+        refuse_link(given.output, given.claim)
         if given.command == "look":
-            made_of = given.made_of, version_in(given.inspected)
-            found = look(given.prompts, given.output, given.need, *made_of, answered=given.answered)
-            return leave_result(found, Exit.DONE)
-        told = finish(given.verifier, given.output, given.method, given.base or str(given.verifier))
-        return leave_result(told, Exit.DONE)
+            result = dict(_look(given))
+        else:
+            result = finish(given.verifier, given.output, given.method, given.base or str(given.verifier), given.data)
+        return leave_result(result, Exit.DONE)
     except Exception as error:
         return leave_error(error, "speculative-training")
+
+
+def _look(given: argparse.Namespace) -> dict[str, int]:
+    verifier, fetched = told_of("verifier", given.inspected), told_of("prompts", given.fetched)
+    mark, prompts = {"of": given.made_of, "verifier": text(verifier, "pin", "resolved")}, given.prompts
+    if given.fetched:
+        mark["data"] = text(fetched, "pin", "resolved")
+        prompts = Cache(given.claim).model(text(fetched, "key")) / prompts
+    return look(prompts, given.output, given.need, mark, answered=given.answered)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -46,13 +57,16 @@ def _parser() -> argparse.ArgumentParser:
     looking.add_argument("--need", type=int, default=0, metavar="BYTES", help="what must be free on the disk")
     looking.add_argument("--made-of", default="", metavar="TEXT", help="what tells this training from another one")
     looking.add_argument("--inspected", type=Path, metavar="FILE", help="facts of the verifier, with its version")
+    looking.add_argument("--fetched", type=Path, metavar="FILE", help="facts of prompts in the cache of the claim")
     looking.add_argument("--answered", action="store_true", help="rows need answers: the verifier gives none")
     finishing = commands.add_parser("finish", help="judge the best checkpoint, describe it, publish it")
     finishing.add_argument("--verifier", type=Path, required=True, metavar="DIR")
     finishing.add_argument("--method", choices=list(Trained), default=Trained.EAGLE3, help="as the library spells it")
     finishing.add_argument("--base", default="", metavar="URI", help="the verifier's address, for the model card")
+    finishing.add_argument("--data", default="", metavar="URI", help="the prompts' address, for the model card")
     for command in (looking, finishing):
         command.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the training")
+        command.add_argument("--claim", type=Path, required=True, metavar="DIR", help="where its claim is mounted")
     return parser
 
 

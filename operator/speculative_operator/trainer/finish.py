@@ -19,12 +19,11 @@ from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.training import Trained
 from speculative_operator.engines.pairs import rules_of
 from speculative_operator.pairing.judge import judge
-from speculative_operator.trainer.look import refuse_link
 from speculative_operator.training.progress import expected_lengths
 from speculative_operator.training.scripts import CHECKPOINTS, PREPARED, RESPONSES
 from speculative_operator.weights import disk
 from speculative_operator.weights.inspect import inspect
-from speculative_operator.weights.local import open_folder
+from speculative_operator.weights.local import open_folder, stay_within
 from speculative_operator.weights.source import WeightsError
 
 MODEL = "model"
@@ -35,10 +34,10 @@ _VERSION = re.compile(r"^# (speculators|vllm|torch|transformers): (\S+)$", re.MU
 _SEED = re.compile(r"--seed[ =](\d+)")
 
 
-def finish(verifier: Path, output: Path, method: str, base: str) -> dict[str, Any]:
+def finish(verifier: Path, output: Path, method: str, base: str, data: str = "") -> dict[str, Any]:
     """Publishes `output`/model; returns what is known of it, which also lies there as training.json. `base`: URI of the
-    verifier, for the card. Does nothing where an earlier run has published. Raises WeightsError."""
-    refuse_link(output)
+    verifier, for the card; `data`: of the prompts, with their version. Does nothing where an earlier run has published.
+    Raises WeightsError."""
     published = output / MODEL
     if (published / ACCOUNT).is_file():
         return dict(mapping(parse_json(_text(published / ACCOUNT, output))))
@@ -49,7 +48,7 @@ def finish(verifier: Path, output: Path, method: str, base: str) -> dict[str, An
             f"{output} has no checkpoint that was validated",
             remedy="read the log of the container train",
         )
-    account = _account(best, output, method, base)
+    account = {**_account(best, output, method, base), **({"data": data} if data else {})}
     draft = output / f"{MODEL}.partial"
     with disk.explain_errors(output):
         shutil.rmtree(draft, ignore_errors=True)
@@ -71,7 +70,7 @@ def finish(verifier: Path, output: Path, method: str, base: str) -> dict[str, An
 def _copy(best: Path, draft: Path, base: str, output: Path) -> None:
     """Weights as they are; the configuration names the verifier as people know it, and no Python of the trainer's."""
     for path in best.glob("*.safetensors*"):
-        shutil.copyfile(_within(path, output), draft / path.name)
+        shutil.copyfile(stay_within(output, path), draft / path.name)
     config = dict(mapping(parse_json(_text(best / "config.json", output))))
     config.pop("auto_map", None)
     told = dict(mapping(config, "speculators_config"))
@@ -122,7 +121,7 @@ def _data(output: Path) -> dict[str, Any]:
     paths = [answers] if answers.is_file() else sorted((output / PREPARED).glob("*.arrow"))
     whole, rows = hashlib.sha256(), 0
     for path in paths:
-        with _within(path, output).open("rb") as file:
+        with stay_within(output, path).open("rb") as file:
             while block := file.read(_BLOCK):
                 whole.update(block)
                 rows += block.count(b"\n")
@@ -150,16 +149,7 @@ tells.
 
 
 def _text(path: Path, output: Path) -> str:
-    return _within(path, output).read_text(encoding="utf-8") if path.is_file() else ""
-
-
-def _within(path: Path, output: Path) -> Path:
-    """`path`, which leads to a file below `output`: whoever writes to the claim could have another file of this
-    container published by a link. Raises WeightsError."""
-    if not path.resolve().is_relative_to(output.resolve()):
-        remedy = "remove the link, see who else writes to the claim, and create the training anew"
-        raise WeightsError(Reason.OUTPUT_FOREIGN, f"{path} is a link out of {output}", path.name, remedy=remedy)
-    return path
+    return stay_within(output, path).read_text(encoding="utf-8") if path.is_file() else ""
 
 
 def _write(path: Path, text: str) -> None:

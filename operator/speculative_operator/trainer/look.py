@@ -11,26 +11,28 @@ from pathlib import Path
 from typing import Any
 
 from speculative_operator.domain.formats import size
-from speculative_operator.domain.reading import parse_json, text
+from speculative_operator.domain.reading import mapping, parse_json, text
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.weights import disk
 from speculative_operator.weights.source import WeightsError
 
 MARKER = "training-of.json"
-"""In the folder of output: what the training there is made of, the version of its verifier and the hash of its prompts.
-Another of the same goes on; others keep out."""
+"""In the folder of output: what the training there is made of, the version of its verifier, the hash of its prompts and
+the version of their data set, if they are of one. Another of the same goes on; others keep out."""
+_FIELDS = {"verifier": "verifier.revision", "data": "data.revision"}
+"""Part of a mark that may move by itself -> field of the spec that holds it."""
 FEWEST_ROWS = 10
 """The library holds a tenth of the rows out; with fewer rows nothing would be left for one of the two."""
 _TURNS = ("messages", "conversations", "prompt")
 _USER, _ASSISTANT = {"user", "human"}, {"assistant", "gpt"}
 
 
-def look(prompts: Path, output: Path, need: int, made_of: str, version: str, *, answered: bool) -> dict[str, int]:
-    """`rows` and `unusable` rows of the prompts, and their `bytes`. Marks the folder of output. `version`: that of the
-    verifier; `answered`: rows need an answer, as nobody answers them anew; `need`: bytes that must be free. Raises
-    WeightsError."""
+def look(prompts: Path, output: Path, need: int, mark: Mapping[str, str], *, answered: bool) -> dict[str, int]:
+    """`rows` and `unusable` rows of the prompts, and their `bytes`. Marks the folder of output with `mark` and the hash
+    of the prompts. `answered`: rows need an answer, as nobody answers them anew; `need`: bytes that must be free.
+    Raises WeightsError."""
     told, digest = _read(prompts, answered=answered)
-    _claim(output, {"of": made_of, "verifier": version, "prompts": digest})
+    _claim(output, {**mark, "prompts": digest})
     disk_left = disk.free(output)
     if disk_left < need:
         raise WeightsError(
@@ -41,10 +43,9 @@ def look(prompts: Path, output: Path, need: int, made_of: str, version: str, *, 
     return told
 
 
-def version_in(inspected: Path | None) -> str:
-    """Version of the verifier in the file that `speculative-weights inspect` left; empty where there is none."""
-    found = parse_json(inspected.read_text(encoding="utf-8")) if inspected and inspected.is_file() else None
-    return text(found, "verifier", "pin", "resolved")
+def told_of(side: str, file: Path | None) -> Mapping[str, Any]:
+    """What `speculative-weights` told of `verifier` or `prompts` in its result file; empty where there is none."""
+    return mapping(parse_json(file.read_text(encoding="utf-8")) if file and file.is_file() else None, side)
 
 
 def _read(prompts: Path, *, answered: bool) -> tuple[dict[str, int], str]:
@@ -83,7 +84,6 @@ def _is_usable(row: Mapping[str, Any], *, answered: bool) -> bool:
 
 def _claim(output: Path, mark: Mapping[str, str]) -> None:
     """Make the folder and mark it, or see that it has the same mark. Raises WeightsError."""
-    refuse_link(output)
     marker = output / MARKER
     draft = marker.with_suffix(".partial")
     with disk.explain_errors(output):
@@ -94,20 +94,27 @@ def _claim(output: Path, mark: Mapping[str, str]) -> None:
         if not made:  # a mark alone binds nobody: nothing was trained yet
             draft.write_text(json.dumps(mark) + "\n", encoding="utf-8")
             draft.rename(marker)
-        found = parse_json(marker.read_text(encoding="utf-8"))
-    if found == mark:
+        held = mapping(parse_json(marker.read_text(encoding="utf-8")))
+    moved = {name for name in {*held, *mark} if held.get(name) != mark.get(name)}
+    if moved <= {"data"}:  # the file is the same at either version
         return
-    held = text(found, "verifier")
-    if held and found == {**mark, "verifier": held}:
-        moved = f"holds a training for version {held} of the verifier, which has version {mark['verifier']} now"
-        raise _foreign(output, moved, "" if ":" in held else f"set verifier.revision to {held} to go on, or ")
+    moved -= {"prompts"} if "data" in moved else set()
+    versions = {name: text(held, name) for name in _FIELDS if name in moved & mark.keys()}
+    if moved == versions.keys() and all(versions.values()):
+        what = " and ".join(f"version {old} of the {one}, which has {mark[one]} now" for one, old in versions.items())
+        settings = " and ".join(f"{_FIELDS[one]} to {old}" for one, old in versions.items())
+        can_go_on = not any(":" in one for one in versions.values())  # claims have no revisions
+        raise _foreign(output, f"holds a training for {what}", f"set {settings} to go on, or " if can_go_on else "")
     raise _foreign(output, "holds a training of another verifier, method, data, sequenceLength or epochs")
 
 
-def refuse_link(output: Path) -> None:
-    """Raises WeightsError where the folder of output is a symbolic link: what it leads to may be of others."""
+def refuse_link(output: Path, claim: Path) -> None:
+    """Raises WeightsError where the folder of output is a symbolic link, or lies behind one that leads out of the claim
+    that is mounted at `claim`: what it leads to may be of others."""
     if output.is_symlink():
         raise _foreign(output, "is a symbolic link")
+    if not output.resolve().is_relative_to(claim.resolve()):
+        raise _foreign(output, "lies behind a symbolic link that leads out of its claim")
 
 
 def _foreign(output: Path, what: str, first: str = "") -> WeightsError:

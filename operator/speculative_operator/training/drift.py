@@ -30,6 +30,8 @@ RECENT_SECONDS = 3600.0
 """Age of figures that still tell how a SpeculativeDeployment serves."""
 LEAST_RATE = 0.05
 """Percent of draft tokens accepted from which on K can be told from rate and length, which are rounded."""
+_LONGEST_NAME, _LONGEST_ADDRESS = 50, 512
+"""Characters that the API takes (`api.training`, `api.scalars`)."""
 _DAY = re.compile(r"-\d{8}$")
 
 
@@ -104,13 +106,21 @@ def _figure(told: Any) -> float:
 
 
 def _retrain_with(training: Training, beside: str, day: float) -> str:
-    """The command that creates the next training: new prompts, output and name end with the day. All names in it have
+    """The command that creates the next training: new prompts, output and name end with the day. Prompts of a hub are
+    taken at its main branch. All names in it have
     passed the API's patterns, so none ends a quotation."""
     end = timestamp(day)[:10].replace("-", "")
-    name, output = (_DAY.sub("", one) for one in (training.name, training.output.uri))
-    prompts = f"{_DAY.sub('', training.prompts.uri.removesuffix('.jsonl'))}-{end}.jsonl"
-    meta: dict[str, Any] = {"name": f"{name[:40].rstrip('-')}-{end}", "namespace": training.namespace}
+    prompts = _with_day(training.prompts.uri.removesuffix(".jsonl"), f"-{end}.jsonl")
+    output = _with_day(training.output.uri, f"-{end}")
+    meta: dict[str, Any] = {"name": _with_day(training.name, f"-{end}", _LONGEST_NAME), "namespace": training.namespace}
     meta |= {"labels": {names.QUEUE: training.queue}} if training.queue else {}
-    made = f'.metadata = {json.dumps(meta)} | del(.status) | .spec.data.prompts = "{prompts}"'
-    made += f' | .spec.output = "{output}-{end}" | .spec.tryOn = "{beside}"'
+    made = f'.metadata = {json.dumps(meta)} | del(.status, .spec.data.revision) | .spec.data.prompts = "{prompts}"'
+    if training.copy_to:
+        made += f' | .spec.copyTo = "{_with_day(training.copy_to.uri, f"-{end}")}"'
+    made += f' | .spec.output = "{output}" | .spec.tryOn = "{beside}"'
     return f"kubectl get spectrain {training.name} -n {training.namespace} -o json | jq '{made}' | kubectl create -f -"
+
+
+def _with_day(text: str, end: str, most: int = _LONGEST_ADDRESS) -> str:
+    """`text` with `end` in place of an earlier day, cut before it where the whole would be too long for the API."""
+    return f"{_DAY.sub('', text)[: most - len(end)].rstrip('-/')}{end}"

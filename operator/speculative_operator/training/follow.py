@@ -16,7 +16,7 @@ from typing import Any
 from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.formats import LONGEST_MESSAGE, duration, money, number, size, timestamp
 from speculative_operator.domain.jobs import Phase
-from speculative_operator.domain.models import NAMES
+from speculative_operator.domain.models import NAMES, file_of_data_set
 from speculative_operator.domain.reading import conditions_of, items, mapping, seconds_of, text, whole
 from speculative_operator.domain.reasons import ConditionType, Reason, reason_of
 from speculative_operator.domain.training import Stage, Training
@@ -31,7 +31,7 @@ LOST = frozenset(
      "EvictionByEvictionAPI", "TerminationByKubelet"}
 )  # fmt: skip
 """Reasons by which Kubernetes says that a pod was taken away, not that it failed."""
-OF_CONTAINER = {"answers": Stage.ANSWERING, "train": Stage.TRAINING, "check": Stage.CHECKING}
+OF_CONTAINER = {"answers": Stage.ANSWERING, "train": Stage.TRAINING, "check": Stage.CHECKING, "copy": Stage.CHECKING}
 """Container that does the work -> stage."""
 MOST_K = 64
 """Largest K of which an expected acceptance length is kept."""
@@ -92,7 +92,7 @@ def _looked(seen: Seen, job: JobSeen, means: Means, now: float) -> Step:
         return _say(seen, Truth.UNKNOWN, *told, now)
     if job.phase is Phase.FAILED:
         return _tell_failure(seen, job, now)
-    if "inspect" not in job.results:
+    if not {"inspect", *(("prompts",) if file_of_data_set(seen.training.prompts) else ())} <= job.results.keys():
         gone = job_name(seen.training.name, LOOK)
         why = f"what Job {gone} found went with its pod: delete the Job to look again, or wait a day until it goes"
         return _say(seen, Truth.UNKNOWN, Reason.TRAINING_WAITS, why, now)
@@ -115,10 +115,11 @@ def _begin(seen: Seen, results: Mapping[str, Mapping[str, Any]], means: Means, n
         return _end(seen, Reason.OUTPUT_FOREIGN, f"{why}: {remedy}", now)
     found = {
         "verifierVersion": version[:256], "verifierLayers": layers,
+        "dataVersion": text(results.get("prompts"), "prompts", "pin", "resolved")[:256] or None,
         "samples": max(0, whole(results.get("look"), "rows")),
     }  # fmt: skip
     held, seen = seen.status, replace(seen, status={**seen.status, **found})
-    if whole(held, "verifierLayers") != layers or text(held, "verifierVersion") != found["verifierVersion"]:
+    if any(held.get(name) != value for name, value in found.items()):
         # Stored before a Job is made of them: nothing else has them once the Job that looked is gone.
         return _say(seen, Truth.UNKNOWN, Reason.PREPARING, "verifier, prompts, output and disk are good", now)
     return _train(seen, Reason.PREPARING, "the Job with accelerators begins", 3600 * seen.training.hours, means, now)
@@ -138,7 +139,8 @@ def _too_large(training: Training, weights: int) -> str:
 
 def _train(seen: Seen, reason: Reason, why: str, seconds: int, means: Means, now: float) -> Step:
     """The step that makes the Job with accelerators, of what status has of the verifier."""
-    known = Known(text(seen.status, "verifierVersion"), max(LEAST_LAYERS, whole(seen.status, "verifierLayers")))
+    layers = max(LEAST_LAYERS, whole(seen.status, "verifierLayers"))
+    known = Known(text(seen.status, "verifierVersion"), layers, text(seen.status, "dataVersion"))
     return _say(seen, Truth.UNKNOWN, reason, why, now, train_job(seen.training, known, seconds, means))
 
 
@@ -219,6 +221,7 @@ def _tell_failure(seen: Seen, job: JobSeen, now: float) -> Step:
         error, told = mapping(found, "error"), reason_of(text(found, "error", "reason"))
         if told is not None and told is not Reason.TRAINED:
             words = "; ".join(filter(None, (text(error, "message"), text(error, "remedy"))))
+            words = f"data.prompts: {words}" if text(error, "side") == "prompts" else words
             return _end(seen, told, words or job.trouble, now)
     if "OOMKilled" in job.ends:
         why = "a container used more memory than its node gives it: lower sequenceLength, or use nodes with more memory"

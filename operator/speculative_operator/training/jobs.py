@@ -1,10 +1,11 @@
 """The two Jobs of a training. Called by `follow`.
 
-    NAME-look    inspect -> look -> fetch              no accelerators: what can be refused is refused here
-    NAME-train   answers -> states & train -> check    accelerators of the budget; a pod goes on where the last ended
+    NAME-look    inspect -> prompts -> look -> copy -> fetch   no accelerators: what can be refused is refused here
+    NAME-train   answers -> states & train -> check -> copy    accelerators of the budget; a pod goes on where the last
+                                                               ended
 
 `states` serves the verifier's hidden states beside `train`, as a sidecar. All that a training writes lies below the
-folder of its output, and a verifier from a hub in a cache of ours in the root of that claim.
+folder of its output; verifier and prompts from a hub lie in a cache of ours in the root of that claim.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from typing import Any
 
 from speculative_operator.domain import names
 from speculative_operator.domain.jobs import RESULT_FILE
-from speculative_operator.domain.models import Pin
+from speculative_operator.domain.models import Pin, file_of_data_set
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.domain.training import USUAL_K, Answers, Training
-from speculative_operator.render.jobs import CLAIMS, TMP, USER, confined, render_job
+from speculative_operator.render.jobs import CLAIMS, SECRET_KEYS, TMP, USER, confined, render_job
 from speculative_operator.training import scripts
 
 LOOK, TRAINS = "look", "train"
 """Ends of the names of the Jobs."""
 OUTPUT = "/training"
-INSPECTED = f"{TMP}/inspected.json"
-"""What `inspect` found, for `look`: both mount the same TMP."""
+INSPECTED, FETCHED = f"{TMP}/inspected.json", f"{TMP}/fetched.json"
+"""What `inspect` and `prompts` found, for `look`: all mount the same TMP."""
 KEPT_SECONDS = {LOOK: 86_400, TRAINS: 7 * 86_400}
 """Seconds for which an ended Job is kept for its log and its results."""
 LOOK_SECONDS = 6 * 3600
@@ -48,11 +49,13 @@ class Means:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The verifier as the Job NAME-look found it."""
+    """Verifier and prompts as the Job NAME-look found them."""
 
     resolved: str
     """Commit of a hub; hash over the files of a claim."""
     layers: int
+    data: str = ""
+    """Commit of the data set with the prompts; empty where they lie on a claim."""
 
 
 def job_name(name: str, kind: str) -> str:
@@ -70,20 +73,24 @@ def hidden_layers(count: int) -> list[int]:
 def look_job(training: Training, means: Means) -> dict[str, Any]:
     """The Job that looks at verifier, prompts, output and disk. Raises RenderError."""
     image, user = means.image, f"{training.namespace}/{training.name}/{training.uid}"
-    verifier = ["--verifier", training.verifier.uri]
-    if training.verifier.revision:
-        verifier += ["--verifier-revision", training.verifier.revision]
-    reads = ["--prompts", _path(training.prompts), "--output", _path(training.output, OUTPUT)]
+    verifier, prompts = _asks("verifier", training.verifier), _asks("prompts", training.prompts)
+    fetch = ["speculative-weights", "fetch", "--cache", OUTPUT, "--object", user]
+    from_hub = training.prompts.scheme is Scheme.HF
+    reads = ["--output", _path(training.output, OUTPUT), "--claim", OUTPUT]
+    reads += ["--prompts", file_of_data_set(training.prompts) if from_hub else _path(training.prompts)]
+    reads += ["--fetched", FETCHED] if from_hub else []
     reads += ["--need", str(NEED_BYTES if training.accelerators else NEED_BYTES // 100)]
     reads += ["--made-of", _made_of(training), "--inspected", INSPECTED]
     reads += ["--answered"] if training.answers is Answers.KEEP else []
     steps = [
         _own("inspect", image, ["speculative-weights", "inspect", *verifier], training, {RESULT_FILE: INSPECTED}),
-        _own("look", image, ["speculative-training", "look", *reads], training),
     ]
+    if from_hub:
+        steps.append(_own("prompts", image, [*fetch, *prompts], training, {RESULT_FILE: FETCHED}))
+    steps.append(_own("look", image, ["speculative-training", "look", *reads], training))
+    steps += _copies(training, image, "--begin")
     if training.verifier.scheme is Scheme.HF:
-        fetch = ["speculative-weights", "fetch", "--cache", OUTPUT, "--object", user, *verifier]
-        steps.append(_own("fetch", image, fetch, training))
+        steps.append(_own("fetch", image, [*fetch, *verifier], training))
     return _job(training, LOOK, LOOK_SECONDS, steps, means)
 
 
@@ -91,13 +98,10 @@ def train_job(training: Training, known: Known, seconds: int, means: Means) -> d
     """The Job that trains, for `seconds` at most. Raises RenderError."""
     answers = min(ANSWER_TOKENS, training.sequence // 2)
     source, output = training.verifier, _path(training.output, OUTPUT)
-    where = _path(source)
-    if source.scheme is Scheme.HF:
-        key = Pin(source.scheme, source.location, source.revision, known.resolved).key
-        where = f"{OUTPUT}/{names.CACHE_FOLDER}/models/{key}/files"
+    where, prompts = _fetched(source, known.resolved), _fetched(training.prompts, known.data)
     read = hidden_layers(known.layers)
     env: dict[str, Any] = {
-        "OUTPUT": output, "VERIFIER": where, "PROMPTS": _path(training.prompts), "METHOD": training.method.value,
+        "OUTPUT": output, "VERIFIER": where, "PROMPTS": prompts, "METHOD": training.method.value,
         "SAMPLES": training.samples or "", "SEQUENCE_TOKENS": training.sequence, "ANSWER_TOKENS": answers,
         "EPOCHS": training.epochs, "SEED": training.seed, "STATES": scripts.STATES_FOLDER,
         "ANSWERS": training.answers.value, "LAYERS": " ".join(map(str, read)),
@@ -105,7 +109,8 @@ def train_job(training: Training, known: Known, seconds: int, means: Means) -> d
     learn = ["sh", "-c", scripts.TRAIN, "train", *scripts.drafts_arguments(training.method, training.k)]
     engine = ["--tensor-parallel-size", str(training.serving)] if training.serving > 1 else []
     finish = ["speculative-training", "finish", "--verifier", where, "--output", output]
-    finish += ["--base", source.uri, "--method", training.method.value]
+    finish += ["--base", source.uri, "--method", training.method.value, "--claim", OUTPUT]
+    finish += ["--data", f"{training.prompts.uri}@{known.data}".rstrip("@")]
     states = ["sh", "-c", scripts.STATES, "states", *engine]
     states += scripts.states_arguments(where, (*read, known.layers), training.sequence)
     probe = {"exec": {"command": ["python3", "-c", _HEALTH]}, "periodSeconds": 5, "failureThreshold": 720}
@@ -115,6 +120,7 @@ def train_job(training: Training, known: Known, seconds: int, means: Means) -> d
         {**_trainer("states", states, training, {"STATES": env["STATES"]}, training.serving), **sidecar},
         {**_trainer("train", learn, training, env, max(0, training.accelerators - training.serving)), **_TELLS},
         _own("check", means.image, finish, training),
+        *_copies(training, means.image),
     ]
     return _job(training, TRAINS, seconds, steps, means)
 
@@ -144,9 +150,19 @@ def _own(
     size = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}}
     found = _container(name, image, command, training, {"HOME": TMP, "HF_HOME": f"{TMP}/hf", **(env or {})}, size)
     if training.secret_name and command[0] == "speculative-weights":  # others follow links of a claim
-        reference = {"name": training.secret_name, "key": "HF_TOKEN", "optional": True}
-        found["env"].append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}})
+        keys = [key for key in SECRET_KEYS if key.startswith("AWS_") is (name == "copy")]
+        for key in sorted({*keys} - {one["name"] for one in found["env"]}):
+            reference = {"name": training.secret_name, "key": key, "optional": True}
+            found["env"].append({"name": key, "valueFrom": {"secretKeyRef": reference}})
     return found
+
+
+def _copies(training: Training, image: str, *more: str) -> list[dict[str, Any]]:
+    """The container that copies the result to a bucket, if that is asked for."""
+    if training.copy_to is None:
+        return []
+    copy = ["speculative-weights", "copy", "--training", _path(training.output, OUTPUT), "--claim", OUTPUT]
+    return [_own("copy", image, [*copy, "--to", training.copy_to.uri, *more], training)]
 
 
 def _trainer(
@@ -182,6 +198,20 @@ def _claims(training: Training) -> dict[str, str]:
     found = dict.fromkeys(one.location.partition("/")[0] for one in sources)
     output = training.output.location.partition("/")[0]
     return {claim: "output" if claim == output else f"claim-{number}" for number, claim in enumerate(found)}
+
+
+def _asks(side: str, source: ModelSource) -> list[str]:
+    """Arguments of `speculative-weights` that name a source."""
+    revision = [f"--{side}-revision", source.revision] if source.revision else []
+    return [f"--{side}", source.uri, *revision]
+
+
+def _fetched(source: ModelSource, resolved: str) -> str:
+    """Path of a source in the Job that trains; `resolved`: the version of it that was fetched from a hub."""
+    if source.scheme is not Scheme.HF:
+        return _path(source)
+    key = Pin(source.scheme, source.location, source.revision, resolved).key
+    return f"{OUTPUT}/{names.CACHE_FOLDER}/models/{key}/{file_of_data_set(source)}".rstrip("/")
 
 
 def _path(source: ModelSource, below: str = "") -> str:

@@ -15,6 +15,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from speculative_operator.domain.jobs import encode
+from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.training import Trained
 
 PORT = 8000
@@ -72,6 +74,26 @@ exec sleep infinity
 end no pod, so the third failed start in a row is the last; that container stays, as its log tells why. The startup
 probe (`jobs`) empties `starts` once the server is healthy. A fresh pod has a fresh folder."""
 
+_OUT_OF_MEMORY = encode(
+    {
+        "error": {
+            "reason": Reason.OUT_OF_MEMORY.value,
+            "message": "the trainer needs more memory than its accelerators have",
+            "remedy": "lower sequenceLength, or use accelerators with more memory",
+        }
+    }
+)
+_GUARD = """\
+import os, runpy, sys, torch
+del sys.argv[0]
+try:
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+except torch.OutOfMemoryError:
+    open(os.environ["STATES"] + "/out-of-memory", "w").close()
+    raise
+"""
+"""Runs a module as `python3 -m` would, and leaves a file where it ends for want of an accelerator's memory."""
+
 TRAIN = f"""\
 set -u
 kept="$OUTPUT/{CHECKPOINTS}"
@@ -84,17 +106,26 @@ fi
 for one in "$kept"/[0-9]*; do
   [ -e "$one/training_state.json" ] || rm -rf "$one"
 done
+cat > "$STATES/guard.py" <<'END'
+{_GUARD}END
 run=python3
-[ "$ACCELERATORS" -gt 1 ] && run="torchrun --standalone --nproc_per_node $ACCELERATORS"
-$run -m speculators.train --verifier-name-or-path "$VERIFIER" --speculator-type "$METHOD" --target-layer-ids $LAYERS \\
+[ "$ACCELERATORS" -le 1 ] || run="torchrun --standalone --nproc_per_node $ACCELERATORS"
+$run "$STATES/guard.py" speculators.train --verifier-name-or-path "$VERIFIER" \\
+  --speculator-type "$METHOD" --target-layer-ids $LAYERS \\
   --data-path "$OUTPUT/{PREPARED}" --save-path "$kept" --hidden-states-path "$STATES" \\
   --vllm-endpoint http://127.0.0.1:{PORT}/v1 --total-seq-len "$SEQUENCE_TOKENS" --epochs "$EPOCHS" --seed "$SEED" \\
   --log-freq 10 "$@" 2>&1 | sed -u '/HTTP Request/d; s/ *$//'
-[ -e "$last" ]
+[ -e "$last" ] && exit 0
+if [ -e "$STATES/out-of-memory" ]; then
+  printf %s '{_OUT_OF_MEMORY}' > /dev/termination-log
+  ls "$kept"/[0-9]*/training_state.json > /dev/null 2>&1 || exit 3
+fi
+exit 1
 """
 """Trains. The library goes on after the newest checkpoint that it finds, by its number alone; `training_state.json` is
 what it writes last into one. It ends with 0 when it is asked to end, so only the last epoch's checkpoint tells success.
-Exit status 3: there is nothing to learn from, as `states` has given up."""
+Exit status 3: there is nothing to learn from, as `states` has given up, or the memory was too little before the first
+checkpoint, as it would be again."""
 
 ENVIRONMENT = {
     "HOME": "/tmp",  # noqa: S108  (a path in the pod)

@@ -17,7 +17,7 @@ from pathlib import Path
 from speculative_operator.domain.jobs import Exit, Progress, progress_line
 from speculative_operator.weights.bring import Stopped
 from speculative_operator.weights.cache import GRACE_SECONDS
-from speculative_operator.weights.command import fetch_pair, hold, inspect_pair
+from speculative_operator.weights.command import SIDES, copy_result, fetch_pair, hold, inspect_pair
 from speculative_operator.weights.result import leave_error, leave_result
 
 
@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run with `argv` (default: the process's arguments); the exit status."""
     parser = _parser()
     options = parser.parse_args(argv)
-    if options.command != "hold" and not options.verifier and not options.speculator:
+    if options.command in ("inspect", "fetch") and not any(vars(options).get(side) for side in SIDES):
         parser.error("neither --verifier nor --speculator is given: give at least one")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -35,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if options.command == "hold":
             hold(options.cache, options.version, options.object, expires=options.collect)
+        if options.command == "copy":
+            return leave_result(copy_result(options), Exit.DONE)
         result = inspect_pair(options) if options.command == "inspect" else fetch_pair(options, _tell)
         return leave_result(result, Exit.DONE)
     except Stopped as stopped:
@@ -68,6 +70,13 @@ def _parser() -> argparse.ArgumentParser:
     fetching = commands.add_parser("fetch", help="fetch both models, or one, into a cache")
     _sides(inspecting, alone=False)
     _sides(fetching, alone=True)
+    fetching.add_argument("--prompts", metavar="URI", help="a file of a data set, hf://datasets/ORGANISATION/NAME/FILE")
+    fetching.add_argument("--prompts-revision", metavar="REVISION", help="branch, tag or commit")
+    copying = commands.add_parser("copy", help="copy the result of a training to a bucket")
+    copying.add_argument("--training", type=Path, required=True, metavar="DIR", help="folder of the training")
+    copying.add_argument("--claim", type=Path, required=True, metavar="DIR", help="where its claim is mounted")
+    copying.add_argument("--to", required=True, metavar="URI", help="s3://BUCKET/PREFIX")
+    copying.add_argument("--begin", action="store_true", help="only mark the prefix: there is no result yet")
     holding = commands.add_parser("hold", help="mark versions of a cache as used until this program ends")
     for command in (fetching, holding):
         command.add_argument("--cache", type=Path, required=True, metavar="DIR", help="root of the cache")

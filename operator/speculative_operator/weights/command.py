@@ -26,7 +26,8 @@ from speculative_operator.weights.progress import Meter, Report
 from speculative_operator.weights.source import Source, WeightsError
 from speculative_operator.weights.sources import open_source
 
-SIDES = ("verifier", "speculator")
+SIDES = ("verifier", "speculator", "prompts")
+"""What the arguments may name. Prompts are one file, which is fetched and never inspected."""
 LIST_HOLDS_SECONDS = 3600.0
 """How long a list of what is in use is believed: a queue may suspend a Job for days, and objects come meanwhile."""
 RENEW_SECONDS = 3600.0
@@ -65,6 +66,14 @@ def fetch_pair(options: Namespace, report: Report) -> dict[str, Any]:
     return {**told, "removed": list(removed)}
 
 
+def copy_result(options: Namespace) -> dict[str, Any]:
+    """Copy what a training made to a bucket; returns its `bytes`. Raises WeightsError."""
+    from speculative_operator.weights.s3 import copy_to_bucket
+
+    target = _source(options.to, "")
+    return {"bytes": copy_to_bucket(options.training, options.claim, target, begin=options.begin)}
+
+
 def hold(cache: Path, keys: Collection[str], user: str, *, expires: bool = False) -> NoReturn:
     """Renew the marks of `user` on the versions `keys` until a signal ends it. A volume that cannot be written for a
     while does not: the marks that are there hold for the grace.
@@ -86,7 +95,7 @@ def hold(cache: Path, keys: Collection[str], user: str, *, expires: bool = False
 
 def _sources(options: Namespace) -> dict[str, ModelSource]:
     given: Mapping[str, Any] = vars(options)
-    return {side: _source(given[side], given[f"{side}_revision"] or "") for side in SIDES if given[side]}
+    return {side: _source(given[side], given[f"{side}_revision"] or "") for side in SIDES if given.get(side)}
 
 
 def _source(uri: str, revision: str) -> ModelSource:

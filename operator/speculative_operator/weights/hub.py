@@ -1,4 +1,5 @@
-"""Models of the Hugging Face hub, or of a mirror that speaks as it does (`HF_ENDPOINT`).
+"""Models of the Hugging Face hub, or of a mirror that speaks as it does (`HF_ENDPOINT`), and single files of its data
+sets, whose locations begin with `datasets/`.
 
 The hub's own library resolves revision to commit, lists files, and finds token (`HF_TOKEN`, or the one of a logged-in
 user) and endpoint. Bytes are read by range from the `resolve` addresses, which redirect to a store: the library's own
@@ -9,18 +10,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from huggingface_hub import HfApi, get_token, hf_hub_url
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
-from huggingface_hub.hf_api import ModelInfo
+from huggingface_hub.hf_api import DatasetInfo, ModelInfo
 
-from speculative_operator.domain.models import Pin
+from speculative_operator.domain.models import Pin, file_of_data_set
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource
 from speculative_operator.weights.patience import Patience, within
-from speculative_operator.weights.source import Entry, WeightsError, select_needed
+from speculative_operator.weights.source import Entry, WeightsError, check_path, select_needed
 from speculative_operator.weights.transport import Answer, Transport, refusal
 
 _ENDPOINT = "https://huggingface.co"
@@ -31,7 +33,7 @@ _ADVICE = "put a token under the key HF_TOKEN into the Secret of spec.weights.se
 
 @dataclass
 class HubSource:
-    """One commit of a model of the hub."""
+    """One commit of a model of the hub, or of one file of a data set."""
 
     pin: Pin
     files: tuple[Entry, ...] = field(repr=False)
@@ -39,14 +41,16 @@ class HubSource:
     transport: Transport = field(repr=False)
 
     def read(self, entry: Entry, start: int, end: int) -> Iterator[bytes]:
-        url = hf_hub_url(self.pin.location, entry.path, revision=self.pin.resolved, endpoint=self.endpoint)
+        kind, name = _repository(self.pin.source)
+        url = hf_hub_url(name, entry.path, repo_type=kind, revision=self.pin.resolved, endpoint=self.endpoint)
         token = get_token()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         return self.transport.blocks(url, headers, (start, end), entry.path)
 
 
 def open_hub(source: ModelSource, patience: Patience | None = None) -> HubSource:
-    """A model of the hub, `hf://organisation/model`, at a branch, tag or commit. Raises WeightsError."""
+    """A model of the hub, `hf://organisation/model`, or one file, `hf://datasets/organisation/name/path`, at a branch,
+    tag or commit. Raises WeightsError."""
     patience = patience or Patience.from_environment()
     endpoint = (os.environ.get("HF_ENDPOINT") or _ENDPOINT).rstrip("/")
     transport = Transport(source.uri, lambda answer, file: _explain_refusal(source, answer, file), patience)
@@ -55,22 +59,45 @@ def open_hub(source: ModelSource, patience: Patience | None = None) -> HubSource
         Entry(one.rfilename, one.size or 0, one.lfs.sha256 if one.lfs else "", f"git:{one.blob_id}")
         for one in info.siblings or ()
     ]
-    entries = select_needed(listed)
+    file = file_of_data_set(source)
+    entries = _one_file(source, listed, file) if file else select_needed(listed)
     if not info.sha or not entries:
         raise WeightsError(Reason.SOURCE_NOT_FOUND, f"{source.uri}: the repository has no model files")
     pin = Pin(source.scheme, source.location, source.revision, info.sha)
     return HubSource(pin, entries, endpoint, transport)
 
 
-def _info(source: ModelSource, endpoint: str, transport: Transport) -> ModelInfo:
-    patience = transport.patience
+def _repository(source: ModelSource) -> tuple[str, str]:
+    """Kind and name of the repository."""
+    if file := file_of_data_set(source):
+        return "dataset", source.location.removeprefix("datasets/").removesuffix(f"/{file}")
+    return "model", source.location
 
-    def ask() -> ModelInfo:
+
+def _one_file(source: ModelSource, listed: Sequence[Entry], file: str) -> tuple[Entry, ...]:
+    check_path(file)
+    found = tuple(one for one in listed if one.path == file)
+    if not found:
+        suffix = PurePosixPath(file).suffix
+        alike = [one.path[:100] for one in listed if one.path.endswith(suffix)][:5]
+        has = f"it has {', '.join(alike)}" if alike else f"it has none that ends in {suffix}"
+        raise WeightsError(
+            Reason.SOURCE_NOT_FOUND, f"{source.uri}: the data set has no such file; {has}", remedy="correct the path"
+        )
+    return found
+
+
+def _info(source: ModelSource, endpoint: str, transport: Transport) -> ModelInfo | DatasetInfo:
+    patience = transport.patience
+    kind, name = _repository(source)
+
+    def ask() -> ModelInfo | DatasetInfo:
         api = HfApi(endpoint=endpoint)
         revision = source.revision or None
         with transport.explain_errors(""):
             try:
-                return api.model_info(source.location, revision=revision, files_metadata=True, timeout=patience.read)
+                read = api.dataset_info if kind == "dataset" else api.model_info
+                return read(name, revision=revision, files_metadata=True, timeout=patience.read)
             except HfHubHTTPError as error:
                 raise _explain_refusal(source, Answer.of(error.response), "") from error
             except OfflineModeIsEnabled as error:
@@ -85,8 +112,8 @@ def _info(source: ModelSource, endpoint: str, transport: Transport) -> ModelInfo
     except HFValidationError as error:
         raise WeightsError(
             Reason.SOURCE_NOT_FOUND,
-            f"{source.uri} is not a model name on a hub ({error})",
-            remedy="write hf://ORGANISATION/MODEL",
+            f"{source.uri} names no {kind} of a hub ({error})",
+            remedy="write hf://ORGANISATION/MODEL, or hf://datasets/ORGANISATION/NAME/FILE for a file of a data set",
         ) from error
     except (ValueError, TypeError, KeyError) as error:
         raise WeightsError(
@@ -106,9 +133,7 @@ def _explain_refusal(source: ModelSource, answer: Answer, file: str) -> WeightsE
         error.message = f"{source.uri} is gated at {host}, and " + (
             "the token's account has no access to it" if has_token else "no token was given"
         )
-        error.remedy = (
-            f"request access on the model's page with the account of the token{'' if has_token else '; ' + _ADVICE}"
-        )
+        error.remedy = f"request access on its page with the account of the token{'' if has_token else '; ' + _ADVICE}"
     elif code == "RevisionNotFound":
         error.reason = Reason.SOURCE_NOT_FOUND
         error.message = f"{source.uri} has no revision {source.revision!r}"
@@ -121,7 +146,7 @@ def _explain_refusal(source: ModelSource, answer: Answer, file: str) -> WeightsE
         error.reason = Reason.SOURCE_NOT_FOUND if code else Reason.SOURCE_UNAUTHORIZED
         error.message = f"{source.uri} does not exist at {host}, or is private"
         error.remedy = "correct the name; if it is private, " + (
-            "use a token that may read the model" if has_token else _ADVICE
+            "use a token that may read it" if has_token else _ADVICE
         )
     elif error.reason is Reason.SOURCE_UNAUTHORIZED:
         error.remedy = "the hub refuses HF_TOKEN: replace it, or permit it to read this repository"

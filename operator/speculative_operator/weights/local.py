@@ -87,6 +87,15 @@ def _open(source: ModelSource, root: Path, within: Path | None) -> FolderSource:
     return FolderSource(root, check_version(source, pin), entries)
 
 
+def stay_within(folder: Path, path: Path) -> Path:
+    """`path`, which leads to a place below `folder`: whoever writes to its claim could have another file of a container
+    published by a link. Raises WeightsError."""
+    if not path.resolve().is_relative_to(folder.resolve()):
+        remedy = "remove the link, see who else writes to the claim, and create the training anew"
+        raise WeightsError(Reason.OUTPUT_FOREIGN, f"{path} is a link out of {folder}", path.name, remedy=remedy)
+    return path
+
+
 def digest_of(entries: Iterable[Entry]) -> str:
     """The pin of a source without versions of its own: over names, sizes and checksums of its files."""
     whole = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""Models in S3 and whatever speaks it, by obstore: listing, signing and ranges.
+"""Models in S3 and whatever speaks it, by obstore: listing, signing and ranges; and copies of what was trained.
 
 Settings and credentials come from the environment, under the names that Amazon's own tools use: `AWS_REGION`,
 `AWS_ENDPOINT_URL` (another service in place of Amazon's; `http://` is taken as meant), keys, session tokens, web
@@ -26,7 +26,7 @@ from obstore.store import S3Store
 from speculative_operator.domain.models import Pin
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource
-from speculative_operator.weights.local import check_version, digest_of
+from speculative_operator.weights.local import check_version, digest_of, stay_within
 from speculative_operator.weights.patience import Patience, at_a_rate, within
 from speculative_operator.weights.source import Entry, WeightsError, select_needed
 
@@ -46,6 +46,7 @@ _STATUS = re.compile(r"\b(?:status(?: code)?:? |status: )(\d{3})\b", re.IGNORECA
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
 _UNWELCOME = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "XAdminUserNotFound")
+_MARK, _ACCOUNT, _LAST = "training-of.json", "training.json", "config.json"
 _KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 
 
@@ -81,11 +82,7 @@ class BucketSource:
 def open_bucket(source: ModelSource, patience: Patience | None = None) -> BucketSource:
     """The model below a prefix, `s3://bucket/prefix`. Raises WeightsError."""
     patience = patience or Patience.from_environment()
-    bucket, _, path = source.location.partition("/")
-    prefix = f"{path.strip('/')}/" if path.strip("/") else ""
-    with _explain_errors(source.uri, ""):
-        store = S3Store(bucket, config=_config(), client_options=_client(patience), retry_config={"max_retries": 0})
-    listed = within(patience.listing, source.uri, lambda: list(_listing(store, prefix, source.uri)))
+    store, prefix, listed = _listed(source, patience)
     entries = select_needed(listed)
     if not entries:
         raise WeightsError(
@@ -95,6 +92,48 @@ def open_bucket(source: ModelSource, patience: Patience | None = None) -> Bucket
         )
     pin = Pin(source.scheme, source.location, source.revision, digest_of(entries))
     return BucketSource(check_version(source, pin), entries, prefix, store, patience)
+
+
+def copy_to_bucket(training: Path, claim: Path, target: ModelSource, *, begin: bool) -> int:
+    """Copy the result of a training, whose folder lies on `claim`, below a prefix; returns its bytes. `begin`: there is
+    none yet, and only the training's mark is put there, by which later copies know the prefix as theirs. Raises
+    WeightsError, and leaves alone what bears no mark, or another one.
+
+    `config.json` comes last: servers take nothing without it for a model.
+    """
+    store, prefix, listed = _listed(target, Patience.from_environment())
+    mark, names = stay_within(claim, training / _MARK).read_bytes(), {one.path for one in listed}
+    with _explain_errors(target.uri, ""):
+        if names and (_MARK not in names or _content(store, prefix + _MARK) != mark):
+            raise _foreign(target, "holds files of others, or of another training")
+        model = training / "model"
+        if _LAST in names:
+            account = (model / _ACCOUNT).is_file() and stay_within(claim, model / _ACCOUNT).read_bytes()
+            if account != _content(store, prefix + _ACCOUNT):
+                raise _foreign(target, "holds another result of this training")
+        else:
+            obstore.put(store, prefix + _MARK, mark)
+            made = [] if begin else sorted(model.iterdir(), key=lambda one: (one.name == _LAST, one.name))
+            for path in made:
+                obstore.put(store, prefix + path.name, stay_within(claim, path))
+    return sum(one.stat().st_size for one in model.iterdir()) if model.is_dir() else 0
+
+
+def _content(store: S3Store, path: str) -> bytes:
+    return bytes(obstore.get(store, path).bytes())
+
+
+def _foreign(target: ModelSource, what: str) -> WeightsError:
+    return WeightsError(Reason.OUTPUT_FOREIGN, f"{target.uri} {what}", remedy="name another folder in copyTo")
+
+
+def _listed(source: ModelSource, patience: Patience) -> tuple[S3Store, str, list[Entry]]:
+    """The bucket, the prefix in it, and all objects below that."""
+    bucket, _, path = source.location.partition("/")
+    prefix = f"{path.strip('/')}/" if path.strip("/") else ""
+    with _explain_errors(source.uri, ""):
+        store = S3Store(bucket, config=_config(), client_options=_client(patience), retry_config={"max_retries": 0})
+    return store, prefix, within(patience.listing, source.uri, lambda: list(_listing(store, prefix, source.uri)))
 
 
 def _config() -> S3Config:
@@ -158,7 +197,7 @@ def _explain_errors(uri: str, file: str) -> Iterator[None]:
 def _refuse_credentials(uri: str, file: str, status: int) -> WeightsError:
     has_key = bool(os.environ.get("AWS_ACCESS_KEY_ID"))
     remedy = (
-        f"S3 refuses {_KEYS}: replace them, or permit them to list the bucket and get its objects"
+        f"S3 refuses {_KEYS}: replace them, or permit them to list the bucket and to get its objects (copyTo: put)"
         if has_key
         else f"put {_KEYS} into the Secret of spec.weights.secretName, or give the service account a role"
     )

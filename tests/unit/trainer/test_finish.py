@@ -49,7 +49,8 @@ def output(tmp_path: Path) -> Path:
 
 
 def test_the_result_is_a_model_with_an_account_of_its_making(output: Path) -> None:
-    told = finish.finish(VERIFIER, output, "eagle3", BASE)
+    told = finish.finish(VERIFIER, output, "eagle3", BASE, "hf://datasets/o/chats/a.jsonl@c1")
+    assert told["data"] == "hf://datasets/o/chats/a.jsonl@c1"
     assert (told["acceptanceLength"], told["acceptanceLengths"]) == (1.875, [1.5, 1.75, 1.875])
     assert (told["loss"], told["epoch"], told["steps"], told["seed"], told["rows"]) == (2.0, 3, 972, 7, 30)
     assert told["versions"] == {"speculators": "0.9.0", "vllm": "0.32.0", "torch": "2.13.0"}
@@ -109,9 +110,8 @@ def test_a_link_out_of_the_output_is_not_followed(output: Path, tmp_path: Path, 
 def test_an_output_that_has_become_a_link_is_not_followed(output: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(output)
-    with pytest.raises(WeightsError) as caught:
-        finish.finish(VERIFIER, link, "eagle3", BASE)
-    assert caught.value.reason is Reason.OUTPUT_FOREIGN
+    arguments = ["--verifier", str(VERIFIER), "--output", str(link), "--claim", str(tmp_path)]
+    assert __main__.main(["finish", *arguments]) == Exit.FINAL
     assert not (output / "model.partial").exists()
 
 
@@ -129,6 +129,7 @@ def test_the_program_tells_the_job_its_result_and_its_errors(
     log.touch()
     monkeypatch.setattr(result, "TERMINATION_LOG", log)
     arguments = ["finish", "--verifier", str(VERIFIER), "--output", str(output), "--base", BASE]
+    arguments += ["--claim", str(tmp_path)]
     assert __main__.main(arguments) == Exit.DONE
     assert (decode(log.read_text()) or {})["acceptanceLength"] == 1.875
     shutil.rmtree(output)

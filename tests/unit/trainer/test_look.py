@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from speculative_operator.domain.jobs import Exit
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.trainer import __main__
-from speculative_operator.trainer.look import FEWEST_ROWS, MARKER, look, version_in
+from speculative_operator.trainer.look import FEWEST_ROWS, MARKER, look, refuse_link, told_of
 from speculative_operator.weights.source import WeightsError
 
 PROMPT = {"prompt": "Why is the sky blue?"}
 CHAT = {"messages": [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "Because."}]}
+MARK = {"of": "this", "verifier": "c1"}
 ODD = [{"messages": [{"role": ["user"], "content": "Why?"}]}, {"messages": [{"role": 7, "content": "Why?"}]}]
 SHARED = {"conversations": [{"from": "human", "value": "Why?"}, {"from": "gpt", "value": "Because."}]}
 
@@ -25,9 +27,15 @@ def rows(folder: Path, *given: Any) -> Path:
     return path
 
 
-def refused(prompts: Path, output: Path, *, need: int = 0, answered: bool = False, version: str = "c1") -> WeightsError:
+def marked(version: str = "c1", **more: str) -> dict[str, str]:
+    return {"of": "this", "verifier": version, **more}
+
+
+def refused(
+    prompts: Path, output: Path, *, need: int = 0, answered: bool = False, mark: dict[str, str] | None = None
+) -> WeightsError:
     with pytest.raises(WeightsError) as caught:
-        look(prompts, output, need, "this", version, answered=answered)
+        look(prompts, output, need, mark or MARK, answered=answered)
     assert caught.value.remedy
     assert caught.value.final
     return caught.value
@@ -37,17 +45,17 @@ def test_rows_in_each_form_count_and_others_are_told(tmp_path: Path) -> None:
     prompts = rows(
         tmp_path, *[PROMPT, CHAT, SHARED] * 4, "", {"text": "no prompt"}, {"prompt": ""}, {"messages": ["?"]}, *ODD
     )
-    told = look(prompts, tmp_path / "output", 0, "this", "c1", answered=False)
+    told = look(prompts, tmp_path / "output", 0, MARK, answered=False)
     assert told == {"rows": 12, "unusable": 5, "bytes": prompts.stat().st_size}
 
 
 def test_rows_without_answers_do_where_the_verifier_answers_and_not_otherwise(tmp_path: Path) -> None:
     prompts = rows(tmp_path, *[PROMPT] * FEWEST_ROWS)
-    assert look(prompts, tmp_path / "output", 0, "this", "c1", answered=False)["rows"] == FEWEST_ROWS
+    assert look(prompts, tmp_path / "output", 0, MARK, answered=False)["rows"] == FEWEST_ROWS
     found = refused(prompts, tmp_path / "output", answered=True)
     assert refused(rows(tmp_path, *ODD * 5), tmp_path / "output", answered=True).reason is Reason.BAD_DATA
     assert (found.reason, "first line without: 1" in found.message) == (Reason.BAD_DATA, True)
-    assert look(rows(tmp_path, *[CHAT, SHARED] * 5), tmp_path / "kept", 0, "this", "c1", answered=True)["rows"] == 10
+    assert look(rows(tmp_path, *[CHAT, SHARED] * 5), tmp_path / "kept", 0, MARK, answered=True)["rows"] == 10
 
 
 def test_bad_prompts_are_named_with_their_line(tmp_path: Path) -> None:
@@ -71,49 +79,79 @@ def test_a_disk_that_is_too_small_is_told_in_bytes(tmp_path: Path) -> None:
 
 def test_a_folder_is_used_again_for_the_same_training_alone(tmp_path: Path) -> None:
     prompts, output = rows(tmp_path, *[PROMPT] * 10), tmp_path / "deep" / "output"
-    look(prompts, output, 0, "this", "c1", answered=False)
+    look(prompts, output, 0, MARK, answered=False)
     (output / "responses.jsonl").touch()
-    look(prompts, output, 0, "this", "c1", answered=False)
+    look(prompts, output, 0, MARK, answered=False)
     assert refused(rows(tmp_path, *[PROMPT] * 10, CHAT), output).reason is Reason.OUTPUT_FOREIGN, "other prompts"
     rows(tmp_path, *[PROMPT] * 10)
-    look(prompts, output, 0, "this", "c1", answered=False)
+    look(prompts, output, 0, MARK, answered=False)
     with pytest.raises(WeightsError):
-        look(prompts, output, 0, "another", "c1", answered=False)
+        look(prompts, output, 0, {**MARK, "of": "another"}, answered=False)
     (output / MARKER).write_text('["no mark"]')
     assert refused(prompts, output).reason is Reason.OUTPUT_FOREIGN
 
 
 def test_a_verifier_that_moved_is_another_and_its_version_is_named(tmp_path: Path) -> None:
     prompts, output = rows(tmp_path, *[PROMPT] * 10), tmp_path / "output"
-    look(prompts, output, 0, "this", "c0", answered=False)
-    look(prompts, output, 0, "this", "c1", answered=False)  # a mark alone binds nobody
+    look(prompts, output, 0, marked("c0"), answered=False)
+    look(prompts, output, 0, MARK, answered=False)  # a mark alone binds nobody
     (output / "responses.jsonl").touch()
-    found = refused(prompts, output, version="c2")
+    found = refused(prompts, output, mark=marked("c2"))
     assert (found.reason, "set verifier.revision to c1 to go on" in found.remedy) == (Reason.OUTPUT_FOREIGN, True)
-    other = refused(rows(tmp_path, *[PROMPT] * 11), output, version="c2")
+    other = refused(rows(tmp_path, *[PROMPT] * 11), output, mark=marked("c2"))
     assert "verifier.revision" not in other.remedy, "the prompts differ too"
-    look(prompts := rows(tmp_path, *[PROMPT] * 10), tmp_path / "claim", 0, "this", "sha256:1", answered=False)
+    look(prompts := rows(tmp_path, *[PROMPT] * 10), tmp_path / "claim", 0, marked("sha256:1"), answered=False)
     (tmp_path / "claim" / "responses.jsonl").touch()
-    assert "verifier.revision" not in refused(prompts, tmp_path / "claim", version="sha256:2").remedy, "it has none"
+    assert "verifier.revision" not in refused(prompts, tmp_path / "claim", mark=marked("sha256:2")).remedy, (
+        "it has none"
+    )
+
+
+def test_a_data_set_that_moved_is_another_if_the_file_did_and_its_version_is_named(tmp_path: Path) -> None:
+    prompts, output = rows(tmp_path, *[PROMPT] * 10), tmp_path / "output"
+    look(prompts, output, 0, marked(data="d1"), answered=False)
+    (output / "responses.jsonl").touch()
+    look(prompts, output, 0, marked(data="d2"), answered=False)
+    rows(tmp_path, *[PROMPT] * 11)
+    found = refused(prompts, output, mark=marked(data="d2"))
+    assert "a training for version d1 of the data, which has d2 now" in found.message
+    assert found.remedy.startswith("set data.revision to d1 to go on, or ")
+    both = refused(prompts, output, mark=marked("c2", data="d2"))
+    assert both.remedy.startswith("set verifier.revision to c1 and data.revision to d1 to go on, or ")
+    assert "revision" not in refused(prompts, output, mark=marked()).remedy, "prompts of a claim"
+    assert "revision" not in refused(prompts, output, mark=marked(of="other", data="d2")).remedy
 
 
 def test_the_version_is_read_from_what_inspect_left(tmp_path: Path) -> None:
     prompts, output, file = rows(tmp_path, *[PROMPT] * 10), tmp_path / "output", tmp_path / "inspected.json"
-    assert [version_in(None), version_in(file)] == ["", ""]
+    assert [told_of("verifier", one) for one in (None, file)] == [{}, {}]
     file.write_text(json.dumps({"verifier": {"pin": {"resolved": "c1"}}}))
     arguments = ["--prompts", str(prompts), "--output", str(output), "--made-of", "this", "--inspected", str(file)]
+    arguments += ["--claim", str(tmp_path)]
     assert __main__.main(["look", *arguments]) == 0
-    look(prompts, output, 0, "this", "c1", answered=False)
+    look(prompts, output, 0, MARK, answered=False)
 
 
-def test_a_folder_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
-    prompts, output, theirs = rows(tmp_path, *[PROMPT] * 10), tmp_path / "output", tmp_path / "theirs"
-    output.symlink_to(theirs)
-    assert refused(prompts, output).reason is Reason.OUTPUT_FOREIGN, "even one that leads nowhere"
-    theirs.mkdir()
-    found = refused(prompts, output)
-    assert (found.reason, "is a symbolic link" in found.message) == (Reason.OUTPUT_FOREIGN, True)
-    assert list(theirs.iterdir()) == []
+def test_a_link_to_the_folder_or_out_of_its_claim_is_not_followed(tmp_path: Path) -> None:
+    claim, theirs = tmp_path / "claim", tmp_path / "theirs"
+    (claim / "deep").mkdir(parents=True)
+    (claim / "output").symlink_to(claim / "deep")
+    (claim / "nowhere").symlink_to(claim / "none")
+    (claim / "out").symlink_to(theirs)
+    (claim / "within").symlink_to("deep")
+    (tmp_path / "mounted").symlink_to(claim)
+    told = {"output": "is a symbolic link", "nowhere": "is a symbolic link", "out/a/b": "leads out of its claim"}
+    for name, why in told.items():
+        with pytest.raises(WeightsError) as caught:
+            refuse_link(claim / name, claim)
+        assert (caught.value.reason, why in caught.value.message) == (Reason.OUTPUT_FOREIGN, True)
+        assert caught.value.remedy
+    for name in ("deep", "new/output", "within/output"):
+        refuse_link(claim / name, claim)
+        refuse_link(tmp_path / "mounted" / name, tmp_path / "mounted")
+    arguments = ["--prompts", str(rows(tmp_path, *[PROMPT] * 10)), "--output", str(claim / "out" / "head")]
+    assert __main__.main(["look", *arguments, "--claim", str(claim)]) == Exit.FINAL
+    assert not theirs.exists()
 
 
 def test_a_folder_with_files_of_others_is_left_alone(tmp_path: Path) -> None:
@@ -128,5 +166,5 @@ def test_a_mark_that_was_half_written_is_written_again(tmp_path: Path) -> None:
     output = tmp_path / "output"
     output.mkdir()
     (output / "training-of.partial").write_text('{"of": "a')
-    look(rows(tmp_path, *[PROMPT] * 10), output, 0, "a", "c1", answered=False)
+    look(rows(tmp_path, *[PROMPT] * 10), output, 0, {**MARK, "of": "a"}, answered=False)
     assert [path.name for path in output.iterdir()] == ["training-of.json"]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.training.seen import DAY, DONE, NOW, TRAINING, serving
+from tests.unit.training.seen import BODY, DAY, DONE, IMAGE, NOW, TRAINING, serving
 from tests.unit.training.test_follow import absurd
 
-from speculative_operator.api.training import TrainingStatus
+from speculative_operator.api.training import TrainingStatus, to_training
 from speculative_operator.domain.formats import timestamp
+from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.domain.training import Training
 from speculative_operator.training.drift import compare_acceptance
 
@@ -61,15 +63,36 @@ def test_the_command_names_another_object_output_and_prompts_and_the_object_that
     assert command.startswith("kubectl get spectrain support -n models -o json | jq '")
     for part in (
         f'"name": "support-{day}"', '"namespace": "models"', f'.spec.output = "pvc://models/support-{day}"',
-        f'.spec.data.prompts = "pvc://prompts/support-{day}.jsonl"', '.spec.tryOn = "demo"', "del(.status)",
+        f'.spec.data.prompts = "pvc://prompts/support-{day}.jsonl"', '.spec.tryOn = "demo"', "del(.status, ",
     ):  # fmt: skip
         assert part in command
     assert "labels" not in command, "those of an installer would make its object of it"
+    copied = replace(TRAINING, copy_to=ModelSource(Scheme.S3, "bucket/heads"))
+    assert f'.spec.copyTo = "s3://bucket/heads-{day}"' in look(LOW, days=7.0, held=first, of=copied)["retrainWith"]
     second = replace(TRAINING, name=f"support-{day}", queue="night")
     later = look(LOW, days=14.0, held={**first, "acceptanceBelowSince": timestamp(NOW + 7 * DAY)}, of=second)
     end = timestamp(NOW + 14 * DAY)[:10].replace("-", "")
     assert f'"name": "support-{end}"' in later["retrainWith"], "one day, not two"
     assert '"labels": {"kueue.x-k8s.io/queue-name": "night"}' in later["retrainWith"]
+
+
+@pytest.mark.parametrize("start", ["pvc://prompts/", "hf://datasets/org/chats/"])
+def test_names_that_have_no_room_for_the_day_are_cut_to_what_the_api_takes(start: str) -> None:
+    for length in range(490, 513):
+        for filler in ("a", "b/", "c-", "d.e_"):
+            stem = f"{start}{filler * 512}"[: length - len(".jsonl")].rstrip("/")
+            data = {"prompts": f"{stem}.jsonl", **({"revision": "v1"} if start.startswith("hf") else {})}
+            spec = {**BODY["spec"], "data": data, "output": f"pvc://models/{filler * 512}"[:length].rstrip("/")}
+            training = to_training({"metadata": {"name": f"a{'b-' * 24}c"}, "spec": spec}, IMAGE)
+            command = look(LOW, days=7.0, held=look(LOW), of=training)["retrainWith"]
+            assert "del(.status, .spec.data.revision)" in command
+            prompts, output = re.findall(r'prompts = "([^"]+)" \| \.spec\.output = "([^"]+)"', command)[0]
+            assert len(prompts) <= 512
+            made = {**spec, "data": {"prompts": prompts}, "output": output}
+            (name,) = re.findall(r'"name": "([^"]+)"', command)
+            assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name)
+            assert len(name) <= 50
+            assert to_training({"metadata": {"name": name}, "spec": made}, IMAGE).prompts.uri != training.prompts.uri
 
 
 @pytest.mark.parametrize(

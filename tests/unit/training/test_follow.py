@@ -13,8 +13,10 @@ from tests.unit.training.seen import BODY, FACTS, IMAGE, NOW, TRAINING, conditio
 
 from speculative_operator.api.crd import training_schema
 from speculative_operator.api.training import TrainingStatus, to_training
+from speculative_operator.domain.formats import timestamp
 from speculative_operator.domain.jobs import Phase
 from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.domain.training import Stage, Trained
 from speculative_operator.training.follow import follow, has_ended
 from speculative_operator.training.jobs import Means
@@ -105,6 +107,25 @@ def test_a_verifier_that_moves_while_it_is_looked_at_is_not_trained_for() -> Non
     step = follow(Seen(TRAINING, {}, look=replace(LOOKED, results={**LOOKED.results, "fetch": moved})), MEANS, NOW)
     assert (condition(step.status), step.job) == (("False", Reason.OUTPUT_FOREIGN), None)
     assert f"set verifier.revision to {'c' * 40}" in step.status["conditions"][0]["message"]
+
+
+def test_prompts_of_a_data_set_are_trained_on_at_the_commit_that_was_looked_at() -> None:
+    training = replace(TRAINING, prompts=ModelSource(Scheme.HF, "datasets/org/chats/a.jsonl"))
+    lacking = follow(Seen(training, {}, look=LOOKED), MEANS, NOW)
+    assert (condition(lacking.status), lacking.job) == (("Unknown", Reason.TRAINING_WAITS), None)
+    fetched = {"prompts": {"prompts": {"pin": {"resolved": "d" * 40}}}}
+    looked = replace(LOOKED, results={**LOOKED.results, **fetched})
+    stored = follow(Seen(training, {}, look=looked), MEANS, NOW)
+    assert (stored.status["dataVersion"], stored.job) == ("d" * 40, None)
+    made = [follow(Seen(training, stored.status, look=looked), MEANS, NOW)]
+    made += [follow(Seen(training, {**stored.status, "jobStartedAt": timestamp(NOW)}), MEANS, NOW)]
+    for step in made:
+        assert f"{training.prompts.uri}@{'d' * 40}" in json.dumps(step.job)
+    error = {"reason": "SourceNotFound", "side": "prompts", "message": "no such file", "remedy": "correct the path"}
+    failed = JobSeen(Phase.FAILED, results={"prompts": {"error": error}})
+    step = follow(Seen(training, {}, look=failed), MEANS, NOW)
+    assert condition(step.status) == ("False", Reason.SOURCE_NOT_FOUND)
+    assert step.status["conditions"][0]["message"] == "data.prompts: no such file; correct the path"
 
 
 def test_what_went_with_its_pod_is_no_fault_of_the_verifier() -> None:

@@ -57,6 +57,34 @@ def test_the_trainer_is_told_method_and_k(method: str, k: int | None, given: lis
     assert {"name": "METHOD", "value": method} in train["env"]
 
 
+def test_prompts_of_a_data_set_are_fetched_and_the_data_set_is_named_with_its_commit() -> None:
+    prompts = {"prompts": "hf://datasets/org/chats/data/train.jsonl", "revision": "main"}
+    training = to_training({**BODY, "spec": {**BODY["spec"], "data": prompts}}, IMAGE)
+    first, fetch, look = look_job(training, Means("o"))["spec"]["template"]["spec"]["initContainers"]
+    assert [one["name"] for one in (first, fetch, look)] == ["inspect", "prompts", "look"]
+    assert fetch["command"][-4:] == ["--prompts", prompts["prompts"], "--prompts-revision", "main"]
+    assert made_of(training) == made_of(replace(training, prompts=replace(training.prompts, revision="v2")))
+    job = train_job(training, Known("c" * 40, 36, "d" * 40), 60, Means("o"))
+    finish = job["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert finish[finish.index("--data") + 1] == f"{prompts['prompts']}@{'d' * 40}"
+
+
+def test_a_copy_in_a_bucket_is_begun_without_accelerators_and_is_the_address_of_the_result() -> None:
+    training = to_training({**BODY, "spec": {**BODY["spec"], "copyTo": "s3://bucket/heads/support/"}}, IMAGE)
+    assert training.result == "s3://bucket/heads/support"
+    pods = [
+        job["spec"]["template"]["spec"]
+        for job in (look_job(training, Means("o")), train_job(training, Known("c" * 40, 36), 60, Means("o")))
+    ]
+    look, train = [[*pod["initContainers"], *pod["containers"]] for pod in pods]
+    assert [one["name"] for one in look] == ["inspect", "look", "copy", "fetch"]
+    assert [one["name"] for one in train][-2:] == ["check", "copy"]
+    begun, copied = look[2]["command"], train[-1]["command"]
+    assert begun == [*copied, "--begin"]
+    assert copied[-2:] == ["--to", "s3://bucket/heads/support"]
+    assert made_of(training) == made_of(TRAINING), "a copy makes no other training"
+
+
 def test_more_hours_make_no_other_training() -> None:
     assert made_of(replace(TRAINING, hours=99)) == made_of(TRAINING)
 

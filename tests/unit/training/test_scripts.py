@@ -12,6 +12,7 @@ from threading import Thread
 import pytest
 from tests.unit.training.seen import TRAINING
 
+from speculative_operator.domain.jobs import decode
 from speculative_operator.training import scripts
 from speculative_operator.training.jobs import Known, Means, train_job
 
@@ -36,7 +37,9 @@ esac
 class Pod:
     def __init__(self, folder: Path) -> None:
         self.output, self.log, programs = folder / "output", folder / "log", folder / "bin"
+        self.states, self.told = folder / "states", folder / "termination-log"
         programs.mkdir()
+        self.states.mkdir()
         for name, text in (("vllm", VLLM), ("python3", PYTHON), ("torchrun", PYTHON)):
             (programs / name).write_text(f"#!/bin/sh\n{text}\n")
             (programs / name).chmod(0o755)
@@ -44,12 +47,12 @@ class Pod:
             "PATH": f"{programs}:/usr/bin:/bin", "OUTPUT": str(self.output), "LOG": str(self.log), "FAIL": "",
             "VERIFIER": "/models/it", "PROMPTS": "/data/it.jsonl", "ANSWERS": "Regenerate", "METHOD": "eagle3",
             "SEQUENCE_TOKENS": "64", "ANSWER_TOKENS": "32", "SAMPLES": "", "EPOCHS": "2", "SEED": "1",
-            "LAYERS": "2 1 0", "STATES": "/states", "ACCELERATORS": "0",
+            "LAYERS": "2 1 0", "STATES": str(self.states), "ACCELERATORS": "0",
         }  # fmt: skip
 
     def run(self, script: str, **changed: str) -> subprocess.CompletedProcess[str]:
         self.log.write_text("")
-        command = ["/bin/sh", "-c", script, "it", "--more"]
+        command = ["/bin/sh", "-c", script.replace("/dev/termination-log", str(self.told)), "it", "--more"]
         env = {**self.env, **changed}
         return subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=False)
 
@@ -118,10 +121,35 @@ def test_half_a_checkpoint_is_removed_before_the_library_sees_it_and_nothing_els
     assert sorted(path.name for path in kept.iterdir()) == ["0", "checkpoint_best", "notes"]
 
 
+TORCH = "class OutOfMemoryError(RuntimeError): ..."
+TRAINER = "import sys, torch, it\nassert sys.argv[1] == '--verifier-name-or-path', sys.argv\nit.ends()"
+
+
+@pytest.mark.parametrize(
+    ("error", "trained", "code", "reason"),
+    [("torch.OutOfMemoryError()", (), 3, "OutOfMemory"), ("torch.OutOfMemoryError()", ("0",), 1, "OutOfMemory"),
+     ("RuntimeError('CUDA out of memory')", (), 1, None)],
+)  # fmt: skip
+def test_memory_that_was_too_little_is_told_by_the_kind_of_the_error(
+    pod: Pod, tmp_path: Path, error: str, trained: tuple[str, ...], code: int, reason: str | None
+) -> None:
+    (tmp_path / "speculators" / "train").mkdir(parents=True)
+    for path, text in (("speculators/train/__main__", TRAINER), ("torch", TORCH)):
+        (tmp_path / f"{path}.py").write_text(text)
+    (tmp_path / "it.py").write_text(f"import torch\ndef ends():\n    raise {error}")
+    (tmp_path / "bin" / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    for one in trained:
+        (pod.output / "checkpoints" / one).mkdir(parents=True)
+        (pod.output / "checkpoints" / one / "training_state.json").touch()
+    assert pod.run(scripts.TRAIN, PYTHONPATH=str(tmp_path)).returncode == code
+    found = decode(pod.told.read_text()) if pod.told.exists() else None
+    assert (found["error"]["reason"] if found else None) == reason
+
+
 def test_several_accelerators_are_trained_on_by_as_many_processes(pod: Pod) -> None:
     assert pod.run(scripts.TRAIN, ACCELERATORS="4").returncode == 0
     assert pod.said.startswith(
-        "--standalone --nproc_per_node 4 -m speculators.train --verifier-name-or-path /models/it"
+        f"--standalone --nproc_per_node 4 {pod.states}/guard.py speculators.train --verifier-name-or-path /models/it"
     )
 
 
@@ -140,7 +168,7 @@ def test_a_server_of_hidden_states_that_cannot_start_ends_the_training(pod: Pod,
     assert pod.said == "sleep infinity\n", "a container that was killed starts it no more"
     ended = pod.run(scripts.TRAIN, **states)
     assert (ended.returncode, "kubectl logs -c states" in ended.stderr, pod.said) == (3, True, "")
-    assert pod.run(scripts.TRAIN, STATES=str(tmp_path / "fresh")).returncode == 0
+    assert pod.run(scripts.TRAIN).returncode == 0, "another pod has another folder"
     assert pod.run(scripts.TRAIN, **states).returncode == 0, "what is trained needs no server"
 
 

@@ -201,3 +201,35 @@ def test_a_page_in_place_of_the_hub(hub: HubServer, monkeypatch: pytest.MonkeyPa
     error = refused()
     assert error.reason is Reason.SOURCE_UNREACHABLE
     assert "HF_ENDPOINT" in error.remedy
+
+
+def test_one_file_of_a_data_set_is_read_at_a_commit_and_nothing_else(hub: HubServer, tmp_path: Path) -> None:
+    chats = tmp_path / "hub" / "datasets" / "org" / "chats"
+    (chats / "data").mkdir(parents=True)
+    for name in ("data/train.jsonl", "data/test.jsonl", "README.md", "train.parquet"):
+        (chats / name).write_text(name)
+    there = "datasets/org/chats/data/train.jsonl"
+    first = opened(there)
+    assert [(one.path, one.size) for one in first.files] == [("data/train.jsonl", 16)]
+    (chats / "data" / "train.jsonl").write_text("moved")
+    moved = opened(there)
+    assert moved.pin.key != first.pin.key != opened("datasets/org/chats/data/test.jsonl").pin.key
+    assert read(opened(there, moved.pin.resolved), "data/train.jsonl") == b"moved"
+    found = refused("datasets/org/chats/data/none.jsonl")
+    assert (found.reason, bool(found.remedy)) == (Reason.SOURCE_NOT_FOUND, True)
+    assert "no such file; it has data/test.jsonl, data/train.jsonl" in found.message
+    assert "it has none that ends in .csv" in refused("datasets/org/chats/a.csv").message
+    assert refused(there, "none").reason is Reason.SOURCE_NOT_FOUND
+    assert refused("datasets/org/none/a.jsonl").reason is Reason.SOURCE_NOT_FOUND
+    assert refused("datasets/org/base/config.json").reason is Reason.SOURCE_NOT_FOUND, "a model is no data set"
+
+
+def test_a_gated_data_set_is_told_as_such(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chats = tmp_path / "hub" / "datasets" / "org" / "chats"
+    chats.mkdir(parents=True)
+    (chats / "a.jsonl").write_text("a")
+    hub.access.gated["datasets/org/chats"] = frozenset({LET_IN})
+    found = refused("datasets/org/chats/a.jsonl", path="a.jsonl")
+    assert (found.reason, "HF_TOKEN" in found.remedy) == (Reason.SOURCE_UNAUTHORIZED, True)
+    monkeypatch.setenv("HF_TOKEN", LET_IN)
+    assert read(opened("datasets/org/chats/a.jsonl"), "a.jsonl") == b"a"
