@@ -70,10 +70,10 @@ TOP = {"__init__", "world", "turn", "tick"}
 
 BUDGETS = {
     "operator/speculative_operator/*.py": 854,
-    "operator/speculative_operator/api/": 3_220,
+    "operator/speculative_operator/api/": 3_231,
     "operator/speculative_operator/cli/": 4_950,
     "operator/speculative_operator/comparing/": 1_058,
-    "operator/speculative_operator/domain/": 2_705,
+    "operator/speculative_operator/domain/": 2_714,
     "operator/speculative_operator/engines/": 5_168,
     "operator/speculative_operator/outputs/": 195,
     "operator/speculative_operator/pairing/": 3_359,
@@ -81,14 +81,14 @@ BUDGETS = {
     "operator/speculative_operator/physics/": 937,
     "operator/speculative_operator/reconcile/": 8_969,
     "operator/speculative_operator/render/": 2_216,
-    "operator/speculative_operator/shell/": 6_835,
-    "operator/speculative_operator/training/": 1_101,
-    "operator/speculative_operator/trainer/": 363,
+    "operator/speculative_operator/shell/": 6_838,
+    "operator/speculative_operator/training/": 1_092,
+    "operator/speculative_operator/trainer/": 358,
     "operator/speculative_operator/tuner/": 4_865,
-    "operator/speculative_operator/weights/": 3_129,
+    "operator/speculative_operator/weights/": 3_127,
     "lab/": 8_425,
-    "dev/": 24_594,
-    "tests/": 75_382,
+    "dev/": 24_617,
+    "tests/": 75_669,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 
