@@ -15,6 +15,7 @@ def _canary(**fields: Any) -> dict[str, Any]:
 REST: tuple[Bad, ...] = (
     # engine and hardware
     wrong("engine.type", "vllm"),
+    wrong("engine.type", "TGI"),
     wrong("engine.version", "latest"),
     wrong("engine.image", "docker://x"),
     Bad("argument-empty", {"engine.args": [""]}, "spec.engine.args[0]", '""', "remove it"),

@@ -1,6 +1,6 @@
 """One engine core, several faces: what a dialect is. Everything behind it is shared.
 
-`vllm`, `sglang`, `tensorrt_llm` and `tgi` each give one; `server` runs it.
+`vllm`, `sglang` and `tensorrt_llm` each give one; `server` runs it.
 """
 
 from __future__ import annotations

@@ -93,9 +93,8 @@ class Verifier(Wire):
     """Share of accelerator memory, in percent, that the engine uses. Default: the engine's."""
     max_num_batched_tokens: Annotated[int, scalars.whole(1, MOST_BATCHED_TOKENS)] | None = None
     """Maximum number of tokens that one step computes, prompts and drafts of all requests together:
-    max_num_batched_tokens of vLLM, chunked_prefill_size of SGLang, max_num_tokens of TensorRT-LLM,
-    max_batch_prefill_tokens of TGI. Default: the engine's; for vLLM the operator adds room for the drafts of a full
-    batch."""
+    max_num_batched_tokens of vLLM, chunked_prefill_size of SGLang, max_num_tokens of TensorRT-LLM. Default: the
+    engine's; for vLLM the operator adds room for the drafts of a full batch."""
     expert_parallel: Flag | None = None
     """True: the engine distributes the experts of a mixture-of-experts model over the accelerators instead of splitting
     each expert. For vLLM, SGLang and TensorRT-LLM. Default: false."""

@@ -1,6 +1,6 @@
 """Show what each engine can do with each method: how K is changed, what K = 0 costs, what is refused and why.
 
-ENGINE is vLLM, SGLang, TensorRTLLM or TGI; without it, all of them are shown, each with the release that is served when
+ENGINE is vLLM, SGLang or TensorRTLLM; without it, all of them are shown, each with the release that is served when
 a spec names none. With --method, every field of the rows for that method is shown, with where it was read or proven.
 """
 

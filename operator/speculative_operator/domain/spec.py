@@ -84,14 +84,12 @@ class EngineType(StrEnum):
     VLLM = "vLLM"
     SGLANG = "SGLang"
     TENSORRT_LLM = "TensorRTLLM"
-    TGI = "TGI"
 
 
 DEFAULT_VERSIONS = {
     EngineType.VLLM: "0.32.0",
     EngineType.SGLANG: "0.5.23",
     EngineType.TENSORRT_LLM: "1.3.0rc29",
-    EngineType.TGI: "3.3.6",
 }
 """Release that is served when the spec names none: the one whose behaviour docs/engines.md tells. TensorRT-LLM's is a
 release candidate: 1.2.1, its newest final release, keeps one K and exports too little to tell which K is best."""

@@ -198,8 +198,6 @@ BASES = {
     "SGLang-ngram": of(EngineType.SGLANG, Method.NGRAM),
     "TensorRTLLM-eagle": of(EngineType.TENSORRT_LLM, Method.EAGLE3, EAGLE),
     "TensorRTLLM-draft": of(EngineType.TENSORRT_LLM, Method.DRAFT_MODEL, DRAFT),
-    "TGI-ngram": of(EngineType.TGI, Method.NGRAM),
-    "TGI-medusa": of(EngineType.TGI, Method.MEDUSA),
     "vLLM-off": replace(SPEC, speculation=Speculation(Mode.DISABLED)),
 }
 
