@@ -82,4 +82,3 @@ def test_expositions_in_the_form_of_the_sources_are_read(engine: str) -> None:
     assert found.mean_k == pytest.approx(4)
     assert found.prompt_tokens == pytest.approx(800)
     assert found.running == pytest.approx(8)
-    assert found.requests_finished == pytest.approx(8)
