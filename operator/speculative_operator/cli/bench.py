@@ -29,7 +29,7 @@ from speculative_operator.cli.suspending import check_comparable, check_live, su
 from speculative_operator.comparing.ladder import Measure, Rung, Step, mean, rungs, verdict
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import Mode
-from speculative_operator.engines.exposition import Exposition, ExpositionError
+from speculative_operator.engines.exposition import ExpositionError, parse
 from speculative_operator.engines.vllm import reading
 from speculative_operator.render.load_job import IMAGE, START_SECONDS, Load, prompts_map
 
@@ -217,7 +217,7 @@ def _counted(at: Cluster, name: str, wanted: Sequence[str]) -> list[float] | Non
     """Sums of vLLM's counters over the pods of an object; 0 for what none counts, None where they cannot be read."""
     found: list[dict[Any, float]] = []
     try:
-        found = [Exposition((*wanted, reading.GENERATED)).parse(at.ask(pod, "metrics")) for pod in at.pods(name)]
+        found = [parse(at.ask(pod, "metrics"), (*wanted, reading.GENERATED)) for pod in at.pods(name)]
     except (CommandError, ExpositionError):
         return None
     totals = [sum(value for page in found for (series, _), value in page.items() if series == one) for one in wanted]

@@ -17,12 +17,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from speculative_operator.domain import names
 from speculative_operator.domain.observation import Gap, Series
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.engines.exposition import Exposition, ExpositionError, SeriesKey
+from speculative_operator.engines.exposition import ExpositionError, SeriesKey, parse
 from speculative_operator.engines.registry import NAMES, missing
 from speculative_operator.engines.ring import Ring
 from speculative_operator.settings import Settings
@@ -37,8 +37,6 @@ MOST_SCRAPES = 12
 """Most scrapes that are kept of a pod."""
 LARGEST_PAGE = 4 * 2**20
 """Most bytes of one exposition."""
-MOST_LINES = 3000
-"""Most lines of a pod's exposition that are remembered; vLLM's has half as many."""
 PAGE_SECONDS = 2.0
 """Seconds for one whole exposition, connection included."""
 WITHOUT_SECONDS = 60.0
@@ -63,10 +61,9 @@ class PageError(Exception):
 
 @dataclass
 class _Pod:
-    """The scrapes and the exposition of one pod."""
+    """The scrapes of one pod."""
 
     scrapes: Ring
-    exposition: Exposition = field(default_factory=lambda: Exposition(NAMES, MOST_LINES))
     last: float = -math.inf
     """Unix time of the last scrape."""
     quiet_until: float = -math.inf
@@ -143,10 +140,10 @@ class Scraper:
 
     def _values(self, pod: _Pod, reached: Reached) -> Mapping[SeriesKey, float]:
         """Values of the engine's own series, and of step telemetry where there is any. Raises PageError."""
-        found = dict(self._page(pod, reached[0], reached.port, encrypted=reached.encrypted))
+        found = dict(self._page(reached[0], reached.port, encrypted=reached.encrypted))
         if self._clock() >= pod.quiet_until:
             try:
-                found |= self._page(pod, reached[0], names.TELEMETRY_PORT)
+                found |= self._page(reached[0], names.TELEMETRY_PORT)
             except PageError as error:
                 refused = isinstance(error.__cause__, ConnectionRefusedError)
                 pod.quiet_until = self._clock() + (REFUSED_SECONDS if refused else REST_SECONDS)
@@ -155,7 +152,7 @@ class Scraper:
         return found
 
     @staticmethod
-    def _page(pod: _Pod, address: str, port: int, *, encrypted: bool = False) -> Mapping[SeriesKey, float]:
+    def _page(address: str, port: int, *, encrypted: bool = False) -> Mapping[SeriesKey, float]:
         where, ended = f"port {port}", threading.Event()
         connection = http.client.HTTPConnection(address, port, timeout=PAGE_SECONDS)
         try:
@@ -180,7 +177,7 @@ class Scraper:
         if len(page) > LARGEST_PAGE or answer.length:
             raise PageError(f"{where}: the page is too large, or is not whole")
         try:
-            return pod.exposition.parse(page.decode("utf-8", "replace"))
+            return parse(page.decode("utf-8", "replace"), NAMES)
         except ExpositionError as error:
             raise PageError(f"{where}: {error}") from error
 
