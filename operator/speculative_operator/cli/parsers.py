@@ -29,7 +29,6 @@ COMMANDS = {
     "render": "print the manifests that the operator would create",
     "simulate": "run policies over a trace and compare them with the best table in hindsight",
     "cases": "compare the model of step times with published measurements",
-    "engines": "show what each engine can do with each method, and what it refuses",
     "pairs": "list the publicly known speculators for a verifier, and pick one",
     "check": "check by their files whether a speculator fits its verifier; with exit statuses for pipelines",
     "verify": "compare the output with drafts and without, on the pods that serve; with exit statuses for pipelines",

@@ -144,7 +144,7 @@ SITUATIONS: dict[str, tuple[Callable[[pytest.MonkeyPatch], Cluster], Reason, str
     "Static": (in_mode(STATIC), Reason.FIXED, "spec.speculation.mode: Auto"),
     "Disabled": (in_mode(replace(SPEC, speculation=Speculation(mode=Mode.DISABLED))), Reason.DISABLED, "mode: Auto"),
     "engine cannot": (
-        refused(engine=EngineSettings(version="0.1.0")), Reason.UNSUPPORTED_BY_ENGINE, "speculative engines",
+        refused(engine=EngineSettings(version="0.1.0")), Reason.UNSUPPORTED_BY_ENGINE, "docs/engines.md",
     ),
     "Recommend": (
         says(Reason.RECOMMENDED, "proposed", spec=replace(SPEC, speculation=Speculation(mode=Mode.RECOMMEND))),
