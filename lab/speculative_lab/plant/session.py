@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from speculative_lab.plant.ring import Ring
 from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.engines.base import Engine
 from speculative_operator.engines.exposition import parse
-from speculative_operator.engines.ring import Ring
 from speculative_operator.tuner import Memory, decide, initial_table, initial_trials
 from speculative_operator.tuner.allowed import fit_trials, lawful
 
