@@ -18,7 +18,6 @@ COMMANDS = {
     "explain": "explain one: why K is what it is, and what to do next",
     "compare": "compare two objects by what they served in the same hours, with a verdict",
     "bench": "load an object with a ladder of request rates, with drafts and without, and show both",
-    "watch": "print decisions of the tuner as they come",
     "doctor": "look for what keeps objects of the cluster from being tuned",
     "pause": "have the operator change nothing of an object",
     "resume": "have it go on",
