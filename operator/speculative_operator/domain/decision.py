@@ -91,8 +91,6 @@ class Estimate:
     load_within_target: float | None = None
     """Scheduled requests per replica up to which a replica is predicted to keep the TPOT target, at most twice the
     measured load."""
-    throughput_within_target: float | None = None
-    """Tokens per second at that load over those at the measured load."""
 
 
 @dataclass(frozen=True, slots=True)
