@@ -322,8 +322,6 @@ class DecisionRecord(Wire):
     """Reason, of docs/reasons.md."""
     message: Sentence | None = None
     """The decision in a sentence."""
-    numbers: Annotated[dict[str, Line], Field(max_length=32)] | None = None
-    """Figures behind the newest decision, with their units."""
 
 
 class Status(Wire):

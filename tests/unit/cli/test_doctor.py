@@ -124,7 +124,7 @@ class TestDefinition:
         found = copy.deepcopy(crd())
         status = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
         del status["startup"]
-        del status["decisions"]["items"]["properties"]["numbers"]
+        del status["decisions"]["items"]["properties"]["tableVersion"]
         return found
 
     def test_fields_that_it_does_not_declare(self, diagnose: Any) -> None:
@@ -132,7 +132,7 @@ class TestDefinition:
         status, found = diagnose(cluster)
         ((result, message, step),) = found["definition"]
         assert (status, result) == (1, "wrong")
-        assert message.endswith("it does not declare status.startup, status.decisions.numbers")
+        assert message.endswith("it does not declare status.startup, status.decisions.tableVersion")
         assert "kubectl apply --server-side -f crds/" in step
 
     def test_a_command_of_another_release_does_not_judge(self, diagnose: Any) -> None:

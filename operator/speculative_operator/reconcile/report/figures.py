@@ -189,25 +189,21 @@ def _cost(spec: DeploymentSpec, estimate: Estimate, ready: int) -> float | None:
 
 
 def decisions(view: View, old: Status, now: float) -> list[dict[str, Any]]:
-    """The history with the change of this reconcile, if there was one. Only the newest entry has figures: those of ten
-    entries would make the status longer than anybody reads."""
+    """The history with the change of this reconcile, if there was one."""
     entry = _entry(view, old.last, now)
-    if entry is None:
-        return [dict(one) for one in old.decisions]
-    before = ({key: value for key, value in one.items() if key != "numbers"} for one in old.decisions)
-    return [entry, *before][:DECISIONS_KEPT]
+    return [*((entry,) if entry is not None else ()), *map(dict, old.decisions)][:DECISIONS_KEPT]
 
 
 def _entry(view: View, last: Change, now: float) -> dict[str, Any] | None:
     active, decision = view.active, view.decision
     if view.changed and decision is not None:
         tables = (_table_text(active.before), active.text)
-        return _record(now, *tables, decision.reason, decision.message) | _version(view) | _numbers(view)
+        return _record(now, *tables, decision.reason, decision.message) | _version(view)
     if active.why not in (None, Reason.TRIES_CHANGED) and not active.removed:
         tables = (_table_text(active.before), active.text)
         return _record(now, *tables, active.why, EXPLANATIONS[active.why]) | _version(view)
     if _newly_proposed(view, last) and decision is not None:
-        return _record(now, str(active.table), str(view.proposed), decision.reason, decision.message) | _numbers(view)
+        return _record(now, str(active.table), str(view.proposed), decision.reason, decision.message)
     return None
 
 
@@ -233,12 +229,3 @@ def _record(now: float, before: str, after: str, reason: Reason, message: str) -
 
 def _version(view: View) -> dict[str, Any]:
     return {"tableVersion": view.active.version} if view.active.table is not None else {}
-
-
-def _numbers(view: View) -> dict[str, Any]:
-    if view.decision is None:
-        return {}
-    estimate = view.decision.estimate
-    every = numbers(estimate) | {"k": formats.number(estimate.k)}
-    found = {key: value for key, value in every.items() if value}
-    return {"numbers": found} if found else {}
