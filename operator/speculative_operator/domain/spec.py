@@ -165,8 +165,7 @@ class Speculator:
     source: ModelSource | None = None
     tensor_parallel_size: int | None = None
     quantization: str = ""
-    parallel_drafting: bool = False
-    """The speculator was trained to draft all K tokens in one pass (P-EAGLE, PARD)."""
+    parallel_drafting: bool = False  # it was trained to draft all K tokens in one pass (P-EAGLE, PARD)
     heterogeneous_vocabulary: bool = False
     """A draft_model whose vocabulary differs from the verifier's."""
     prompt_lookup_min: int | None = None
@@ -224,6 +223,11 @@ class AcceleratorRequest:
     @property
     def vendor(self) -> Vendor:
         return vendor_of(self.resource, self.per_replica)
+
+    @property
+    def replica_cost(self) -> float | None:
+        """Price of a replica for an hour; None where none was given."""
+        return None if self.hourly_cost is None else self.hourly_cost * self.per_replica
 
 
 class Check(StrEnum):

@@ -39,15 +39,8 @@ def estimate(view: Outlook, look: Look, table: KTable, proposed: KTable | None =
         tpot_off_seconds=look.tpot * math.exp(gain.mid) if look.tpot is not None and gain is not None else None,
         tokens_per_second=look.tokens_per_second,
         removal_gain_percent=removal.percent if removal is not None else None,
-        cost_per_thousand_tokens=_cost(view.policy, look),
+        replicas=look.replicas,
     )
-
-
-def _cost(policy: Policy, look: Look) -> float | None:
-    """Cost of a thousand output tokens at the measured speed; None without a price or tokens."""
-    if policy.pod_hourly_cost is None or look.tokens_per_second <= 0:
-        return None
-    return 1000.0 * policy.pod_hourly_cost * look.replicas / (3600.0 * look.tokens_per_second)
 
 
 def measured_speed(view: Outlook, look: Look, k: int) -> float | None:
