@@ -143,7 +143,7 @@ class Speculator(Wire):
     the catalogue ranks it."""
     method: Method | None = None
     """Method of drafting in the engines' spelling. Without weights: ngram, ngram_gpu, suffix. With separate weights:
-    draft_model, eagle, eagle3, dflash. With weights that may be part of the verifier: mtp, dspark, medusa. Required
+    draft_model, eagle, eagle3, medusa, dflash. With weights that may be part of the verifier: mtp, dspark. Required
     unless auto is true."""
     model: scalars.ModelUri | None = None
     """Address of the speculator's weights, as for the verifier. Leave it out for ngram, ngram_gpu and suffix, and if

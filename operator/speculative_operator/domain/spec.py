@@ -41,7 +41,7 @@ class Method(StrEnum):
     @property
     def may_sit_in_verifier(self) -> bool:
         """True when the drafting weights can be part of the verifier's checkpoint."""
-        return self in (Method.MTP, Method.DSPARK, Method.MEDUSA)
+        return self in (Method.MTP, Method.DSPARK)
 
 
 class Mode(StrEnum):
