@@ -6,23 +6,42 @@ windows: the first one is skipped, and the second in a row makes the ring forget
 
 from __future__ import annotations
 
-from speculative_operator.domain.observation import Gap, PodWindow
+from collections import deque
+from collections.abc import Mapping
+
+from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.engines import ring
+from speculative_operator.engines.exposition import SeriesKey
 
 HORIZON_SECONDS = 600.0
 """Scrapes older than this begin no window: the tuner believes no window that is much longer."""
 _WAITING = frozenset({Reason.STARTING, Reason.COLLECTING})
 
 
-class Ring(ring.Ring):
-    """Scrapes of one pod, and where its last window ended."""
+class Ring:
+    """Scrapes of one pod, oldest first."""
 
     def __init__(self, pod: str) -> None:
-        super().__init__(pod, HORIZON_SECONDS)
         self.since: float | None = None
         """Unix time at which the last window ended; None before the first."""
-        self._failures = 0
+        self.scrapes: deque[tuple[float, Mapping[SeriesKey, float]]] = deque()
+        self._pod, self._failures = pod, 0
+
+    def add(self, time: float, values: Mapping[SeriesKey, float]) -> None:
+        """Keep a scrape made at `time`, which is later than all before."""
+        self.scrapes.append((time, values))
+        while self.scrapes[0][0] < time - HORIZON_SECONDS:
+            self.scrapes.popleft()
+
+    def series(self) -> list[Series]:
+        """The kept scrapes as series, as Prometheus would return them, with the label `pod`."""
+        samples: dict[SeriesKey, list[tuple[float, float]]] = {}
+        for time, values in self.scrapes:
+            for key, value in values.items():
+                samples.setdefault(key, []).append((time, value))
+        return [
+            Series(key.name, {**dict(key.labels), "pod": self._pod}, tuple(found)) for key, found in samples.items()
+        ]
 
     def settle(self, result: PodWindow | Gap) -> None:
         """Drop the scrapes that `result`, the outcome of reading `series`, has made useless."""
