@@ -49,11 +49,9 @@ class Ask:
 SERVED = (
     Ask("sglang", {"engine": {"type": "SGLang"}, "speculator": _HEAD, "speculation": _SCHEDULE}),
     Ask("tensorrt-llm", {"engine": {"type": "TensorRTLLM"}, "speculator": _HEAD, "speculation": _SCHEDULE}),
-    Ask("tgi", {"engine": {"type": "TGI"}, "speculator": {"method": "ngram"}}),
 )
 REFUSED = (
     Ask("medusa-on-sglang", {"engine": {"type": "SGLang"}, "speculator": {"method": "medusa", "model": "hf://example/heads"}}),
-    Ask("eagle-on-tgi", {"engine": {"type": "TGI"}, "speculator": _HEAD}),
     Ask(
         "trt-on-amd",
         {
@@ -97,7 +95,6 @@ def images(folder: Path) -> dict[str, Image]:
     return {
         "lmsysorg/sglang:*": Image((str(commands / "python3"), "-m", "sglang.launch_server"), found),
         "nvcr.io/nvidia/tensorrt-llm/release:*": Image((str(commands / "trtllm-serve"),), found),
-        "ghcr.io/huggingface/text-generation-inference:*": Image((str(commands / "text-generation-launcher"),), found),
     }
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from generate.answers import FORMS, Answer, answers, forms
 from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.spec import DEFAULT_VERSIONS, EngineType, Method
 from speculative_operator.domain.table import Actuator
 from speculative_operator.engines import images
-from speculative_operator.engines.matrix.answers import FORMS, Answer, answers, forms
 from speculative_operator.engines.matrix.rows import (
     CELLS,
     PLATFORMS,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pydantic.fields import FieldInfo
 
 from generate import docs, matrix
-from speculative_operator.engines import tgi
 from speculative_operator.engines.sglang import adapter as sglang
 from speculative_operator.engines.tensorrt_llm import adapter as tensorrt_llm
 from speculative_operator.engines.vllm import flags as vllm
@@ -18,7 +17,7 @@ def engines(page: str) -> str:
 
 
 ARGUMENTS = ("<!-- arguments: begin -->\n", "<!-- arguments: end -->\n")
-ENGINES = {"vLLM": vllm.FLAGS, "SGLang": sglang.FLAGS, "TensorRT-LLM": tensorrt_llm.FLAGS, "TGI": tgi.FLAGS}
+ENGINES = {"vLLM": vllm.FLAGS, "SGLang": sglang.FLAGS, "TensorRT-LLM": tensorrt_llm.FLAGS}
 
 
 def arguments(page: str) -> str:

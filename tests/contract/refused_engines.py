@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.contract.objects import ABSENT, VERIFIER, scheduled, specdep
+from tests.contract.objects import VERIFIER, scheduled, specdep
 
 TICK, WITHOUT = "tick", "without"
 V1, V2 = ([{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": value}] for value in "01")
@@ -47,7 +47,7 @@ def on(resource: str, version: str, image: str = "example.com/engine:1") -> dict
 
 
 GAUDI, NEURON, TPU = "habana.ai/gaudi", "aws.amazon.com/neuroncore", "google.com/tpu"
-SGLANG, TRT, TGI = engine("SGLang", "0.5.23"), engine("TensorRTLLM", "1.3.0"), engine("TGI", "3.3.7")
+SGLANG, TRT = engine("SGLang", "0.5.23"), engine("TensorRTLLM", "1.3.0")
 CPU = {"accelerator.perReplica": 0}
 
 COMBINATIONS: tuple[Combination, ...] = (
@@ -412,28 +412,4 @@ COMBINATIONS: tuple[Combination, ...] = (
     Combination(
         "trt-oldest", {**engine("TensorRTLLM", "0.20.0"), **drafted("eagle3")}, "engine.version", ("0.20.0", "or newer")
     ),
-    # TGI
-    Combination(
-        "tgi-eagle3", {**TGI, **drafted("eagle3")}, "speculator.method", ("eagle3", "use one of ngram, medusa")
-    ),
-    Combination("tgi-draft-model", TGI, "speculator.method", ("draft_model", "vLLM")),
-    Combination(
-        "tgi-schedule",
-        {**TGI, **drafted("ngram", model=None), **scheduled([1, 8, 3], [9, 256, 1])},
-        "speculation.schedule",
-        ("numSpeculativeTokens",),
-    ),
-    Combination(
-        "tgi-medusa-schedule",
-        {**TGI, **drafted("medusa", model=None), **scheduled([1, 8, 3], [9, 256, 1])},
-        "speculation.schedule",
-        ("numSpeculativeTokens",),
-    ),
-    Combination(
-        "tgi-pipeline",
-        {**TGI, "speculator": ABSENT, "verifier.pipelineParallelSize": 2},
-        "pipelineParallelSize",
-        ("2", "replicas"),
-    ),
-    Combination("tgi-tpu", {**TGI, "speculator": ABSENT, "accelerator.resource": TPU}, "accelerator.resource", (TPU,)),
 )

@@ -34,7 +34,7 @@ PAIR: tuple[Bad, ...] = (
     wrong("speculator.method", "eagle2"),
     *(
         broken("method-needs-model", {"speculator": {"method": method}}, f"method is {method}")
-        for method in ("draft_model", "eagle", "eagle3", "dflash")
+        for method in ("draft_model", "eagle", "eagle3", "medusa", "dflash")
     ),
     *(
         broken(

@@ -15,6 +15,7 @@ def _canary(**fields: Any) -> dict[str, Any]:
 REST: tuple[Bad, ...] = (
     # engine and hardware
     wrong("engine.type", "vllm"),
+    wrong("engine.type", "TGI"),
     wrong("engine.version", "latest"),
     wrong("engine.image", "docker://x"),
     Bad("argument-empty", {"engine.args": [""]}, "spec.engine.args[0]", '""', "remove it"),
@@ -140,25 +141,6 @@ REST: tuple[Bad, ...] = (
         "write a host, such as qwen.example.com",
     ),
     wrong("route.path", "/qwen/", {"route": {"gateway": {"name": "public"}}}),
-    broken("nodes-target", {"nodes": 2}, "nodes is 2 but target is Deployment"),
-    broken("target-nodes", {"target": "LeaderWorkerSet"}, "target is LeaderWorkerSet"),
-    broken(
-        "nodes-share-evenly",
-        {"target": "LeaderWorkerSet", "nodes": 3, "verifier.tensorParallelSize": 4, "verifier.pipelineParallelSize": 2},
-        "3",
-        "write a number that divides 8",
-    ),
-    broken(
-        "nodes-data-parallel",
-        {
-            "target": "LeaderWorkerSet",
-            "nodes": 2,
-            "verifier.tensorParallelSize": 4,
-            "verifier.dataParallelSize": 2,
-        },
-        "2",
-    ),
-    wrong("nodes", 1, {"target": "LeaderWorkerSet"}),
     wrong("template", "x"),
     Bad(
         "template-label-value",

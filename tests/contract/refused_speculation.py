@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contract.objects import STATIC, Bad, broken, scheduled, wrong
+from tests.contract.objects import DRAFT, STATIC, Bad, broken, scheduled, wrong
 
 SPECULATION: tuple[Bad, ...] = (
     # how many tokens
@@ -81,10 +81,10 @@ SPECULATION: tuple[Bad, ...] = (
     *(
         broken(
             "adaptive-verification-method",
-            {"speculator": {"method": method}, "speculation.adaptiveVerification": True},
+            {"speculator": {"method": method, **model}, "speculation.adaptiveVerification": True},
             f"adaptiveVerification is true but speculator.method is {method}",
         )
-        for method in ("ngram", "suffix", "medusa")
+        for method, model in (("ngram", {}), ("suffix", {}), ("medusa", {"model": DRAFT}))
     ),
     wrong("speculation.objective.goal", "Speed"),
     *(wrong("speculation.objective.tpotP99", value) for value in ("40", "0ms", "11m", "-5ms", "fast")),

@@ -1,4 +1,4 @@
-"""What the adapters of SGLang, TensorRT-LLM and TGI render, the emulators start; what these expose, the adapters read.
+"""What the adapters of SGLang and TensorRT-LLM render, the emulators start; what these expose, the adapters read.
 
 Adapter and emulator were written apart, from the engines' sources.
 """
@@ -19,7 +19,6 @@ from speculative_lab.emulator.dialect import Parser, Program
 from speculative_lab.emulator.sglang import parse as parse_sglang
 from speculative_lab.emulator.tensorrt_llm import DIALECT as TENSORRT_LLM
 from speculative_lab.emulator.tensorrt_llm import parse as parse_tensorrt_llm
-from speculative_lab.emulator.tgi import parse as parse_tgi
 from speculative_operator.domain import names
 from speculative_operator.domain.observation import PodWindow, Series
 from speculative_operator.domain.resolved import resolve
@@ -31,7 +30,6 @@ from speculative_operator.engines.registry import engine_for
 PARSERS: dict[EngineType, Parser] = {
     EngineType.SGLANG: parse_sglang,
     EngineType.TENSORRT_LLM: parse_tensorrt_llm,
-    EngineType.TGI: parse_tgi,
 }
 TABLE = KTable.from_rows([[1, 4, 4], [5, 256, 1]])
 

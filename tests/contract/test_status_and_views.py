@@ -128,7 +128,7 @@ def test_selectable_fields(bare_cluster: Cluster, seen: str) -> None:
     spec = {"speculation": {"mode": "Recommend"}, "engine": {"type": "vLLM"}, "speculator": {"method": "draft_model"}}
     wanted = f"spec.speculation.mode={spec['speculation']['mode']},spec.engine.type={spec['engine']['type']}"
     assert "seen" in bare_cluster.kubectl("get", "specdep", "--field-selector", wanted).stdout
-    assert "seen" not in bare_cluster.kubectl("get", "specdep", "--field-selector", "spec.engine.type=TGI").stdout
+    assert "seen" not in bare_cluster.kubectl("get", "specdep", "--field-selector", "spec.engine.type=SGLang").stdout
     for path in SELECTABLE:
         bare_cluster.kubectl("get", "specdep", "--field-selector", f"{path}=x")
 

@@ -1,6 +1,6 @@
-"""The whole loop with SGLang, TensorRT-LLM and TGI, emulated: apply, serve, measure, change K by a rollout.
+"""The whole loop with SGLang and TensorRT-LLM, emulated: apply, serve, measure, change K by a rollout.
 
-One cluster for all three, under load together. The images are the public ones' names, mapped to the emulators.
+One cluster for both, under load together. The images are the public ones' names, mapped to the emulators.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -39,9 +39,6 @@ class Case:
     after: dict[str, Any]
     text: str
     """Found, quotes left out, in the pod's command, arguments or files once the change has arrived."""
-    metrics: tuple[str, str] = ("True", "")
-    """Status of MetricsAvailable under load, and its reason where it is False."""
-    verifier: dict[str, Any] = field(default_factory=dict)
 
     def manifest(self, speculation: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -54,7 +51,6 @@ class Case:
                     "servedName": self.name,
                     "maxModelLen": 8192,
                     "maxNumSeqs": 64,
-                    **self.verifier,
                 },
                 "speculator": copy.deepcopy(self.speculator),
                 "speculation": speculation,
@@ -83,22 +79,13 @@ CASES = (
         {"mode": "Static", "schedule": [[1, 8, 4], [9, 64, 2]]},
         "draft_len_schedule: {8: 4, 64: 2}",
     ),
-    Case(
-        "tgi",
-        {"type": "TGI"},
-        {"method": "ngram"},
-        {"mode": "Static", "numSpeculativeTokens": 5, "maxSpeculativeTokens": 5},
-        {"mode": "Static", "numSpeculativeTokens": 2, "maxSpeculativeTokens": 5},
-        "--speculate 2",
-        ("False", "UnsupportedByEngine"),
-    ),
 )
 NAMES = [case.name for case in CASES]
 
 
 @pytest.fixture(scope="module")
 def engines(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """Operator and all three objects, Ready."""
+    """Operator and both objects, Ready."""
     folder = tmp_path_factory.mktemp("engines")
     usual = scene.options(f"engines-{os.getpid()}")
     options = ClusterOptions(
@@ -147,13 +134,10 @@ def test_k_changes_under_load_without_a_failed_request(engines: Stage) -> None:
 
 
 def tells(stage: Stage, case: Case) -> bool:
-    """True when MetricsAvailable is as expected, with figures in the status where there are any."""
+    """True when MetricsAvailable is True, with figures in the status."""
     found = stage.condition(case.name, "MetricsAvailable")
     figures = stage.get("specdep", case.name).get("status", {}).get("speculation", {})
-    wanted, reason = case.metrics
-    if wanted == "True":
-        return bool(found.get("status") == wanted and float(figures.get("acceptanceLength", "0")) > 1)
-    return (found.get("status"), found.get("reason")) == (wanted, reason) and "acceptanceLength" not in figures
+    return bool(found.get("status") == "True" and float(figures.get("acceptanceLength", "0")) > 1)
 
 
 def arrived(stage: Stage, case: Case, old: str) -> bool:

@@ -33,7 +33,7 @@ def seen(*series: list[Series]) -> PodWindow | Gap:
 @pytest.mark.parametrize("job", ["a-false-one", "zzz"])
 def test_a_target_that_contradicts_the_pod_never_steers(job: str) -> None:
     more = [
-        Series("vllm:request_success_total", {"pod": "qwen-0", "finished_reason": f"r{n}"}, ((T2, 1.0),))
+        Series("vllm:num_preemptions_total", {"pod": "qwen-0", "finished_reason": f"r{n}"}, ((T2, 1.0),))
         for n in range(9)
     ]
     found = seen(of_job("pods", REAL), of_job(job, [*FALSE, *more]))

@@ -159,7 +159,7 @@ async def test_one_namespace_never_takes_the_memory_of_the_others() -> None:
 
 async def test_a_flood_in_one_namespace_leaves_fifty_others_their_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prometheus, "LARGEST_ANSWER", 1 << 20)
-    labels = {"__name__": "vllm:request_success_total", "pod": "p", "instance": "10.0.0.1:8000"}
+    labels = {"__name__": "vllm:num_preemptions_total", "pod": "p", "instance": "10.0.0.1:8000"}
     flood = b",".join(
         json.dumps({"metric": {**labels, "finished_reason": f"{number:07d}"}, "values": [[0, "1"]]}).encode()
         for number in range(10_000)

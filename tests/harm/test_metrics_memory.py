@@ -45,7 +45,7 @@ def flood(count: int, pod: str = "a") -> Iterator[bytes]:
     for number in range(count):
         one = {
             "metric": {
-                "__name__": "vllm:request_success_total",
+                "__name__": "vllm:num_preemptions_total",
                 "pod": pod,
                 "instance": "10.0.0.1:8000",
                 "finished_reason": f"r{number:07d}",

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from speculative_operator.domain.spec import Workload
-from speculative_operator.physics.acceptance import across
+from speculative_operator.physics.acceptance import fit_run_lengths
 from speculative_operator.physics.catalog import rows
 
 RANDOM_SHORT, RANDOM_LONG = 0.54, 0.9
@@ -89,6 +89,21 @@ def survival_of(family: str, text: Text, k: int) -> NDArray[np.float64]:
 def _survival(family: str, workload: Workload, k: int) -> NDArray[np.float64]:
     profiles = _profiles()
     return across(profiles.get((family, workload), profiles["eagle", workload]), k)
+
+
+def across(survival: ArrayLike, k: int) -> NDArray[np.float64]:
+    """`S_1..S_k` expected at K = k from survival measured at K = len(survival).
+
+    Where measured survival departs from the two geometrics (a hazard that rises with position, as of block
+    speculators), the departure is kept as a ratio; positions beyond those seen continue with the last ratio.
+    """
+    seen = np.asarray(survival, dtype=float)
+    runs = fit_run_lengths(seen)
+    model, wanted = runs.survival(seen.size), runs.survival(k)
+    ratio = np.divide(seen, model, out=np.ones_like(seen), where=model > 1e-9)
+    if k > seen.size:
+        ratio = np.concatenate([ratio, np.full(k - seen.size, ratio[-1])])
+    return np.minimum.accumulate(np.clip(wanted * ratio[: max(k, 0)], 0.0, 1.0))
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from speculative_lab.emulator import NOTICE, VLLM_VERSION, notice, rows
@@ -52,12 +52,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 """Kinds of the table; a toggle is `--flag` and `--no-flag`, a switch `--flag` alone."""
 
 
-def add_flags(parser: argparse.ArgumentParser, engine: str, variables: Mapping[str, str] | None = None) -> None:
-    """Teach a parser the flags of an engine.
-
-    `variables`: those of the process, where a variable of a flag's name (MAX_BATCH_SIZE for --max-batch-size) stands in
-    for its default, as in TGI.
-    """
+def add_flags(parser: argparse.ArgumentParser, engine: str) -> None:
+    """Teach a parser the flags of an engine."""
     for row in rows("flags.csv"):
         if row["engine"] != engine:
             continue
@@ -65,16 +61,15 @@ def add_flags(parser: argparse.ArgumentParser, engine: str, variables: Mapping[s
         if row["choices"]:
             options["choices"] = row["choices"].split()
         if row["kind"] != "switch":
-            variable = names[0].lstrip("-").replace("-", "_").upper()
-            options["default"] = (variables or {}).get(variable) or row["default"] or None
+            options["default"] = row["default"] or None
         parser.add_argument(*names, **options)
 
 
-def parser_of(engine: str, version: str, variables: Mapping[str, str] | None = None) -> argparse.ArgumentParser:
-    """A parser of an engine that is started without a subcommand; `variables` as in `add_flags`."""
+def parser_of(engine: str, version: str) -> argparse.ArgumentParser:
+    """A parser of an engine that is started without a subcommand."""
     parser = argparse.ArgumentParser(description=notice(version), allow_abbrev=False)
     parser.add_argument("--version", action="version", version=notice(version))
-    add_flags(parser, engine, variables)
+    add_flags(parser, engine)
     return parser
 
 

@@ -31,7 +31,6 @@ _COMMANDS = {
     "python3": "",
     "python": "",
     "trtllm-serve": "-m speculative_lab.emulator.tensorrt_llm ",
-    "text-generation-launcher": "-m speculative_lab.emulator.tgi ",
 }
 
 

@@ -37,7 +37,7 @@ class Drain(StrEnum):
     SERVES = "serves"
     """It serves new requests too, and says that it is not healthy (SGLang)."""
     CLOSES = "closes"
-    """It takes no new connections (TensorRT-LLM, TGI)."""
+    """It takes no new connections (TensorRT-LLM)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """One engine core, several faces: what a dialect is. Everything behind it is shared.
 
-`vllm`, `sglang`, `tensorrt_llm` and `tgi` each give one; `server` runs it.
+`vllm`, `sglang` and `tensorrt_llm` each give one; `server` runs it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ class Program:
     engine: EngineConfig
     lengths: DraftLengths | None = None
     """How K is chosen; None: by the schedule in `engine`, which may be none."""
-    headless: bool = False
-    """A worker of another node's engine, which serves nothing itself."""
 
 
 Parser: TypeAlias = Callable[[Sequence[str], Mapping[str, str], Settings], Program]

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from speculative_lab.plant.ring import Ring
 from speculative_operator.domain.decision import Decision, Policy
 from speculative_operator.domain.observation import Observation
 from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.engines.base import Engine
-from speculative_operator.engines.exposition import Exposition
-from speculative_operator.engines.ring import Ring
+from speculative_operator.engines.exposition import parse
 from speculative_operator.tuner import Memory, decide, initial_table, initial_trials
 from speculative_operator.tuner.allowed import fit_trials, lawful
 
@@ -33,13 +33,13 @@ class Session:
         """Trials that pods may run while `table` is active, where their plug-in can."""
         self.memory: Memory | None = None
         self._engine, self._policy = engine, policy
-        self._exposition = Exposition(engine.metric_names)
+        self._names = frozenset(engine.metric_names)
         self._rings: dict[str, Ring] = {}
 
     def feed(self, time: float, pods: Mapping[str, str]) -> Decision:
         """The decision after a scrape of every ready pod at unix time `time`, at least 3.5 s after the one before."""
         for pod, text in pods.items():
-            self._rings.setdefault(pod, Ring(pod)).add(time, self._exposition.parse(text))
+            self._rings.setdefault(pod, Ring(pod)).add(time, parse(text, self._names))
         since = {pod: ring.since for pod, ring in self._rings.items() if ring.since is not None}
         series = [track for ring in self._rings.values() for track in ring.series()]
         found = self._engine.read(series, list(self._rings), since, time, STALE_AFTER)

@@ -79,7 +79,6 @@ def window(state: State, before: Scrape, after: Scrape, capacity: float, plug_in
         accepted_per_position=tuple(map(float, positions[1])),
         ttft_seconds=float(d[at.TTFT]),
         queue_seconds=float(d[at.QUEUED]),
-        requests_finished=float(d[at.FINISHED]),
         cells=_cells(after.cells - before.cells) if plug_in is not None else (),
         drafted_per_position=tuple(map(float, positions[0])) if plug_in is not None else (),
         table_version=plug_in,

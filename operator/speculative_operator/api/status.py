@@ -322,8 +322,6 @@ class DecisionRecord(Wire):
     """Reason, of docs/reasons.md."""
     message: Sentence | None = None
     """The decision in a sentence."""
-    numbers: Annotated[dict[str, Line], Field(max_length=32)] | None = None
-    """Figures behind the newest decision, with their units."""
 
 
 class Status(Wire):
@@ -342,7 +340,7 @@ class Status(Wire):
     mode: Line | None = None
     """Who chooses K now: the mode of the spec, or Paused while the annotation serving.speculative.dev/paused is set."""
     ready: Line | None = None
-    """Ready pods of those wanted, such as `1/2`. Of a LeaderWorkerSet: groups."""
+    """Ready pods of those wanted, such as `1/2`."""
     replicas: Count | None = None
     """Number of pods."""
     ready_replicas: Count | None = None

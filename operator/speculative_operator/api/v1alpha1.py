@@ -28,7 +28,6 @@ from speculative_operator.domain.spec import (
 )
 
 MOST_REPLICAS = 1000
-MOST_NODES = 64
 MOST_TOKENS = 64
 MOST_SEQUENCES = 65536
 MOST_BANDS = 64
@@ -93,9 +92,8 @@ class Verifier(Wire):
     """Share of accelerator memory, in percent, that the engine uses. Default: the engine's."""
     max_num_batched_tokens: Annotated[int, scalars.whole(1, MOST_BATCHED_TOKENS)] | None = None
     """Maximum number of tokens that one step computes, prompts and drafts of all requests together:
-    max_num_batched_tokens of vLLM, chunked_prefill_size of SGLang, max_num_tokens of TensorRT-LLM,
-    max_batch_prefill_tokens of TGI. Default: the engine's; for vLLM the operator adds room for the drafts of a full
-    batch."""
+    max_num_batched_tokens of vLLM, chunked_prefill_size of SGLang, max_num_tokens of TensorRT-LLM. Default: the
+    engine's; for vLLM the operator adds room for the drafts of a full batch."""
     expert_parallel: Flag | None = None
     """True: the engine distributes the experts of a mixture-of-experts model over the accelerators instead of splitting
     each expert. For vLLM, SGLang and TensorRT-LLM. Default: false."""
@@ -145,7 +143,7 @@ class Speculator(Wire):
     the catalogue ranks it."""
     method: Method | None = None
     """Method of drafting in the engines' spelling. Without weights: ngram, ngram_gpu, suffix. With separate weights:
-    draft_model, eagle, eagle3, dflash. With weights that may be part of the verifier: mtp, dspark, medusa. Required
+    draft_model, eagle, eagle3, medusa, dflash. With weights that may be part of the verifier: mtp, dspark. Required
     unless auto is true."""
     model: scalars.ModelUri | None = None
     """Address of the speculator's weights, as for the verifier. Leave it out for ngram, ngram_gpu and suffix, and if
@@ -315,11 +313,7 @@ class Spec(Wire):
     """How the operator replaces pods."""
     target: Target = Target.DEPLOYMENT
     """Kind of object that runs the pods. InferenceService and LLMInferenceService need KServe or OpenShift AI
-    (docs/openshift-ai.md); LeaderWorkerSet, for a verifier that no single node can hold, needs LWS
-    (docs/several-nodes.md). It cannot be changed."""
-    nodes: Annotated[int, scalars.whole(2, MOST_NODES)] | None = None
-    """For target LeaderWorkerSet: number of nodes that share the verifier of one replica. They share the accelerators
-    of the replica evenly."""
+    (docs/openshift-ai.md). It cannot be changed."""
     inference_service: InferenceService | None = None
     """For targets InferenceService and LLMInferenceService: how KServe and OpenShift AI show and admit the model."""
     route: Route | None = None

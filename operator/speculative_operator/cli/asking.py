@@ -15,7 +15,7 @@ from typing import Any
 
 from speculative_operator.cli.cluster import Cluster, Object
 from speculative_operator.cli.commands import CommandError, UsageError, read_text
-from speculative_operator.engines.exposition import Exposition, ExpositionError
+from speculative_operator.engines.exposition import ExpositionError, parse
 from speculative_operator.engines.vllm.reading import DRAFT_TOKENS
 from speculative_operator.outputs.judge import Answer, Run, Written
 from speculative_operator.reconcile.snapshot.pods import read_pods
@@ -95,7 +95,7 @@ class Engine:
     def count_drafts(self) -> float | None:
         """Tokens drafted since the engine's start; None where it counts none."""
         try:
-            found = Exposition((DRAFT_TOKENS,)).parse(self._at.ask(self.pod, "metrics"))
+            found = parse(self._at.ask(self.pod, "metrics"), (DRAFT_TOKENS,))
         except ExpositionError as problem:
             raise CommandError(f"the pod's metrics: {problem}") from None
         return sum(found.values()) if found else None

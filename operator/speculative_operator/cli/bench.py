@@ -19,7 +19,7 @@ from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Any
 
-from speculative_operator.cli import bench_page, cluster, commands, terminal
+from speculative_operator.cli import cluster, commands, terminal
 from speculative_operator.cli.asking import Engine, prompts_of
 from speculative_operator.cli.bench_jobs import keep, noted_steps, prompts, send
 from speculative_operator.cli.cluster import Cluster, Object
@@ -29,12 +29,12 @@ from speculative_operator.cli.suspending import check_comparable, check_live, su
 from speculative_operator.comparing.ladder import Measure, Rung, Step, mean, rungs, verdict
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import Mode
-from speculative_operator.engines.exposition import Exposition, ExpositionError
+from speculative_operator.engines.exposition import ExpositionError, parse
 from speculative_operator.engines.vllm import reading
 from speculative_operator.render.load_job import IMAGE, START_SECONDS, Load, prompts_map
 
 EPILOG = """examples:
-  speculative bench qwen3-8b --against qwen3-8b-plain -n models --html bench.html
+  speculative bench qwen3-8b --against qwen3-8b-plain -n models
   speculative bench qwen3-8b -n models --rates 1,4,16 --data prompts.jsonl --yes
   speculative bench qwen3-8b -n models --show
 
@@ -68,7 +68,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--completions", action="store_true", help="ask /v1/completions, for models without a chat template")
     add("--api-key-secret", metavar="NAME:KEY", default="", help="Secret with the engine's API key")
     add("--image", metavar="IMAGE", default="", help="of GuideLLM 0.8 (its own)")
-    add("--html", metavar="FILE", default="", help="write a page with the picture")
     add("--yes", action="store_true", help="also load an object that serves requests now")
     add("--show", action="store_true", help="measure nothing: show the last result, of a day at most")
     add("-o", "--output", choices=(terminal.TEXT, terminal.JSON), default=terminal.TEXT, help="json: one object")
@@ -90,8 +89,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"no result of {arguments.name} is kept", "run it without --show")
     ladder = rungs(steps)
     rows, said = list(_rows(ladder)), [*verdict(ladder), *_CANNOT]
-    if arguments.html:
-        bench_page.write(arguments.html, arguments.name, ladder, rows, said)
     if arguments.output == terminal.JSON:
         print(json.dumps({"name": arguments.name, "rungs": [asdict(one) for one in ladder], "said": said}))
         return OK
@@ -217,7 +214,7 @@ def _counted(at: Cluster, name: str, wanted: Sequence[str]) -> list[float] | Non
     """Sums of vLLM's counters over the pods of an object; 0 for what none counts, None where they cannot be read."""
     found: list[dict[Any, float]] = []
     try:
-        found = [Exposition((*wanted, reading.GENERATED)).parse(at.ask(pod, "metrics")) for pod in at.pods(name)]
+        found = [parse(at.ask(pod, "metrics"), (*wanted, reading.GENERATED)) for pod in at.pods(name)]
     except (CommandError, ExpositionError):
         return None
     totals = [sum(value for page in found for (series, _), value in page.items() if series == one) for one in wanted]

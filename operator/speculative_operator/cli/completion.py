@@ -39,9 +39,7 @@ if [ "$funcstack[1]" = _speculative ]; then _speculative "$@"; else compdef _spe
   -a '(speculative __complete (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
 """,
 }
-_OF_OBJECTS = frozenset(
-    ("status", "explain", "watch", "pause", "resume", "approve", "adopt", "repin", "verify", "bench")
-)
+_OF_OBJECTS = frozenset(("status", "explain", "pause", "resume", "approve", "adopt", "repin", "verify", "bench"))
 """Commands whose first argument is the name of an object."""
 
 

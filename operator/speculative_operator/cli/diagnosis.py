@@ -38,7 +38,7 @@ NEXT: dict[Reason, str] = {
     Reason.SPEC_INVALID: f"{_EDIT}: the message names field, value and remedy",
     Reason.RENDER_INVALID: f"{_EDIT}: change what the message names, often in spec.template, or the policy of the "
     "cluster that refuses it; speculative render FILE shows the manifests",
-    Reason.UNSUPPORTED_BY_ENGINE: f"{_EDIT}: the message has the remedy; speculative engines lists what each can do",
+    Reason.UNSUPPORTED_BY_ENGINE: f"{_EDIT}: the message has the remedy; docs/engines.md lists what each engine can do",
     Reason.UNSUPPORTED_TARGET: "set spec.target: Deployment",
     Reason.ROUTE_UNSUPPORTED: "install the Gateway API, or remove spec.route",
     Reason.ROUTE_NOT_ACCEPTED: "kubectl describe gateway,httproute -n {namespace}",
@@ -50,7 +50,7 @@ NEXT: dict[Reason, str] = {
     Reason.WRITE_FAILED: "ask the webhook that the message quotes: kubectl get validatingwebhookconfigurations",
     Reason.ENGINE_VERSION_DIFFERS: "set spec.engine.version to the release of the image",
     Reason.TABLE_NOT_IN_FORCE: "kubectl delete pod POD -n {namespace}: a new pod reads the table at its start",
-    Reason.PLUG_IN_INERT: "set spec.engine.version and image to a release that speculative engines lists as Live",
+    Reason.PLUG_IN_INERT: "set spec.engine.version and image to a release that docs/engines.md lists as Live",
     Reason.INSPECTING: _JOBS,
     Reason.PAIR_MISMATCH: f"set spec.speculator.model to another one: speculative pairs VERIFIER, {_CHECK}",
     Reason.PAIR_DOUBTFUL: _CHECK,

@@ -11,12 +11,11 @@ from typing import Any
 
 from speculative_operator.cli import cluster, terminal
 from speculative_operator.cli.cluster import Cluster, Object, mode, number, skips, speculation
-from speculative_operator.cli.commands import OK, CommandError, parse_moment, seconds_of
-from speculative_operator.cli.diagnosis import Finding, cause_of, faults_of, meaning_of, silence_of, warnings_of
+from speculative_operator.cli.commands import OK
+from speculative_operator.cli.diagnosis import Finding, cause_of, faults_of, silence_of, warnings_of
 
 EPILOG = """examples:
   speculative explain qwen3-8b -n models
-  speculative explain qwen3-8b -n models --at 2h
   speculative explain qwen3-8b -n models -o json
 
 exit status: 0 explained, 1 there is none of that name, or the cluster refused"""
@@ -45,9 +44,6 @@ BASES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments; `main` calls it."""
     parser.add_argument("name", metavar="NAME", help="the SpeculativeDeployment")
-    parser.add_argument(
-        "--at", metavar="WHEN", default="", help="the decision that held then: 2h (ago), 2026-01-31T12:00:00Z"
-    )
     terminal.add_format(parser, "every condition too")
     cluster.add_arguments(parser)
 
@@ -56,14 +52,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the explanation; the exit status. Raises CommandError."""
     at = Cluster(arguments)
     body, silent = at.object_with_notes(arguments.name), at.operator_silent(time.time())
-    if arguments.at:
-        found = decision_at(body, arguments.at)
-        told = found if arguments.output in (terminal.JSON, terminal.YAML) else "\n".join(decision_lines(found))
-    elif arguments.output in (terminal.JSON, terminal.YAML):
-        told = summary(body, silent)
+    if arguments.output in (terminal.JSON, terminal.YAML):
+        text = terminal.format_document(summary(body, silent), arguments.output)
     else:
-        told = "\n".join(explanation(body, time.time(), silent, wide=arguments.output == terminal.WIDE))
-    text = told if isinstance(told, str) else terminal.format_document(told, arguments.output)
+        text = "\n".join(explanation(body, time.time(), silent, wide=arguments.output == terminal.WIDE))
     terminal.write_coloured(sys.stdout, cluster.plain(text))
     return OK
 
@@ -203,25 +195,3 @@ def _advice(body: Object) -> Iterator[tuple[str, str]]:
         yield from guidance.why(view, belief, load)
         yield from guidance.fewer(view, load, belief.gain.mid)
         yield from guidance.helps(found, load_packaged(), view.traffic, load)
-
-
-def decision_at(body: Object, when: str) -> dict[str, Any]:
-    """The decision that held at a time, of the ten that status keeps. Raises CommandError."""
-    then = parse_moment(when, "--at", time.time())
-    kept = [one for one in (body.get("status") or {}).get("decisions") or () if one.get("time")]
-    found = next((one for one in kept if seconds_of(str(one["time"])) <= then), None)
-    if found is None:
-        first = f"; the oldest is of {kept[-1]['time']}" if kept else ""
-        raise CommandError(f"status keeps no decision of that time{first}", "kubectl get events has others for an hour")
-    return dict(found)
-
-
-def decision_lines(found: Object) -> Iterator[str]:
-    """Yield the lines for one decision with its figures."""
-    yield f"{found.get('time')}  {found.get('reason')}: {found.get('from', '')} -> {found.get('to', '')}"
-    yield f"  why       {found.get('message', '')}"
-    means = meaning_of(found.get("reason"))
-    if means:
-        yield f"            {means}"
-    for key, value in (found.get("numbers") or {}).items():
-        yield f"  {key:<20} {value}"

@@ -125,7 +125,7 @@ def plan_of(
     plan.table = ", ".join(f"{first}-{last} requests: K {k}" for first, last, k in table.rows())
     view = outlook(policy, traffic=traffic)
     loads = [*(2**power for power in range(20) if 2**power < most), most]
-    plan.rows = [_row(view, table.k_at(one), one) for one in loads]
+    plan.rows = [_row(view, table.k_at(one), one, found.spec.accelerator.replica_cost) for one in loads]
     _judge(plan, found, view, rows, traffic, load)
     return plan
 
@@ -143,8 +143,8 @@ def _judge(plan: Plan, found: Subject, view: Outlook, rows: Catalogue, traffic: 
     if plan.pays and gain.low < 0.0:
         plan.advice.append("the interval reaches below 0: compare with a copy in mode Disabled before you rely on it")
     lines = list(guidance.rules(view, best, at))
-    if view.policy.pod_hourly_cost is not None:
-        lines += guidance.cost(1000.0 * at / best.tpot_ms, view.policy.pod_hourly_cost, gain.mid)
+    if (price := found.spec.accelerator.replica_cost) is not None:
+        lines += guidance.cost(1000.0 * at / best.tpot_ms, price, gain.mid)
     if gain.mid < CLEAR_PERCENT:
         lines += [*guidance.why(view, best, at), *guidance.helps(found, rows, traffic, at)]
     plan.advice += [f"{label}: {text}" for label, text in lines]
@@ -161,10 +161,9 @@ def _range(rows: list[Row]) -> Iterator[str]:
         yield f"less than {LEAST_PERCENT:g} % from {lost[0]} requests on: {below}"
 
 
-def _row(view: Outlook, start_k: int, load: int) -> Row:
+def _row(view: Outlook, start_k: int, load: int, price: float | None) -> Row:
     best = guidance.best_of(view, load)
     off_ms = best.tpot_ms * (1.0 + best.gain.mid / 100.0)
-    price = view.policy.pod_hourly_cost
     cost, off_cost = (None if price is None else price * ms / (3600.0 * load) for ms in (best.tpot_ms, off_ms))
     return Row(load, start_k, best, off_ms, cost, off_cost)
 

@@ -149,7 +149,7 @@ def figures(look: Look) -> Iterator[Found]:
 
 def _describe_exports(look: Look, body: Object) -> str:
     """A sentence on what the first ready pod exports; empty where it cannot be asked."""
-    from speculative_operator.engines.exposition import Exposition, ExpositionError
+    from speculative_operator.engines.exposition import ExpositionError, parse
     from speculative_operator.engines.registry import NAMES
     from speculative_operator.shell.bodies import port_of
 
@@ -164,7 +164,7 @@ def _describe_exports(look: Look, body: Object) -> str:
             return ""
         path = (ready[0]["metadata"].get("annotations") or {}).get("prometheus.io/path", "metrics")
         page = look.at.page(ready[0], str(port_of(ready[0])), path)
-        count = len({key.name for key in Exposition(NAMES).parse(page)})
+        count = len({key.name for key in parse(page, NAMES)})
     except (UnseenError, ExpositionError):
         return ""
     name = ready[0]["metadata"]["name"]

@@ -32,8 +32,6 @@ class Policy:
     objective: Objective = field(default_factory=Objective)
     workload: Workload = Workload.MIXED
     facts: PairFacts = field(default_factory=PairFacts)
-    pod_hourly_cost: float | None = None
-    """Hourly price of all accelerators of one pod, in the user's currency; None when no price was given."""
     trials: bool = True
     """False for pods of a former pair: nobody compares what they measure."""
     start_seconds: float | None = None
@@ -84,6 +82,8 @@ class Estimate:
     """Seconds per output token without a speculator by that gain, at the same concurrency, with the same prompts."""
     tokens_per_second: float | None = None
     """Tokens per second of all replicas together."""
+    replicas: int = 0
+    """Number of replicas that these are the figures of."""
     removal_gain_percent: Interval | None = None
     """Gain in tokens per second of pods without a speculator over the best table, at the loads of the last hour."""
     cost_per_thousand_tokens: float | None = None
@@ -91,8 +91,6 @@ class Estimate:
     load_within_target: float | None = None
     """Scheduled requests per replica up to which a replica is predicted to keep the TPOT target, at most twice the
     measured load."""
-    throughput_within_target: float | None = None
-    """Tokens per second at that load over those at the measured load."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,6 @@ class PodWindow:
     ttft_seconds: float = 0.0
     queue_seconds: float | None = None
     """Seconds of `ttft_seconds` before requests were first scheduled; None where the engine does not tell."""
-    requests_finished: float = 0.0
     cells: tuple[StepCell, ...] = ()
     drafted_per_position: tuple[float, ...] = ()
     """Drafts verified at each position, where the engine or the payload tells it; with it the survival of a position is

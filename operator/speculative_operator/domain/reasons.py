@@ -63,7 +63,6 @@ class Reason(StrEnum):
     RENDER_INVALID = "RenderInvalid"
     UNSUPPORTED_BY_ENGINE = "UnsupportedByEngine"
     LOSSY = "LossyAcceptance"
-    ENGINE_UNMAINTAINED = "EngineUnmaintained"
     LIVE_UNPROVEN = "LiveUnproven"
     PLUG_IN_INERT = "PlugInInert"
     ENGINE_VERSION_DIFFERS = "EngineVersionDiffers"
@@ -214,7 +213,6 @@ EXPLANATIONS: dict[Reason, str] = {
     Reason.UNSUPPORTED_BY_ENGINE: "This version of the engine cannot do what the spec asks; the message has the "
     "remedy.",
     Reason.LOSSY: "An option accepts drafts that the verifier would not have written: output may differ.",
-    Reason.ENGINE_UNMAINTAINED: "The engine gets only fixes, or none; the message names a maintained one.",
     Reason.LIVE_UNPROVEN: "Live changes of K were not tested with this release or accelerator; the message says how K "
     "changes.",
     Reason.PLUG_IN_INERT: "The pods serve, but their plug-in leaves the engine alone and re-reads no table. The "

@@ -41,7 +41,7 @@ class Method(StrEnum):
     @property
     def may_sit_in_verifier(self) -> bool:
         """True when the drafting weights can be part of the verifier's checkpoint."""
-        return self in (Method.MTP, Method.DSPARK, Method.MEDUSA)
+        return self in (Method.MTP, Method.DSPARK)
 
 
 class Mode(StrEnum):
@@ -84,14 +84,12 @@ class EngineType(StrEnum):
     VLLM = "vLLM"
     SGLANG = "SGLang"
     TENSORRT_LLM = "TensorRTLLM"
-    TGI = "TGI"
 
 
 DEFAULT_VERSIONS = {
     EngineType.VLLM: "0.32.0",
     EngineType.SGLANG: "0.5.23",
     EngineType.TENSORRT_LLM: "1.3.0rc29",
-    EngineType.TGI: "3.3.6",
 }
 """Release that is served when the spec names none: the one whose behaviour docs/engines.md tells. TensorRT-LLM's is a
 release candidate: 1.2.1, its newest final release, keeps one K and exports too little to tell which K is best."""
@@ -101,7 +99,6 @@ class Target(StrEnum):
     DEPLOYMENT = "Deployment"
     INFERENCE_SERVICE = "InferenceService"
     LLM_INFERENCE_SERVICE = "LLMInferenceService"
-    LEADER_WORKER_SET = "LeaderWorkerSet"
 
 
 class Scheme(StrEnum):
@@ -168,8 +165,7 @@ class Speculator:
     source: ModelSource | None = None
     tensor_parallel_size: int | None = None
     quantization: str = ""
-    parallel_drafting: bool = False
-    """The speculator was trained to draft all K tokens in one pass (P-EAGLE, PARD)."""
+    parallel_drafting: bool = False  # it was trained to draft all K tokens in one pass (P-EAGLE, PARD)
     heterogeneous_vocabulary: bool = False
     """A draft_model whose vocabulary differs from the verifier's."""
     prompt_lookup_min: int | None = None
@@ -227,6 +223,11 @@ class AcceleratorRequest:
     @property
     def vendor(self) -> Vendor:
         return vendor_of(self.resource, self.per_replica)
+
+    @property
+    def replica_cost(self) -> float | None:
+        """Price of a replica for an hour; None where none was given."""
+        return None if self.hourly_cost is None else self.hourly_cost * self.per_replica
 
 
 class Check(StrEnum):
@@ -364,7 +365,6 @@ class DeploymentSpec:
     rollout_window: DailyWindow | None = field(default=None, metadata=NOT_OF_PODS)
     """When the tuner may interrupt serving, where it may at all; None: at any time."""
     target: Target = field(default=Target.DEPLOYMENT, metadata=NOT_OF_PODS)
-    nodes: int = 1  # pods of one replica, which share its accelerators evenly
     inference_service: InferenceServiceSettings = field(default_factory=InferenceServiceSettings)
     route: Route | None = field(default=None, metadata=NOT_OF_PODS)
     template: Mapping[str, Any] = field(default_factory=dict)

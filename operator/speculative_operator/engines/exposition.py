@@ -1,24 +1,17 @@
 """Parses Prometheus' text exposition of one pod to the samples that an adapter wants.
 
-Used by `shell.scraper`, `speculative doctor` and the laboratory.
+Used by `shell.scraper`, by commands that ask a pod, and by the laboratory.
 
-Of the 43 families of a vLLM exposition a reader wants a dozen, and their label sets in a pod hardly ever change: the
-text before the last space of a line is judged once for each distinct text, so that a wanted line costs a look-up.
-Everything else goes to `prometheus_client`'s parser, to which a property test holds this one.
+Of the 43 families of a vLLM exposition a reader wants a dozen: only their lines go to `prometheus_client`'s parser.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
-
-LARGEST_MEMORY = 65_536
-"""Distinct texts before a value that are remembered: the lines of 100 pods."""
-LONGEST_HEAD = 1024
-"""Characters of a text that is remembered: no engine's labels are longer."""
 
 
 class ExpositionError(ValueError):
@@ -32,86 +25,43 @@ class SeriesKey(NamedTuple):
     labels: tuple[tuple[str, str], ...]
 
 
-class Exposition:
-    """Parses expositions for the series called `names`, and remembers what their lines begin with."""
+def parse(text: str, names: Collection[str]) -> dict[SeriesKey, float]:
+    """Value of every series in `text` that is called one of `names`; timestamps and exemplars are dropped.
 
-    def __init__(self, names: Collection[str], most: int = LARGEST_MEMORY) -> None:
-        """`names`: the wanted series; `most`: number of beginnings of lines to remember."""
-        self._names, self._most = frozenset(names), most
-        self._heads: dict[str, SeriesKey] = {}
-        """Text before a value -> its series."""
-
-    def parse(self, text: str) -> dict[SeriesKey, float]:
-        """Value of every wanted series in `text`; timestamps and exemplars are dropped.
-
-        Values are as written, NaN and infinities included. Lines of other names are not looked at. Raises
-        ExpositionError.
-        """
-        found: dict[SeriesKey, float] = {}
-        for line in text.split("\n"):
-            head, _, tail = line.rpartition(" ")
-            key = self._heads.get(head)
-            value = None if key is None else _plain_number(tail)
-            if key is None or value is None:
-                sample = self._sample(line.strip())
-                if sample is None:
-                    continue
-                key, value = _identity(sample), sample.value
-                self._remember(head)
+    Values are as written, NaN and infinities included. Lines of other names are not looked at. Raises ExpositionError.
+    """
+    lines = [line for line in map(str.strip, text.split("\n")) if _concerns(line, names)]
+    samples = _samples(lines)
+    if samples is None:
+        broken = next((line for line in lines if _samples((line,)) is None), lines[0])
+        raise ExpositionError(f"not a sample: {_excerpt(broken)}")
+    found: dict[SeriesKey, float] = {}
+    for sample in samples:
+        if sample.name in names:
+            key, value = SeriesKey(sample.name, tuple(sorted(sample.labels.items()))), float(sample.value)
             before = found.setdefault(key, value)
             if before is not value and before != value:
-                raise ExpositionError(f"two values of one series: {_excerpt(line)}")
-        return found
-
-    def _sample(self, line: str) -> Sample | None:
-        """The sample in a line; None for a line without a wanted one. Raises ExpositionError for a broken line of a
-        wanted name."""
-        if not line or not self._concerns(line):
-            return None
-        sample = _parse(line)
-        if sample is None:
-            raise ExpositionError(f"not a sample: {_excerpt(line)}")
-        return sample if sample.name in self._names else None
-
-    def _concerns(self, line: str) -> bool:
-        """False only when the line can be no sample of a wanted name; a name may also stand within the braces."""
-        if line[0] == "#":
-            return False
-        name, brace, _ = line.partition("{")
-        return (bool(brace) and not name.strip()) or name.split(maxsplit=1)[0] in self._names
-
-    def _remember(self, head: str) -> None:
-        """Remember the wanted series that the text before a value names, where that text alone tells it."""
-        whole = _parse(f"{head.strip()} 0") if 0 < len(head) <= LONGEST_HEAD else None
-        if whole is not None and whole.name in self._names and whole.value == 0 and whole.timestamp is None:
-            if len(self._heads) >= self._most:
-                self._heads.clear()
-            self._heads[head] = _identity(whole)
+                raise ExpositionError(f"two values of one series: {_excerpt(str(sample))}")
+    return found
 
 
-def _identity(sample: Sample) -> SeriesKey:
-    return SeriesKey(sample.name, tuple(sorted(sample.labels.items())))
+def _concerns(line: str, names: Collection[str]) -> bool:
+    """False only when the line can be no sample of a wanted name; a name may also stand within the braces."""
+    if not line or line[0] == "#":
+        return False
+    name, brace, _ = line.partition("{")
+    return (bool(brace) and not name.strip()) or name.split(maxsplit=1)[0] in names
 
 
-def _parse(line: str) -> Sample | None:
+def _samples(lines: Iterable[str]) -> list[Sample] | None:
+    """The samples in `lines`, one in each; None where a line holds none."""
+    text = "\n".join(lines)
     try:
-        families = list(text_string_to_metric_families(line))
-        found = next((sample for family in families for sample in family.samples), None)
-        return found and found._replace(value=float(found.value))
+        found = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+        return found if len(found) == (text.count("\n") + 1 if text else 0) else None
     except (ValueError, IndexError, OverflowError):
         return None
 
 
-def _plain_number(text: str) -> float | None:
-    """The number in `text`; None for text that the parser has to judge. Python alone would take 1_000."""
-    if "_" in text:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
 def _excerpt(line: str) -> str:
-    text = line.strip()
-    return text if len(text) <= 120 else f"{text[:117]}..."
+    return line if len(line) <= 120 else f"{line[:117]}..."

@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 from speculative_operator.domain.promql import one_of, quote
 from speculative_operator.domain.spec import DeploymentSpec, EngineType
-from speculative_operator.engines import tgi
 from speculative_operator.engines.base import Engine
 from speculative_operator.engines.samples import describe_missing
 from speculative_operator.engines.sglang import adapter as sglang
@@ -20,7 +19,6 @@ ENGINES: dict[EngineType, Engine] = {
     EngineType.VLLM: vllm.ENGINE,
     EngineType.SGLANG: sglang.ENGINE,
     EngineType.TENSORRT_LLM: tensorrt_llm.ENGINE,
-    EngineType.TGI: tgi.ENGINE,
 }
 
 

@@ -16,15 +16,13 @@ from speculative_operator.pairing.reading import decoder, number
 _PACKED = 0.9
 """Bytes of a weight below which several lie in one element of a tensor."""
 USUAL_CONTEXT = 4096
-"""Tokens of context at which windows are averaged into a figure per token, where none was observed."""
+"""Tokens of context at which windows are averaged into a figure per token."""
 
 
-def shape_of(
-    facts: ModelFacts, spec: DeploymentSpec, *, as_speculator: bool = False, context: int | None = None
-) -> ModelShape | None:
+def shape_of(facts: ModelFacts, spec: DeploymentSpec, *, as_speculator: bool = False) -> ModelShape | None:
     """The model as the step-time model sees it; None where its files do not tell enough.
 
-    `kv_heads` x `head_dim` is what all ranks together cache for a token in a layer, at `context` tokens: more than the
+    `kv_heads` x `head_dim` is what all ranks together cache for a token in a layer, at USUAL_CONTEXT: more than the
     config says where ranks hold copies (latents, fewer KV heads than ranks), less where layers keep windows only.
     """
     requested = spec.speculator if as_speculator else None
@@ -39,7 +37,7 @@ def shape_of(
         return None
     holding = speculator_holding(facts, facts, spec) if as_speculator else verifier_holding(facts, spec)
     size = widths(config, spec).value
-    kv_heads, head_dim = _cache_layout(holding, len(kinds), size, context or USUAL_CONTEXT)
+    kv_heads, head_dim = _cache_layout(holding, len(kinds), size, USUAL_CONTEXT)
     parameters, active, each = _parameters(facts, sizes)
     return ModelShape(
         name=facts.pin.location,

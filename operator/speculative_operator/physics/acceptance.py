@@ -115,21 +115,6 @@ def fit_run_lengths(survival: ArrayLike) -> RunLengths:
     return RunLengths(w, long, short)
 
 
-def across(survival: ArrayLike, k: int) -> Array:
-    """`S_1..S_k` expected at K = k from survival measured at K = len(survival).
-
-    Where measured survival departs from the two geometrics (a hazard that rises with position, as of block
-    speculators), the departure is kept as a ratio; positions beyond those seen continue with the last ratio.
-    """
-    seen = np.asarray(survival, dtype=float)
-    runs = fit_run_lengths(seen)
-    model, wanted = runs.survival(seen.size), runs.survival(k)
-    ratio = np.divide(seen, model, out=np.ones_like(seen), where=model > 1e-9)
-    if k > seen.size:
-        ratio = np.concatenate([ratio, np.full(k - seen.size, ratio[-1])])
-    return np.minimum.accumulate(np.clip(wanted * ratio[: max(k, 0)], 0.0, 1.0))
-
-
 def _search(seen: Array) -> tuple[float, float, float]:
     """(p, q, share of p in the survival seen): the best cell of a grid over p >= q, polished by Newton's method."""
     values, powers = _grid(seen.size)

@@ -22,9 +22,8 @@ from dataclasses import dataclass, field
 from speculative_operator.domain import names
 from speculative_operator.domain.observation import Gap, Series
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.engines.exposition import Exposition, ExpositionError, SeriesKey
+from speculative_operator.engines.exposition import ExpositionError, SeriesKey, parse
 from speculative_operator.engines.registry import NAMES, missing
-from speculative_operator.engines.ring import Ring
 from speculative_operator.settings import Settings
 from speculative_operator.shell.podseries import SERIES_OF_A_POD, Addresses, Answer, Reached, units
 from speculative_operator.shell.rounds import DIRECT_SHARE, Source
@@ -37,8 +36,6 @@ MOST_SCRAPES = 12
 """Most scrapes that are kept of a pod."""
 LARGEST_PAGE = 4 * 2**20
 """Most bytes of one exposition."""
-MOST_LINES = 3000
-"""Most lines of a pod's exposition that are remembered; vLLM's has half as many."""
 PAGE_SECONDS = 2.0
 """Seconds for one whole exposition, connection included."""
 WITHOUT_SECONDS = 60.0
@@ -63,14 +60,20 @@ class PageError(Exception):
 
 @dataclass
 class _Pod:
-    """The scrapes and the exposition of one pod."""
+    """What is kept of one pod."""
 
-    scrapes: Ring
-    exposition: Exposition = field(default_factory=lambda: Exposition(NAMES, MOST_LINES))
-    last: float = -math.inf
-    """Unix time of the last scrape."""
+    scrapes: list[tuple[float, Mapping[SeriesKey, float]]] = field(default_factory=list)
+    """Unix time and values of each scrape, the oldest first."""
     quiet_until: float = -math.inf
     """Monotonic seconds until which the port of step telemetry is not asked."""
+
+    def series(self, name: str) -> tuple[Series, ...]:
+        """The scrapes as series, as Prometheus would return them, with the label `pod`."""
+        samples: dict[SeriesKey, list[tuple[float, float]]] = {}
+        for at, values in self.scrapes:
+            for key, value in values.items():
+                samples.setdefault(key, []).append((at, value))
+        return tuple(Series(key.name, {**dict(key.labels), "pod": name}, tuple(own)) for key, own in samples.items())
 
 
 class Scraper:
@@ -97,7 +100,7 @@ class Scraper:
             except PageError as error:
                 gaps[name] = Gap(Reason.METRICS_MISSING, f"its metrics cannot be read: {error}")
                 continue
-            found = tuple(pod.scrapes.series())
+            found = pod.series(name)
             room -= units(found)
             if room < 0:
                 gaps[name] = Gap(Reason.METRICS_MISSING, "the namespace has more series than may be held")
@@ -124,29 +127,25 @@ class Scraper:
     def _read(self, namespace: str, name: str, addresses: tuple[str, ...], offset: float) -> _Pod:
         """The pod with a scrape of now; `offset`: from monotonic to unix seconds. Raises PageError."""
         key = (namespace, name)
-        pod = self._pods.get(key) or _Pod(self._ring(name))
+        pod = self._pods.get(key) or _Pod()
         if key not in self._pods and len(self._pods) >= MOST_PODS:
             raise PageError(f"more than {MOST_PODS} pods are not read without Prometheus")
         if not addresses:
             raise PageError("it has no address")
         at = self._clock() + offset
         values = self._values(pod, addresses if isinstance(addresses, Reached) else Reached(addresses))
-        if at <= pod.last:  # the clock was set back
-            pod.scrapes = self._ring(name)
-        pod.scrapes.add(at, values)
-        pod.last = at
+        if pod.scrapes and at <= pod.scrapes[-1][0]:  # the clock was set back
+            pod.scrapes = []
+        pod.scrapes = [*(one for one in pod.scrapes if one[0] >= at - self._horizon), (at, values)]
         self._pods[key] = pod
         return pod
 
-    def _ring(self, name: str) -> Ring:
-        return Ring(name, self._horizon)
-
     def _values(self, pod: _Pod, reached: Reached) -> Mapping[SeriesKey, float]:
         """Values of the engine's own series, and of step telemetry where there is any. Raises PageError."""
-        found = dict(self._page(pod, reached[0], reached.port, encrypted=reached.encrypted))
+        found = dict(self._page(reached[0], reached.port, encrypted=reached.encrypted))
         if self._clock() >= pod.quiet_until:
             try:
-                found |= self._page(pod, reached[0], names.TELEMETRY_PORT)
+                found |= self._page(reached[0], names.TELEMETRY_PORT)
             except PageError as error:
                 refused = isinstance(error.__cause__, ConnectionRefusedError)
                 pod.quiet_until = self._clock() + (REFUSED_SECONDS if refused else REST_SECONDS)
@@ -155,7 +154,7 @@ class Scraper:
         return found
 
     @staticmethod
-    def _page(pod: _Pod, address: str, port: int, *, encrypted: bool = False) -> Mapping[SeriesKey, float]:
+    def _page(address: str, port: int, *, encrypted: bool = False) -> Mapping[SeriesKey, float]:
         where, ended = f"port {port}", threading.Event()
         connection = http.client.HTTPConnection(address, port, timeout=PAGE_SECONDS)
         try:
@@ -180,7 +179,7 @@ class Scraper:
         if len(page) > LARGEST_PAGE or answer.length:
             raise PageError(f"{where}: the page is too large, or is not whole")
         try:
-            return pod.exposition.parse(page.decode("utf-8", "replace"))
+            return parse(page.decode("utf-8", "replace"), NAMES)
         except ExpositionError as error:
             raise PageError(f"{where}: {error}") from error
 

@@ -58,7 +58,7 @@ from speculative_operator.tuner.quorum import (
     sight,
     waits,
 )
-from speculative_operator.tuner.report import acceptance_text, estimate, headroom, name_k
+from speculative_operator.tuner.report import acceptance_text, estimate, load_within, name_k
 from speculative_operator.tuner.targets import judge, targets_text, watch
 from speculative_operator.tuner.telemetry import believable
 from speculative_operator.tuner.traffic import Look, bound_claims, pool
@@ -136,12 +136,11 @@ def _decide_on_figures(
     view = outlook(
         policy, memory.costs, memory.acceptance, memory.traffic, memory.last, memory.cells, compares=compares
     )
-    found = None if memory.removed else headroom(view, look, memory.table, memory.targets)
+    found = None if memory.removed else load_within(view, look, memory.table, memory.targets)
     memory, decision = _decide_on_evidence(memory, seen, late, view, look, now)
     if found is None:
         return memory, decision
-    within = replace(decision.estimate, load_within_target=found.load, throughput_within_target=found.throughput)
-    return memory, replace(decision, estimate=within)
+    return memory, replace(decision, estimate=replace(decision.estimate, load_within_target=found))
 
 
 def _decide_on_evidence(

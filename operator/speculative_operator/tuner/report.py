@@ -6,7 +6,6 @@ Called by decide().
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from speculative_operator.domain.decision import Estimate, Policy
 from speculative_operator.domain.reasons import Reason
@@ -22,16 +21,6 @@ MUCH = 0.2
 """Share of requests' time before the first token from which a change mentions it."""
 FURTHEST_LOAD = 2.0
 """Largest load of a prediction, in multiples of the measured load: beyond it the P99 cannot be told."""
-
-
-@dataclass(frozen=True, slots=True)
-class Headroom:
-    """The largest load of a replica within the TPOT target."""
-
-    load: float
-    """Scheduled requests per replica, at most `FURTHEST_LOAD` times the measured load."""
-    throughput: float
-    """Tokens per second at that load over those at the measured load."""
 
 
 def estimate(view: Outlook, look: Look, table: KTable, proposed: KTable | None = None) -> Estimate:
@@ -50,15 +39,8 @@ def estimate(view: Outlook, look: Look, table: KTable, proposed: KTable | None =
         tpot_off_seconds=look.tpot * math.exp(gain.mid) if look.tpot is not None and gain is not None else None,
         tokens_per_second=look.tokens_per_second,
         removal_gain_percent=removal.percent if removal is not None else None,
-        cost_per_thousand_tokens=_cost(view.policy, look),
+        replicas=look.replicas,
     )
-
-
-def _cost(policy: Policy, look: Look) -> float | None:
-    """Cost of a thousand output tokens at the measured speed; None without a price or tokens."""
-    if policy.pod_hourly_cost is None or look.tokens_per_second <= 0:
-        return None
-    return 1000.0 * policy.pod_hourly_cost * look.replicas / (3600.0 * look.tokens_per_second)
 
 
 def measured_speed(view: Outlook, look: Look, k: int) -> float | None:
@@ -74,9 +56,10 @@ def measured_speed(view: Outlook, look: Look, k: int) -> float | None:
     return view.at(look.batch, k) + earned - view.surprise(k)
 
 
-def headroom(view: Outlook, look: Look, table: KTable, targets: Targets) -> Headroom | None:
-    """The headroom of a replica with `table`; None where no TPOT target is set, no P99 was measured since the last
-    change of K, or no load keeps the target, so that more replicas would not help.
+def load_within(view: Outlook, look: Look, table: KTable, targets: Targets) -> float | None:
+    """Scheduled requests up to which a replica with `table` keeps the TPOT target, at most `FURTHEST_LOAD` times the
+    measured load; None where no TPOT target is set, no P99 was measured since the last change of K, or no load keeps
+    the target, so that more replicas would not help.
 
     Autoscalers use it; no decision on K does. The measured P99 is carried to another load by the ratio of predicted
     times per token, so that an error which is the same at both loads cancels out.
@@ -94,7 +77,7 @@ def headroom(view: Outlook, look: Look, table: KTable, targets: Targets) -> Head
         speed = float(view.speed[row, view.ks.index(chosen)]) if chosen in view.ks else INFEASIBLE
         if load > most or speed <= INFEASIBLE / 2 or here - speed > slack:
             break
-        found = Headroom(float(load), float(load) / targets.load * math.exp(speed - here))
+        found = float(load)
     return found
 
 

@@ -101,8 +101,7 @@ WHOLE: dict[str, Any] = {
         "env": [{"name": "A", "value": "1"}],
     },
     "rollout": {"strategy": "Recreate"},
-    "target": "LeaderWorkerSet",
-    "nodes": 2,
+    "target": "LLMInferenceService",
     "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"nodeSelector": {"zone": "a"}, "gone": None}},
 }
 
@@ -157,7 +156,7 @@ def test_every_field_arrives() -> None:
     assert (spec.replicas, spec.rollout_strategy, spec.target) == (
         2,
         RolloutStrategy.RECREATE,
-        Target.LEADER_WORKER_SET,
+        Target.LLM_INFERENCE_SERVICE,
     )
     assert spec.template == WHOLE["template"]
 

@@ -16,7 +16,6 @@ SPELT = {
     EngineType.VLLM: "vLLM",
     EngineType.SGLANG: "SGLang",
     EngineType.TENSORRT_LLM: "TensorRT-LLM",
-    EngineType.TGI: "TGI",
 }
 DRAWN: dict[str, Any] = {"speculator.method": "eagle3", "speculator.model": DRAFT}
 LOOKED_UP: dict[str, Any] = {"speculator": {"method": "ngram"}}

@@ -30,7 +30,6 @@ COUNTERS = {
     reading.TTFT_SECONDS: "ttft_seconds",
     reading.GENERATED: "tokens",
     reading.PROMPT: "prompt_tokens",
-    reading.FINISHED: "first_tokens",
 }
 BUCKETS = {
     "vllm:request_time_per_output_token_seconds_bucket": "tpot_histogram",

@@ -124,7 +124,7 @@ class TestDefinition:
         found = copy.deepcopy(crd())
         status = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
         del status["startup"]
-        del status["decisions"]["items"]["properties"]["numbers"]
+        del status["decisions"]["items"]["properties"]["tableVersion"]
         return found
 
     def test_fields_that_it_does_not_declare(self, diagnose: Any) -> None:
@@ -132,7 +132,7 @@ class TestDefinition:
         status, found = diagnose(cluster)
         ((result, message, step),) = found["definition"]
         assert (status, result) == (1, "wrong")
-        assert message.endswith("it does not declare status.startup, status.decisions.numbers")
+        assert message.endswith("it does not declare status.startup, status.decisions.tableVersion")
         assert "kubectl apply --server-side -f crds/" in step
 
     def test_a_command_of_another_release_does_not_judge(self, diagnose: Any) -> None:
@@ -148,7 +148,7 @@ class TestRights:
         asked = {(resource, group): set(verbs) for resource, group, verbs in inspection.required_kinds()}
         assert {key: verbs - granted[key] for key, verbs in asked.items() if verbs - granted[key]} == {}
         optional = {"podmonitors", "servingruntimes", "inferenceservices", "llminferenceservices", "httproutes"}
-        optional |= {"leaderworkersets", "pods/log", "replicasets", "statefulsets", f"{names.PLURAL}/finalizers"}
+        optional |= {"pods/log", "replicasets", "statefulsets", f"{names.PLURAL}/finalizers"}
         optional |= {f"{names.TRAINING_PLURAL}{part}" for part in ("", "/status", "/finalizers")}
         assert {resource for resource, _ in granted.keys() - asked.keys()} == optional
 

@@ -16,7 +16,6 @@ from tests.unit.reconcile.worlds import SPEC, STATIC, Cluster, observed, restart
 
 from speculative_operator.api.crd import schema
 from speculative_operator.cli import diagnosis, explain
-from speculative_operator.cli.commands import CommandError
 from speculative_operator.cli.diagnosis import cause_of
 from speculative_operator.cli.parsers import COMMANDS
 from speculative_operator.domain import names
@@ -144,7 +143,7 @@ SITUATIONS: dict[str, tuple[Callable[[pytest.MonkeyPatch], Cluster], Reason, str
     "Static": (in_mode(STATIC), Reason.FIXED, "spec.speculation.mode: Auto"),
     "Disabled": (in_mode(replace(SPEC, speculation=Speculation(mode=Mode.DISABLED))), Reason.DISABLED, "mode: Auto"),
     "engine cannot": (
-        refused(engine=EngineSettings(version="0.1.0")), Reason.UNSUPPORTED_BY_ENGINE, "speculative engines",
+        refused(engine=EngineSettings(version="0.1.0")), Reason.UNSUPPORTED_BY_ENGINE, "docs/engines.md",
     ),
     "Recommend": (
         says(Reason.RECOMMENDED, "proposed", spec=replace(SPEC, speculation=Speculation(mode=Mode.RECOMMEND))),
@@ -218,15 +217,3 @@ def test_each_next_step_names_what_exists() -> None:
         for word in re.findall(r"\bspeculative (\w+)", step):
             assert word in COMMANDS, f"{reason}: speculative {word}"
         assert any(word in step for word in NAMES_A_STEP), f"{reason}: {step}"
-
-
-def test_a_decision_of_the_past_is_found_by_its_time() -> None:
-    body = body_of(settled())
-    body["status"]["decisions"] = [
-        {"time": "2027-01-15T08:26:30.5Z", "to": "b", "reason": "LowAcceptance", "message": "new"},
-        {"time": "2027-01-15T08:20:30.5Z", "to": "a", "reason": "HighConcurrency", "message": "old"},
-    ]
-    assert explain.decision_at(body, "2027-01-15T08:25:00Z")["message"] == "old"
-    assert explain.decision_at(body, "2027-01-15T08:30:00Z")["message"] == "new"
-    with pytest.raises(CommandError, match="the oldest is of 2027-01-15T08:20:30"):
-        explain.decision_at(body, "2027-01-15T08:00:00Z")

@@ -181,7 +181,7 @@ def test_a_deployment_whose_k_needs_a_rollout_is_refused(
 ) -> None:
     spec = tmp_path / "spec.yaml"
     spec.write_text(
-        "verifier: {model: hf://Qwen/Qwen3-8B}\nspeculator: {method: ngram}\nengine: {type: TGI}\n"
+        "verifier: {model: hf://Qwen/Qwen3-8B}\nspeculator: {method: ngram}\nengine: {type: SGLang}\n"
         "accelerator: {product: H100-SXM}\n"
     )
     assert main(["simulate", "--trace", str(trace), "--spec", str(spec)]) == 1

@@ -11,7 +11,6 @@ from tests.unit.emulator.building import Run, quiet
 
 from speculative_lab.emulator import sglang as sglang_dialect
 from speculative_lab.emulator import tensorrt_llm as tensorrt_dialect
-from speculative_lab.emulator import tgi as tgi_dialect
 from speculative_lab.emulator.assembly import build_core
 from speculative_lab.emulator.dialect import Dialect, Program
 from speculative_lab.emulator.sglang_metrics import SglangMetrics
@@ -41,11 +40,6 @@ def _flow(value: Any) -> str:
         return json.dumps(value)
     entries = (f"{key if type(key) is int else json.dumps(key)}: {_flow(one)}" for key, one in value.items())
     return "{" + ", ".join(entries) + "}"
-
-
-def tgi(*words: str, **environment: str) -> Program:
-    """`text-generation-launcher` with these words."""
-    return tgi_dialect.parse(["--model-id", MODEL, "--max-total-tokens", "4096", *words], environment, QUIET)
 
 
 class DialectRun(Run):

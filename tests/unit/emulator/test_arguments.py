@@ -38,7 +38,7 @@ def test_argument_errors_end_with_2(words: list[str], capsys: pytest.CaptureFixt
     assert "error:" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("engine", ["vLLM", "SGLang", "TensorRT-LLM", "TGI"])
+@pytest.mark.parametrize("engine", ["vLLM", "SGLang", "TensorRT-LLM"])
 def test_every_flag_on_record_is_taken(engine: str) -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     add_flags(parser, engine)

@@ -13,7 +13,6 @@ from speculative_lab.emulator.commands import lay
 STARTS = {
     "SGLang 0.5.23": ["python3", "-m", "sglang.launch_server", "--version"],
     "TensorRT-LLM 1.3": ["trtllm-serve", "--version"],
-    "TGI 3.3.6": ["text-generation-launcher", "--version"],
 }
 
 

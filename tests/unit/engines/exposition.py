@@ -21,7 +21,6 @@ IDLE: dict[str, float] = {
     "vllm:num_requests_running": 0,
     "vllm:num_requests_waiting": 0,
     "vllm:num_preemptions_total": 0,
-    "vllm:request_success_total": 0,
     "vllm:kv_cache_usage_perc": 0,
 }
 

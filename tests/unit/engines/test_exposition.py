@@ -1,4 +1,4 @@
-"""The quick reader of expositions agrees with prometheus_client's on everything that both understand."""
+"""The reader of wanted lines agrees with prometheus_client's on everything that both understand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.emulator.building import Run, configured, speculation
 
-from speculative_operator.engines.exposition import LONGEST_HEAD, Exposition, ExpositionError, SeriesKey
+from speculative_operator.engines.exposition import ExpositionError, SeriesKey, parse
 from speculative_operator.engines.vllm.reading import METRIC_NAMES
 
 NAMES = ("vllm:a_total", "vllm:b", "plain")
@@ -66,23 +66,25 @@ def lines(draw: st.DrawFn) -> str:
     return f"{draw(_spaces)}{name}{draw(_spaces)}{braces}{draw(_spaces) or ' '}{draw(_values)}{draw(_spaces)}"
 
 
-@given(st.lists(lines(), max_size=6), st.data())
-def test_agrees_with_prometheus_client(texts: list[str], data: st.DataObject) -> None:
-    """Line by line, with and without what was read before: a remembered beginning never changes the outcome."""
-    warm = Exposition(NAMES)
-    for _ in range(2):
-        for line in texts:
-            try:
-                expected: dict[SeriesKey, float] | None = reference(line)
-            except (ValueError, IndexError, OverflowError):
-                expected = None
-            for reader in (Exposition(NAMES), warm):
-                try:
-                    found = reader.parse(line)
-                except ExpositionError:
-                    assert expected is None, "prometheus_client reads it"
-                else:
-                    assert expected is None or same(found, expected)
+@given(st.lists(lines(), max_size=6))
+def test_agrees_with_prometheus_client(texts: list[str]) -> None:
+    """Line by line, and all lines that are read by themselves together."""
+    whole, good = dict[SeriesKey, float](), list[str]()
+    for line in texts:
+        try:
+            expected: dict[SeriesKey, float] | None = reference(line)
+        except (ValueError, IndexError, OverflowError):
+            expected = None
+        try:
+            found = parse(line, NAMES)
+        except ExpositionError:
+            assert expected is None, "prometheus_client reads it"
+        else:
+            assert expected is None or same(found, expected)
+            if not found.keys() & whole.keys():
+                whole |= found
+                good.append(line)
+    assert same(parse("\n".join(good), NAMES), whole)
 
 
 def test_whole_exposition_of_the_engine_agrees() -> None:
@@ -94,13 +96,12 @@ def test_whole_exposition_of_the_engine_agrees() -> None:
         if sample.name in METRIC_NAMES
     }
     assert len(wanted) > 25
-    assert Exposition(METRIC_NAMES).parse(text) == wanted
+    assert parse(text, METRIC_NAMES) == wanted
 
 
 def test_values_are_kept_as_written() -> None:
-    reader = Exposition(NAMES)
     text = 'vllm:b{x="1"} NaN\nvllm:b{x="2"} -Inf\nvllm:b{x="3"} -5\nplain 1e400\nvllm:a_total{x="} 7"} 3 1700000000\n'
-    found = {key: repr(value) for key, value in reader.parse(text).items()}
+    found = {key: repr(value) for key, value in parse(text, NAMES).items()}
     assert found == {
         SeriesKey("vllm:b", (("x", "1"),)): "nan",
         SeriesKey("vllm:b", (("x", "2"),)): "-inf",
@@ -124,31 +125,12 @@ def test_values_are_kept_as_written() -> None:
 )
 def test_broken_lines_are_quoted(text: str, said: str) -> None:
     with pytest.raises(ExpositionError, match=said) as caught:
-        Exposition(NAMES).parse(text)
+        parse(text, NAMES)
     assert len(str(caught.value)) < 200
 
 
 def test_broken_lines_of_others_are_passed_over() -> None:
-    assert Exposition(NAMES).parse('other{x="1} oops\nplain 4\n') == {SeriesKey("plain", ()): 4.0}
-
-
-def test_memory_of_lines_is_bounded() -> None:
-    reader = Exposition(NAMES, most=50)
-    for index in range(300):
-        assert reader.parse(f'vllm:b{{x="{index}"}} 4') == {SeriesKey("vllm:b", (("x", str(index)),)): 4.0}
-    assert len(reader._heads) <= 50
-
-
-def test_what_is_remembered_is_bounded_whatever_a_pod_says() -> None:
-    parser = Exposition({"wanted"}, most=50)
-    for number in range(200):
-        long = "x" * 5000
-        page = f'# HELP c{number} {long}\nother{number} 1\nwanted{{pod="{long}{number}"}} {number}\nwanted 7\n'
-        found = parser.parse(page)
-        assert found[SeriesKey("wanted", ())] == 7.0
-        assert found[SeriesKey("wanted", (("pod", f"{long}{number}"),))] == number
-    assert len(parser._heads) <= 50
-    assert max(map(len, parser._heads)) <= LONGEST_HEAD
+    assert parse('other{x="1} oops\nplain 4\n', NAMES) == {SeriesKey("plain", ()): 4.0}
 
 
 def exposition() -> str:

@@ -1,4 +1,4 @@
-"""Each row of SGLang, TensorRT-LLM and TGI against the adapter that is to obey it."""
+"""Each row of SGLang and TensorRT-LLM against the adapter that is to obey it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.engines.test_matrix import EVERY, shown
 from tests.unit.engines.test_matrix_vllm import make_spec
 from tests.unit.failing import failing
 
-from speculative_operator.domain.spec import EngineType, Method
+from speculative_operator.domain.spec import EngineType
 from speculative_operator.engines.matrix import refusing
 from speculative_operator.engines.matrix.rows import Cell, Extent, Version, find, show_version
 from speculative_operator.engines.registry import engine_for
@@ -31,9 +31,6 @@ def obeyed(cell: Cell) -> None:
         subject = replace(subject, engine=replace(subject.engine, type=cell.engine, version=show_version(version)))
         assert find(refusing.question_of(subject, version)) is cell
         engine = engine_for(subject)
-        if cell.engine is EngineType.TGI and cell.method is Method.MEDUSA and subject.speculator is not None:
-            # TGI finds the heads in the verifier's own checkpoint.
-            subject = replace(subject, speculator=replace(subject.speculator, source=None))
         found = engine.refusals(subject)
         assert found == ()
         knobs = engine.knobs(subject)

@@ -84,7 +84,6 @@ def test_refusals_are_those_of_the_adapter_but_for_where_weights_lie() -> None:
         ("0.5.23", EngineType.SGLANG, {Fact.SAME_VOCABULARY_SIZE}),
         ("0.5.24", EngineType.SGLANG, set()),
         ("1.0.0", EngineType.TENSORRT_LLM, set()),
-        ("3.3.7", EngineType.TGI, set()),
     ],
 )
 def test_nothing_is_claimed_that_was_not_read(version: str, engine: EngineType, known: set[Fact]) -> None:

@@ -29,7 +29,6 @@ BUSY: dict[str, float] = {
     "vllm:num_requests_running": 4,
     "vllm:num_requests_waiting": 2,
     "vllm:num_preemptions_total": 1,
-    "vllm:request_success_total": 6,
     "vllm:kv_cache_usage_perc": 0.25,
     **speculating(400, 1200, (250, 120, 30)),
 }
@@ -113,7 +112,7 @@ def test_differences_are_exact_and_complete() -> None:
         start=T0, end=T2, steps=100, decode_request_steps=400, step_seconds=4.0, first_tokens=8,
         generated_tokens=808, prompt_tokens=5000, running=4, waiting=2, preemptions=1, kv_usage=0.25,
         kv_capacity_tokens=149760, drafts=400, draft_tokens=1200, accepted_tokens=400,
-        accepted_per_position=(250, 120, 30), ttft_seconds=1.5, requests_finished=6,
+        accepted_per_position=(250, 120, 30), ttft_seconds=1.5,
     )  # fmt: skip
     assert seen.tpot == pytest.approx(0.01 / 2)
 
@@ -265,7 +264,7 @@ def test_first_scrape_and_no_new_scrape() -> None:
 @pytest.mark.parametrize("name", sorted(name for name in BUSY if "/" not in name))
 def test_a_missing_series_is_a_gap_unless_it_can_be_done_without(name: str) -> None:
     optional = {
-        "vllm:time_to_first_token_seconds_sum", "vllm:num_preemptions_total", "vllm:request_success_total",
+        "vllm:time_to_first_token_seconds_sum", "vllm:num_preemptions_total",
         "vllm:kv_cache_usage_perc",
     }  # fmt: skip
     seen = read_one([s for s in scrapes([(T0, ZERO), (T2, BUSY)]) if s.name != name])

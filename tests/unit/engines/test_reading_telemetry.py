@@ -14,7 +14,7 @@ from tests.unit.engines.exposition import IDLE, scrapes, speculating
 from tests.unit.payload.engine_steps import Clock, Plan, outputs
 
 from speculative_operator.domain.observation import PodWindow, Series, StepCell
-from speculative_operator.engines.exposition import Exposition
+from speculative_operator.engines.exposition import parse
 from speculative_operator.engines.vllm.reading import METRIC_NAMES, read
 from speculative_operator.engines.vllm.telemetry import NAMES, extend
 from speculative_operator.payload.speculative_scheduler import State
@@ -62,10 +62,9 @@ class Engine:
 
 def as_series(points: Sequence[tuple[float, str]], **labels: str) -> list[Series]:
     """Scraped texts as Prometheus gives them back."""
-    reader = Exposition(NAMES)
     found: dict[tuple[str, tuple[tuple[str, str], ...]], list[tuple[float, float]]] = {}
     for time, text in points:
-        for key, value in reader.parse(text).items():
+        for key, value in parse(text, NAMES).items():
             found.setdefault((key.name, key.labels), []).append((time, value))
     beside = {"pod": "qwen-0", "instance": "10.0.0.7:8001", **labels}
     return [Series(name, {**dict(own), **beside}, tuple(samples)) for (name, own), samples in found.items()]

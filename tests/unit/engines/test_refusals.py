@@ -28,7 +28,6 @@ REFUSED = ("removed", "pod", "tls")
 WRONG: list[tuple[dict[str, Any], str, str, tuple[str, ...]]] = [
     ({"version": "nightly"}, "spec.engine.version", "UnsupportedByEngine", ("'nightly'", "0.32.0")),
     ({"source": S3}, "spec.speculator.model", "UnsupportedSource", ("s3://bucket/m", "pvc://")),
-    ({"method": Method.MEDUSA, "source": None}, "spec.speculator.model", "SpecInvalid", ("medusa",)),
     ({"args": ("serve",)}, "spec.engine.args", "SpecInvalid", ("'serve'", "spec.verifier.model")),
     ({"args": ("--disable-log-stats",)}, "spec.engine.args", "SpecInvalid", ("--disable-log-stats", "mode: Static")),
     (

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from speculative_lab.cases.workloads import across
 from speculative_operator.domain.spec import Method, Workload
 from speculative_operator.physics.acceptance import (
     LONGEST,
     RunLengths,
-    across,
     conditionals,
     expected_tokens,
     extend,

@@ -46,7 +46,6 @@ class Pod:
         self._add("time_to_first_token_seconds_sum", 0.05 * first)
         self._add("generation_tokens_total", decoded + sum(accepted) + first)
         self._add("prompt_tokens_total", 500.0 * first)
-        self._add("request_success_total", first)
         if self.speculates and self.k:
             self._add("spec_decode_num_drafts_total", decoded)
             self._add("spec_decode_num_draft_tokens_total", decoded * self.k)
@@ -69,7 +68,6 @@ class Pod:
             "time_to_first_token_seconds_sum",
             "generation_tokens_total",
             "prompt_tokens_total",
-            "request_success_total",
             "num_preemptions_total",
         ]
         if self.speculates:

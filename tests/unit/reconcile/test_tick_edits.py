@@ -197,7 +197,6 @@ HEAD = Speculator(Method.EAGLE3, ModelSource(Scheme.HF, "RedHatAI/Qwen3-8B-specu
             for engine, version, method, reason in (
                 (EngineType.SGLANG, "0.5.23", Method.SUFFIX, Reason.UNSUPPORTED_BY_ENGINE),
                 (EngineType.TENSORRT_LLM, "1.2.0", Method.DSPARK, Reason.UNSUPPORTED_BY_ENGINE),
-                (EngineType.TGI, "3.3.6", Method.EAGLE3, Reason.UNSUPPORTED_BY_ENGINE),
             )
         ),
         ({"verifier": replace(SPEC.verifier, source=ModelSource(Scheme.S3, "b/m"))}, Reason.UNSUPPORTED_SOURCE),
@@ -265,7 +264,7 @@ def test_what_a_newer_release_would_not_mend_is_refused(change: dict[str, Any]) 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"engine": EngineSettings(EngineType.TGI, "3.3.6")}, "UnsupportedByEngine"),
+        ({"engine": EngineSettings(EngineType.TENSORRT_LLM, "0.20.0")}, "UnsupportedByEngine"),
         ({"engine": EngineSettings(version="0.9.0")}, "UnsupportedByEngine"),
     ],
 )

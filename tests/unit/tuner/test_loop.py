@@ -60,16 +60,15 @@ def test_first_decision_within_a_minute_at_one_request_at_a_time() -> None:
     assert [decision.reason for decision in loop.decisions[: valid - 1]] == [Reason.STARTING] * (valid - 1)
 
 
-def test_tokens_cost_what_all_pods_cost_while_they_are_made() -> None:
-    loop = run(Plant(), policy(pod_hourly_cost=9.0))
+def test_figures_are_those_of_all_pods_together() -> None:
+    loop = run(Plant())
     figures = loop.play(20, 20, 20).estimate
     assert figures.tokens_per_second is not None
-    assert figures.cost_per_thousand_tokens == pytest.approx(9.0 / 3.6 / figures.tokens_per_second)
     now = loop.now + TICK
     seen = Observation(now, {pod: loop.plant.window(loop.memory.table, 20, now) for pod in "ab"})
     two = decide(loop.memory, seen, loop.policy, now)[1].estimate
-    assert two.cost_per_thousand_tokens == pytest.approx(figures.cost_per_thousand_tokens, rel=0.1)
-    assert run(Plant()).play(20, 20, 20).estimate.cost_per_thousand_tokens is None
+    assert (figures.replicas, two.replicas) == (1, 2)
+    assert two.tokens_per_second == pytest.approx(2 * figures.tokens_per_second, rel=0.1)
 
 
 def test_both_times_per_token_and_the_gain_agree_whatever_prompts_came() -> None:

@@ -100,7 +100,7 @@ def _elsewhere(spec: DeploymentSpec, version: Version) -> Refusal:
         message = f"engine.version {show_version(version)}: not known to run on {vendor}; set engine.version {known}"
         return Refusal("spec.engine.version", _UNSUPPORTED, message)
     where = ", ".join(one for one in vendors_of(engine) if one is not Vendor.OTHER)
-    instead = [kind for kind in EngineType if kind is not EngineType.TGI and vendor in vendors_of(kind)]
+    instead = [kind for kind in EngineType if vendor in vendors_of(kind)]
     message = (
         f"accelerator.resource {spec.accelerator.resource} ({vendor}): {engine} does not run there, only on {where}"
         + (f"; set engine.type: {instead[0]}, or other accelerators" if instead else "; use other accelerators")

@@ -134,9 +134,6 @@ class Cell(Row):
     """False when a smaller K saves verification only: the speculator drafts as ever."""
     drafts_blocks: bool
     """True when one draft pass yields all K tokens."""
-    metrics: tuple[str, ...]
-    """Figures of the engine's metrics that are right, sorted: drafts accepted, in all and per position; drafted ones,
-    none of them filler; the time between tokens; the active K. Any other is absent, diluted or counted otherwise."""
     skips: bool
     """True when the plug-in can leave the speculator out at K = 0, so that no part of it runs."""
     note: str
@@ -200,7 +197,6 @@ def _cell(row: Mapping[str, str]) -> Cell:
         passes_at_zero=float(row["passes_at_zero"]),
         follows_k=row["follows_k"] == "yes",
         drafts_blocks=row["drafts_blocks"] == "yes",
-        metrics=tuple(sorted(word.replace("-", " ") for word in row["metrics"].split())),
         skips=row["skips"] == "yes",
         note=row["note"],
     )

@@ -95,7 +95,6 @@ def _window(piece: Cut) -> PodWindow:
         prompt_tokens=piece.delta(TOKENS, mode="prefill_compute"),
         kv_capacity_tokens=piece.gauge_mean(KV_CAPACITY),
         ttft_seconds=piece.delta(TTFT_SECONDS),
-        requests_finished=piece.delta(ENDED),
     )
     if passes == 0:
         return quiet

@@ -49,10 +49,9 @@ _POSITION = "token_position"
 
 def _window(piece: Cut) -> PodWindow:
     _check_release(piece)
-    ended = piece.delta(ENDED)
     # Where no request ended, gauges may be those of an iteration long past.
     quiet = idle(piece, kv_capacity_tokens=_capacity(piece))
-    if ended == 0:
+    if piece.delta(ENDED) == 0:
         return quiet
     first, generated, seconds = piece.delta(FIRST_TOKENS), piece.delta(GENERATED), piece.delta(DECODE_SECONDS)
     drafted, accepted = _drafts(piece)
@@ -78,7 +77,6 @@ def _window(piece: Cut) -> PodWindow:
         accepted_per_position=accepted,
         drafted_per_position=drafted,
         ttft_seconds=piece.delta(TTFT_SECONDS),
-        requests_finished=ended,
     )
 
 

@@ -79,9 +79,6 @@ def _speculator(spec: DeploymentSpec, speculator: Speculator, version: Version) 
         yield from _runner(spec, version)
         refused = refusing.why(refusing.question_of(spec, version, plan(spec).runner))
         yield from (refused,) if refused is not None else ()
-    if speculator.method is Method.MEDUSA and speculator.source is None:
-        message = "speculator.method medusa needs weights of its own; set spec.speculator.model"
-        yield Refusal("spec.speculator.model", _INVALID, message)
     yield from _options(spec, speculator)
 
 

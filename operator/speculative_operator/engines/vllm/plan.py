@@ -23,7 +23,6 @@ from speculative_operator.engines.matrix.rows import (
     find,
     parse_version,
     platform_of,
-    rows_of,
 )
 from speculative_operator.engines.shared import plan as shared
 
@@ -46,34 +45,10 @@ class Runner(StrEnum):
     V2 = "V2"
 
 
-Line = tuple[int, ...]
-"""Major and minor number of a release."""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Releases in which K changed live on one runner, and the speculator was skipped where it can be."""
-
-    runner: str
-    first: Line
-    last: Line
-    proven: str
-    """`matrix.answers.Proven`."""
-    methods: frozenset[str]
-
-
-def _line(text: str) -> Line:
-    return tuple(map(int, text.split(".")))
-
-
-RUNS: tuple[Run, ...] = tuple(
-    Run(row["runner"], _line(row["first"]), _line(row["last"]), row["proven"], frozenset(row["methods"].split()))
-    for row in rows_of("runs")
-)
-"""`realengine.matrix` and tests/vllm ran them: 0.24 and 0.30 by their scheduler classes alone, for their builds for
-CPUs cannot verify drafts; 0.33 is its Python over the kernels of 0.32."""
-LIVE_PROVEN = tuple((0, minor) for minor in range(RUNS[0].first[1], max(run.last for run in RUNS)[1] + 1))
-"""Release lines on which the plug-in was run. The payload holds the same list, for its label `proven`."""
+LIVE_PROVEN = tuple((0, minor) for minor in range(24, 34))
+"""Release lines on which the plug-in was run, by `realengine.matrix` and tests/vllm: 0.24 and 0.30 by their scheduler
+classes alone, for their builds for CPUs cannot verify drafts; 0.33 is its Python over the kernels of 0.32. The payload
+holds the same list, for its label `proven`."""
 UNPROVEN: Version = (0, LIVE_PROVEN[-1][1] + 1, 0)
 """First release on which the plug-in was not run. It checks itself at its start, and says there what it lacks."""
 BLOCK_METHODS = frozenset(
@@ -144,9 +119,9 @@ def has_worker(planned: Plan) -> bool:
 
 def can_skip(spec: DeploymentSpec, planned: Plan) -> bool:
     """True when pods can skip the speculator at K = 0: they have the worker, 0 is one K, and replicas have no ranks
-    but tensor parallel ones of one node, since agreements between nodes never ran."""
+    but tensor parallel ones."""
     verifier = spec.verifier
-    others = verifier.pipeline_parallel_size * verifier.data_parallel_size * spec.nodes
+    others = verifier.pipeline_parallel_size * verifier.data_parallel_size
     # The plug-in never skips a speculator whose drafts are drawn from its probabilities (`speculative_worker`).
     if spec.speculator is None or spec.speculator.options.get("draft_sample_method") not in (None, "greedy"):
         return False

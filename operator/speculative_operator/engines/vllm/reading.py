@@ -38,7 +38,6 @@ QUEUE_SECONDS = "vllm:request_queue_time_seconds_sum"
 RUNNING = "vllm:num_requests_running"
 WAITING = "vllm:num_requests_waiting"
 PREEMPTIONS = "vllm:num_preemptions_total"
-FINISHED = "vllm:request_success_total"
 KV_USAGE = "vllm:kv_cache_usage_perc"
 CACHE_INFO = "vllm:cache_config_info"
 DRAFTS = "vllm:spec_decode_num_drafts_total"
@@ -49,7 +48,7 @@ PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 _REQUIRED = (STEPS, REQUEST_STEPS, STEP_SECONDS, FIRST_TOKENS, GENERATED, PROMPT, RUNNING, WAITING)
 _SPECULATION = (DRAFTS, DRAFT_TOKENS, ACCEPTED)
 _OTHERS = (
-    TTFT_SECONDS, QUEUE_SECONDS, PROMPT_BY_SOURCE, PROMPT_CACHED, PREEMPTIONS, FINISHED, KV_USAGE, CACHE_INFO,
+    TTFT_SECONDS, QUEUE_SECONDS, PROMPT_BY_SOURCE, PROMPT_CACHED, PREEMPTIONS, KV_USAGE, CACHE_INFO,
     *_SPECULATION, PER_POSITION,
 )  # fmt: skip
 _PAYLOAD = frozenset(telemetry.NAMES)
@@ -87,7 +86,6 @@ def _window(piece: Cut) -> PodWindow:
         kv_capacity_tokens=_capacity(piece),
         ttft_seconds=piece.delta(TTFT_SECONDS),
         queue_seconds=piece.delta(QUEUE_SECONDS) if piece.has(QUEUE_SECONDS) else None,
-        requests_finished=piece.delta(FINISHED),
         **_speculation(piece),
     )
     refuse(_contradictions(window))

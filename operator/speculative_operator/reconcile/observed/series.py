@@ -31,7 +31,6 @@ FAMILIES = {
     "object_load_requests": "Scheduled requests per step and replica.",
     "object_load_within_target_requests": "Scheduled requests per replica up to which the TPOT target holds.",
     "object_requests_per_second": "Requests per second of all pods that get their first token.",
-    "object_headroom_requests_per_second": "Further requests per second of all pods up to the TPOT target.",
     "object_running_requests": "Running requests of all pods.",
     "object_waiting_requests": "Waiting requests of all pods.",
     "object_kv_cache_usage_ratio": "Share of the KV cache in use, of the fullest pod.",
@@ -150,7 +149,7 @@ def measured(status: Status, recent: Recent, now: float, limit: float) -> Iterat
         return
     estimate = recent.estimate if abs(now - recent.estimated_at) <= limit else Estimate()
     if recent.expected <= fresh.keys():
-        yield from _of_all(fresh.values(), estimate.throughput_within_target)
+        yield from _of_all(fresh.values())
     first = math.fsum(one.first_tokens for one in fresh.values())
     if first > 0:
         yield from _sample("object_ttft_seconds", math.fsum(one.ttft_seconds for one in fresh.values()) / first)
@@ -162,12 +161,9 @@ def measured(status: Status, recent: Recent, now: float, limit: float) -> Iterat
     yield from _of_estimate(estimate, status.speculation)
 
 
-def _of_all(pods: Iterable[PodFigures], throughput_within_target: float | None) -> Iterator[Sample]:
+def _of_all(pods: Iterable[PodFigures]) -> Iterator[Sample]:
     known_pods = tuple(pods)
-    requests = math.fsum(one.first_tokens / one.seconds for one in known_pods)
-    yield from _sample("object_requests_per_second", requests)
-    if requests > 0 and throughput_within_target is not None:
-        yield from _sample("object_headroom_requests_per_second", requests * (throughput_within_target - 1.0))
+    yield from _sample("object_requests_per_second", math.fsum(one.first_tokens / one.seconds for one in known_pods))
     yield from _sample("object_running_requests", math.fsum(one.running for one in known_pods))
     yield from _sample("object_waiting_requests", math.fsum(one.waiting for one in known_pods))
     yield from _sample("object_tokens_per_second", math.fsum(one.rate for one in known_pods))

@@ -57,7 +57,7 @@ def engine_notices(spec: DeploymentSpec, report: EngineReport) -> tuple[Notice, 
     if inert:
         message = (
             f"pods of engine {version or wanted} do not re-read their table{lacks}: K stays as it was at their start; "
-            "set spec.engine to a release that `speculative engines` lists as Live, or speculation.mode: Static with "
+            "set spec.engine to a release that docs/engines.md lists as Live, or speculation.mode: Static with "
             "the K that you want"
         )
         return (Notice(Reason.PLUG_IN_INERT, message),)

@@ -17,7 +17,7 @@ from speculative_operator.domain.decision import Basis, Estimate, Interval, Stat
 from speculative_operator.domain.formats import moment, timestamp
 from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.reasons import EXPLANATIONS, Reason
-from speculative_operator.domain.spec import DeploymentSpec, Mode
+from speculative_operator.domain.spec import Mode
 from speculative_operator.domain.table import KTable, Trial
 from speculative_operator.reconcile.report.engine_report import table_since
 from speculative_operator.reconcile.report.view import View
@@ -155,7 +155,7 @@ def estimate_of(view: View, observation: Observation) -> Estimate:
     themselves."""
     asked = view.decision is not None and view.active.table is not None
     estimate = view.decision.estimate if view.decision is not None and asked else _measure(observation)
-    return replace(estimate, cost_per_thousand_tokens=_cost(view.spec, estimate, view.rollout.ready))
+    return replace(estimate, cost_per_thousand_tokens=_cost(view.spec.accelerator.replica_cost, estimate))
 
 
 def _measure(observation: Observation) -> Estimate:
@@ -171,6 +171,7 @@ def _measure(observation: Observation) -> Estimate:
         concurrency=(requests + first) / steps,
         tpot_seconds=_sum(windows, "step_seconds") / decoded,
         tokens_per_second=rate,
+        replicas=len(windows),
     )
 
 
@@ -178,36 +179,28 @@ def _sum(windows: list[PodWindow], name: str) -> float:
     return float(sum(getattr(window, name) for window in windows))
 
 
-def _cost(spec: DeploymentSpec, estimate: Estimate, ready: int) -> float | None:
-    """Cost of a thousand output tokens: the tuner's; else accelerators in use x hourly cost / tokens an hour x 1000."""
-    if estimate.cost_per_thousand_tokens is not None:
-        return estimate.cost_per_thousand_tokens
-    hourly, rate = spec.accelerator.hourly_cost, formats.showable(estimate.tokens_per_second)
-    if hourly is None or not rate or rate <= 0:
-        return None
-    return hourly * spec.accelerator.per_replica * ready / (rate * 3600.0) * 1000.0
+def _cost(hourly: float | None, estimate: Estimate) -> float | None:
+    """Cost of a thousand output tokens: replicas x `hourly`, the cost of each / tokens an hour x 1000."""
+    rate = formats.showable(estimate.tokens_per_second)
+    return hourly * estimate.replicas / (rate * 3.6) if hourly is not None and rate and rate > 0 else None
 
 
 def decisions(view: View, old: Status, now: float) -> list[dict[str, Any]]:
-    """The history with the change of this reconcile, if there was one. Only the newest entry has figures: those of ten
-    entries would make the status longer than anybody reads."""
+    """The history with the change of this reconcile, if there was one."""
     entry = _entry(view, old.last, now)
-    if entry is None:
-        return [dict(one) for one in old.decisions]
-    before = ({key: value for key, value in one.items() if key != "numbers"} for one in old.decisions)
-    return [entry, *before][:DECISIONS_KEPT]
+    return [*((entry,) if entry is not None else ()), *map(dict, old.decisions)][:DECISIONS_KEPT]
 
 
 def _entry(view: View, last: Change, now: float) -> dict[str, Any] | None:
     active, decision = view.active, view.decision
     if view.changed and decision is not None:
         tables = (_table_text(active.before), active.text)
-        return _record(now, *tables, decision.reason, decision.message) | _version(view) | _numbers(view)
+        return _record(now, *tables, decision.reason, decision.message) | _version(view)
     if active.why not in (None, Reason.TRIES_CHANGED) and not active.removed:
         tables = (_table_text(active.before), active.text)
         return _record(now, *tables, active.why, EXPLANATIONS[active.why]) | _version(view)
     if _newly_proposed(view, last) and decision is not None:
-        return _record(now, str(active.table), str(view.proposed), decision.reason, decision.message) | _numbers(view)
+        return _record(now, str(active.table), str(view.proposed), decision.reason, decision.message)
     return None
 
 
@@ -233,12 +226,3 @@ def _record(now: float, before: str, after: str, reason: Reason, message: str) -
 
 def _version(view: View) -> dict[str, Any]:
     return {"tableVersion": view.active.version} if view.active.table is not None else {}
-
-
-def _numbers(view: View) -> dict[str, Any]:
-    if view.decision is None:
-        return {}
-    estimate = view.decision.estimate
-    every = numbers(estimate) | {"k": formats.number(estimate.k)}
-    found = {key: value for key, value in every.items() if value}
-    return {"numbers": found} if found else {}

@@ -53,7 +53,7 @@ class Verdict:
 
 def policy_of(spec: DeploymentSpec, **known: Any) -> Policy:
     """The tuner's policy for `spec`. `known`: fields of the policy that the spec alone cannot tell."""
-    speculation, hourly = spec.speculation, spec.accelerator.hourly_cost
+    speculation = spec.speculation
     return Policy(
         mode=speculation.mode,
         start_k=speculation.num_speculative_tokens,
@@ -61,7 +61,6 @@ def policy_of(spec: DeploymentSpec, **known: Any) -> Policy:
         off_policy=speculation.off_policy,
         objective=speculation.objective,
         workload=speculation.workload,
-        pod_hourly_cost=None if hourly is None else hourly * spec.accelerator.per_replica,
         **known,
     )
 

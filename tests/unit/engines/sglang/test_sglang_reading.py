@@ -105,7 +105,6 @@ def test_every_figure_is_exact_where_requests_live_within_the_window(crowd: list
     assert found.prompt_tokens == 100 * len(crowd)
     assert found.mean_k == pytest.approx(3)
     assert found.accepted_tokens == pytest.approx(truth.decode_tokens - truth.request_steps)
-    assert found.requests_finished == len(crowd)
 
 
 @settings(max_examples=40, deadline=None)

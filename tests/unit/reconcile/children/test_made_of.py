@@ -117,7 +117,6 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "verified": ("{}",),
     "target": (Target.DEPLOYMENT,),
     "route": (Route("public"),),
-    "nodes": (2,),
     "inference_service.display_name": ("Granite",),
     "inference_service.description": ("Answers",),
     "inference_service.exposed": (True,),
@@ -198,8 +197,6 @@ BASES = {
     "SGLang-ngram": of(EngineType.SGLANG, Method.NGRAM),
     "TensorRTLLM-eagle": of(EngineType.TENSORRT_LLM, Method.EAGLE3, EAGLE),
     "TensorRTLLM-draft": of(EngineType.TENSORRT_LLM, Method.DRAFT_MODEL, DRAFT),
-    "TGI-ngram": of(EngineType.TGI, Method.NGRAM),
-    "TGI-medusa": of(EngineType.TGI, Method.MEDUSA),
     "vLLM-off": replace(SPEC, speculation=Speculation(Mode.DISABLED)),
 }
 

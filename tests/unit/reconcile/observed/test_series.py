@@ -28,7 +28,6 @@ ESTIMATE = Estimate(
     tpot_seconds=0.008,
     cost_per_thousand_tokens=0.002,
     load_within_target=20.0,
-    throughput_within_target=1.5,
 )
 STATUS: dict[str, Any] = {
     "conditions": [
@@ -125,7 +124,6 @@ def test_what_pods_did() -> None:
     assert seen(BOTH) == pytest.approx(
         {
             "object_requests_per_second": 0.8,
-            "object_headroom_requests_per_second": 0.4,
             "object_running_requests": 6.0,
             "object_waiting_requests": 4.0,
             "object_tokens_per_second": 160.0,

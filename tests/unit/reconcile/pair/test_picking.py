@@ -110,11 +110,11 @@ def test_without_a_look_at_pairs_the_name_decides(capabilities: Capabilities) ->
 
 
 def test_what_the_engine_does_not_serve_is_not_picked() -> None:
-    tgi = EngineSettings(type=EngineType.TGI, version="3.3.6")
-    cluster = Choosing(spec=replace(UNREAD, engine=tgi))
+    tensorrt = EngineSettings(type=EngineType.TENSORRT_LLM, version="1.3.0rc29")
+    cluster = Choosing(spec=replace(UNREAD, engine=tensorrt), catalogue=rows(row("me/eagle", method="eagle")))
     cluster.tick()
     assert cluster.told_of() == (None, None)
-    assert "eagle3 for Qwen/Qwen3-8B, which this engine does not serve" in cluster.picked["reason"]
+    assert "eagle for Qwen/Qwen3-8B, which this engine does not serve" in cluster.picked["reason"]
     assert cluster.serves()
     one_pass = rows(row("me/p-eagle", one_pass=True), GOOD)
     cluster = Choosing(spec=replace(UNREAD, engine=EngineSettings(version="0.15.0")), catalogue=one_pass)

@@ -157,7 +157,6 @@ def test_builds_of_one_release(one: str, other: str, same: bool) -> None:
     ("reason", "kind"),
     [
         (Reason.LOSSY, "Warning"),
-        (Reason.ENGINE_UNMAINTAINED, "Warning"),
         (Reason.ENGINE_VERSION_DIFFERS, "Warning"),
         (Reason.LIVE_UNPROVEN, "Normal"),
         (Reason.PLUG_IN_INERT, "Warning"),
@@ -172,17 +171,17 @@ def test_each_new_warning_is_one_event(reason: Reason, kind: str) -> None:
 
 
 def test_what_the_adapter_has_to_say_is_in_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[Notice] = [Notice(Reason.LOSSY, "acceptance is relaxed"), Notice(Reason.ENGINE_UNMAINTAINED, "old")]
+    said: list[Notice] = [Notice(Reason.LOSSY, "acceptance is relaxed"), Notice(Reason.PLUG_IN_INERT, "old")]
     speaking = replace(ENGINE, notices=lambda spec: tuple(said))
     monkeypatch.setitem(ENGINES, EngineType.VLLM, speaking)
     cluster = Cluster(spec=MINE)
     outcome = cluster.tick()
-    assert [one["reason"] for one in cluster.status["warnings"]] == ["LossyAcceptance", "EngineUnmaintained"]
+    assert [one["reason"] for one in cluster.status["warnings"]] == ["LossyAcceptance", "PlugInInert"]
     assert reasons(outcome).count(Reason.LOSSY) == 1
     assert Reason.LOSSY not in reasons(cluster.tick())
     said.pop(0)
     cluster.tick()
-    assert [one["reason"] for one in cluster.status["warnings"]] == ["EngineUnmaintained"]
+    assert [one["reason"] for one in cluster.status["warnings"]] == ["PlugInInert"]
     cluster.edit(engine=replace(MINE.engine, args=("--port=1",)))
     cluster.tick()
     assert cluster.condition("Ready")["reason"] == "SpecInvalid"

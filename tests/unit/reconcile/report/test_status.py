@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.reconcile.scripted import FIGURES, Tuner, active_table
+from tests.unit.reconcile.scripted import Tuner, active_table
 from tests.unit.reconcile.worlds import KEPT, NOW, SPEC, Cluster, observed, reasons, settled
 
 from speculative_operator.domain import formats
@@ -318,22 +318,6 @@ def test_pausing_and_going_on_are_told_once_each() -> None:
         cluster.annotate(paused=paused)
         told += [(one.type, one.reason) for one in cluster.tick().events]
     assert told == [("Normal", Reason.PAUSED), ("Normal", Reason.UNPAUSED)]
-
-
-def test_the_newest_decision_alone_has_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    tuner = Tuner()
-    monkeypatch.setattr("speculative_operator.reconcile.table.deciding.decide", tuner)
-    cluster = settled()
-    for k in (1, 3):
-        wish = {"table": KTable.constant(k, 256), "reason": Reason.FASTER, "changed": True, "estimate": FIGURES}
-        tuner.wishes.append(wish)
-        cluster.tick(observed(cluster))
-    assert [bool(one.get("numbers")) for one in cluster.status["decisions"]][:2] == [True, False]
-    before = deepcopy(cluster.status["decisions"])
-    before[1]["numbers"] = {"k": "1"}  # as another writer may leave it: no reason to write
-    cluster.status["decisions"] = before
-    cluster.tick(observed(cluster))
-    assert cluster.status["decisions"] == before
 
 
 # -- between two looks

@@ -1,5 +1,4 @@
-"""Keeps the last scrapes of one pod until a window was cut from them. Used by `shell.scraper` to read
-pods without Prometheus, and by the laboratory.
+"""The last scrapes of one pod until a window was cut from them. Used by `session`.
 
 A window begins where the last one ended: scrapes older than that end are dropped. A bad scrape must not spoil later
 windows: the first one is skipped, and the second in a row makes the ring forget all scrapes before it.
@@ -22,23 +21,22 @@ _WAITING = frozenset({Reason.STARTING, Reason.COLLECTING})
 class Ring:
     """Scrapes of one pod, oldest first."""
 
-    def __init__(self, pod: str, horizon: float = HORIZON_SECONDS) -> None:
+    def __init__(self, pod: str) -> None:
         self.since: float | None = None
         """Unix time at which the last window ended; None before the first."""
-        self._pod, self._horizon = pod, horizon
-        self._scrapes: deque[tuple[float, Mapping[SeriesKey, float]]] = deque()
-        self._failures = 0
+        self.scrapes: deque[tuple[float, Mapping[SeriesKey, float]]] = deque()
+        self._pod, self._failures = pod, 0
 
     def add(self, time: float, values: Mapping[SeriesKey, float]) -> None:
         """Keep a scrape made at `time`, which is later than all before."""
-        self._scrapes.append((time, values))
-        while self._scrapes[0][0] < time - self._horizon:
-            self._scrapes.popleft()
+        self.scrapes.append((time, values))
+        while self.scrapes[0][0] < time - HORIZON_SECONDS:
+            self.scrapes.popleft()
 
     def series(self) -> list[Series]:
         """The kept scrapes as series, as Prometheus would return them, with the label `pod`."""
         samples: dict[SeriesKey, list[tuple[float, float]]] = {}
-        for time, values in self._scrapes:
+        for time, values in self.scrapes:
             for key, value in values.items():
                 samples.setdefault(key, []).append((time, value))
         return [
@@ -49,20 +47,20 @@ class Ring:
         """Drop the scrapes that `result`, the outcome of reading `series`, has made useless."""
         if isinstance(result, PodWindow):
             self.since, self._failures = result.end, 0
-            while self._scrapes and self._scrapes[0][0] < result.end:
-                self._scrapes.popleft()
+            while self.scrapes and self.scrapes[0][0] < result.end:
+                self.scrapes.popleft()
         elif result.reason is Reason.COUNTER_RESET:
             self._begin_anew()
-        elif result.reason not in _WAITING and self._scrapes:
+        elif result.reason not in _WAITING and self.scrapes:
             self._failures += 1
             if self._failures > 1:
                 self._begin_anew()
             else:
-                self._scrapes.pop()
+                self.scrapes.pop()
 
     def _begin_anew(self) -> None:
         """Drop all scrapes but the newest: the next scrape makes a window with it."""
-        newest = self._scrapes[-1]
-        self._scrapes.clear()
-        self._scrapes.append(newest)
+        newest = self.scrapes[-1]
+        self.scrapes.clear()
+        self.scrapes.append(newest)
         self._failures = 0
