@@ -78,7 +78,8 @@ def running(stage: Stage) -> list[dict[str, Any]]:
 
 
 def test_the_pods_of_one_object_are_measured_with_drafts_and_without(bench_stage: Stage) -> None:
-    status, out, err = bench(bench_stage, *SHORT, "-o", "json")
+    page = bench_stage.directory / "bench.html"
+    status, out, err = bench(bench_stage, *SHORT, "--html", str(page), "-o", "json")
     assert status == 0, err
     (rung,) = json.loads(out)["rungs"]
     (plain,), (drafted,) = rung["plain"], rung["drafted"]
@@ -89,6 +90,7 @@ def test_the_pods_of_one_object_are_measured_with_drafts_and_without(bench_stage
         assert 40 < step["prompt_tokens"] < 130
     assert plain["k"] is None
     assert drafted["k"] == pytest.approx(3, abs=0.2)
+    assert "plotly" in page.read_text().lower()
     assert not running(bench_stage)
     assert not bench_stage.items("configmaps", LABEL)
     annotations = bench_stage.get("specdep", LIVE.name)["metadata"].get("annotations") or {}

@@ -19,7 +19,7 @@ from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Any
 
-from speculative_operator.cli import cluster, commands, terminal
+from speculative_operator.cli import bench_page, cluster, commands, terminal
 from speculative_operator.cli.asking import Engine, prompts_of
 from speculative_operator.cli.bench_jobs import keep, noted_steps, prompts, send
 from speculative_operator.cli.cluster import Cluster, Object
@@ -34,7 +34,7 @@ from speculative_operator.engines.vllm import reading
 from speculative_operator.render.load_job import IMAGE, START_SECONDS, Load, prompts_map
 
 EPILOG = """examples:
-  speculative bench qwen3-8b --against qwen3-8b-plain -n models
+  speculative bench qwen3-8b --against qwen3-8b-plain -n models --html bench.html
   speculative bench qwen3-8b -n models --rates 1,4,16 --data prompts.jsonl --yes
   speculative bench qwen3-8b -n models --show
 
@@ -68,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--completions", action="store_true", help="ask /v1/completions, for models without a chat template")
     add("--api-key-secret", metavar="NAME:KEY", default="", help="Secret with the engine's API key")
     add("--image", metavar="IMAGE", default="", help="of GuideLLM 0.8 (its own)")
+    add("--html", metavar="FILE", default="", help="write a page with the picture")
     add("--yes", action="store_true", help="also load an object that serves requests now")
     add("--show", action="store_true", help="measure nothing: show the last result, of a day at most")
     add("-o", "--output", choices=(terminal.TEXT, terminal.JSON), default=terminal.TEXT, help="json: one object")
@@ -89,6 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"no result of {arguments.name} is kept", "run it without --show")
     ladder = rungs(steps)
     rows, said = list(_rows(ladder)), [*verdict(ladder), *_CANNOT]
+    if arguments.html:
+        bench_page.write(arguments.html, arguments.name, ladder, rows, said)
     if arguments.output == terminal.JSON:
         print(json.dumps({"name": arguments.name, "rungs": [asdict(one) for one in ladder], "said": said}))
         return OK

@@ -127,12 +127,16 @@ def test_both_sides_are_measured_in_turns_on_one_object(loaded: Loaded, run: Run
     assert not [one for one in loaded.made if one["kind"] == "ConfigMap"]
 
 
-def test_what_was_measured_is_shown_again(loaded: Loaded, run: Run) -> None:
+def test_what_was_measured_is_shown_again_and_drawn(loaded: Loaded, run: Run, tmp_path: Path) -> None:
     run(*WORDS)
-    status, out, _ = run("bench", "demo", "--show")
+    page = tmp_path / "bench.html"
+    status, out, _ = run("bench", "demo", "--show", "--html", str(page))
     assert status == 0
     assert "TPOT p50" in out
     assert "speculative compare judges by real requests." in out
+    text = page.read_text()
+    assert "with drafts, p99" in text
+    assert "http" not in text.partition("<script")[0]
 
 
 def test_another_object_answers_without_drafts_and_nothing_is_suspended(loaded: Loaded, run: Run) -> None:

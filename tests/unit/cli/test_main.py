@@ -17,7 +17,7 @@ from speculative_operator.cli.main import main
 from speculative_operator.cli.parsers import ANNOTATES, COMMANDS, LABORATORY, command
 
 ROOT = Path(__file__).resolve().parents[3]
-HEAVY = ("numba", "kopf", "kubernetes", "pydantic", "numpy", "requests")
+HEAVY = ("numba", "kopf", "kubernetes", "pydantic", "numpy", "requests", "plotly")
 MOST_MODULES = 140
 
 
