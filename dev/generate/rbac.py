@@ -67,6 +67,7 @@ OPERATOR: tuple[Permission, ...] = (
     Permission("serving.kserve.io", "inferenceservices", LASTING_VERBS, "the same; what KServe makes is only read"),
     Permission("serving.kserve.io", "llminferenceservices", LASTING_VERBS, "the same for target LLMInferenceService"),
     Permission("gateway.networking.k8s.io", "httproutes", CHILD_VERBS, "spec.route, where the Gateway API is"),
+    Permission("leaderworkerset.x-k8s.io", "leaderworkersets", LASTING_VERBS, "target LeaderWorkerSet, where it runs"),
     Permission("batch", "jobs", CHILD_VERBS, "reading and fetching models, training speculators"),
     Permission(
         "", "persistentvolumeclaims", LASTING_VERBS, "caches of weights; never deleted: others may have what is in them"

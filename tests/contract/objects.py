@@ -281,6 +281,13 @@ GOOD: dict[str, dict[str, Any]] = {
     "target": {"target": "InferenceService"},
     "target-llm": {"target": "LLMInferenceService", "inferenceService": {"authenticated": False}},
     "target-llm-tls": {"target": "LLMInferenceService", "inferenceService": {"tls": True}},
+    "target-several-nodes": {"target": "LeaderWorkerSet", "nodes": 2, "verifier.tensorParallelSize": 16},
+    "target-stages-on-nodes": {
+        "target": "LeaderWorkerSet",
+        "nodes": 2,
+        "verifier.pipelineParallelSize": 2,
+        "speculation.mode": "Disabled",
+    },
     "target-settings": {
         "target": "InferenceService",
         "inferenceService": {

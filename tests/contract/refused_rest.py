@@ -141,6 +141,25 @@ REST: tuple[Bad, ...] = (
         "write a host, such as qwen.example.com",
     ),
     wrong("route.path", "/qwen/", {"route": {"gateway": {"name": "public"}}}),
+    broken("nodes-target", {"nodes": 2}, "nodes is 2 but target is Deployment"),
+    broken("target-nodes", {"target": "LeaderWorkerSet"}, "target is LeaderWorkerSet"),
+    broken(
+        "nodes-share-evenly",
+        {"target": "LeaderWorkerSet", "nodes": 3, "verifier.tensorParallelSize": 4, "verifier.pipelineParallelSize": 2},
+        "3",
+        "write a number that divides 8",
+    ),
+    broken(
+        "nodes-data-parallel",
+        {
+            "target": "LeaderWorkerSet",
+            "nodes": 2,
+            "verifier.tensorParallelSize": 4,
+            "verifier.dataParallelSize": 2,
+        },
+        "2",
+    ),
+    wrong("nodes", 1, {"target": "LeaderWorkerSet"}),
     wrong("template", "x"),
     Bad(
         "template-label-value",

@@ -5,6 +5,7 @@ Who owns what, and what pods may do, by the admission policy of the manifests; `
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from tests.contract.conftest import ROOT
 from tests.contract.test_admission_shapes import (
     ACCOUNT,
     FOLDER,
+    GOLDEN,
     OWNER,
     POLICY,
     Json,
@@ -275,6 +277,19 @@ def test_a_platform_may_say_where_pods_of_kserve_run(guarded: Cluster) -> None:
     ):
         done = tried(guarded, allowed)
         assert done.returncode == 0, done.stderr
+
+
+def test_pods_of_a_group_are_held_to_the_same_privileges(guarded: Cluster) -> None:
+    documents = yaml.safe_load_all((GOLDEN / "expected" / "leader-worker-set.yaml").read_text())
+    (rendered,) = (one for one in documents if one["kind"] == "LeaderWorkerSet")
+    rendered["metadata"] |= {"namespace": "models", "ownerReferences": [OWNER]}
+    for part in ("leaderTemplate", "workerTemplate"):
+        for what in ({"hostNetwork": True}, NODE, {"containers": [{**ENGINE, **AS_ROOT}]}):
+            more = copy.deepcopy(rendered)
+            more["spec"]["leaderWorkerTemplate"][part]["spec"] |= what
+            answer = tried(guarded, more)
+            assert answer.returncode != 0, (part, what)
+            assert "templatePrivileges" in answer.stderr
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests import definitions, gateway, kserve
+from tests import definitions, gateway, kserve, lws
 from tests.contract.conftest import ROOT
 
 from devcluster import Cluster
@@ -36,7 +36,7 @@ FOLDER = "/var/lib/speculative-cache"
 @pytest.fixture(scope="module")
 def guarded(bare_cluster: Cluster, installed: Json) -> Iterator[Cluster]:
     """Every kind that is rendered, and the policy in force."""
-    for install in (kserve.install, gateway.install):
+    for install in (kserve.install, lws.install, gateway.install):
         install(bare_cluster)
     definitions.install(bare_cluster, definitions.read("monitoring"))
     bare_cluster.kubectl("create", "namespace", "models", check=False)

@@ -23,9 +23,9 @@ pytestmark = pytest.mark.cluster
 
 INPUTS = sorted(
     path for path in (Path(__file__).parents[1] / "golden" / "inputs").glob("*.yaml")
-    if "InferenceService\n" not in path.read_text()
+    if "InferenceService\n" not in path.read_text() and "LeaderWorkerSet\n" not in path.read_text()
 )  # fmt: skip
-"""Those of KServe need its definitions: tests/contract/test_inference_service.py and its sibling."""
+"""Those of KServe and LWS need their definitions: tests/contract/test_inference_service.py and its siblings."""
 NAMESPACE = "children"
 UID = "0e7b5d1c-5a4f-4f0e-9d52-6f0c8a3a2b11"
 NOW = 1_800_000_000.0

@@ -89,6 +89,14 @@ def test_the_target_stays(server: Server) -> None:
     assert "create a second object with this target" in str(refused.value.body)
 
 
+def test_a_name_that_pods_of_several_nodes_cannot_carry_is_refused(server: Server) -> None:
+    spread = {"target": "LeaderWorkerSet", "nodes": 2, "verifier.tensorParallelSize": 2}
+    server.create(specdep(spread, name="g" * 41))
+    said = server.refusal(specdep(spread, name="g" * 42))["message"]
+    assert "use at most 41 characters" in said
+    server.create(specdep(name="g" * 42))
+
+
 def test_a_name_that_a_candidate_cannot_carry_is_refused(server: Server) -> None:
     measured = {"speculator": {"auto": True, "measure": {}}}
     server.create(specdep(measured, name="m" * 43))

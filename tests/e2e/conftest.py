@@ -34,7 +34,7 @@ SLOWER = "speculative-operator/vllm-emulator:0.32.0-slower"
 """Image of an engine whose every step takes 10 % longer."""
 LONGEST = (
     "rights", "quick_starts", "quick_start_laptop", "pairs", "pod_weights", "inference_service", "loop",
-    "llm_inference_service", "chaos", "auto",
+    "leader_worker_set", "llm_inference_service", "chaos", "auto",
 )  # fmt: skip
 """Files that take two minutes and more, the longest first."""
 

@@ -31,6 +31,8 @@ def status_of(kind: str, count: int) -> Json | None:
     """What a controller reports in passing; None where the controllers of the cluster do it themselves."""
     if kind in ("InferenceService", "LLMInferenceService"):
         return {"annotations": {MARK: str(count)}}
+    if kind == "LeaderWorkerSet":
+        return {"hpaPodSelector": f"count={count}"}
     if kind == "HTTPRoute":
         moment = "2026-01-01T00:00:00Z"
         accepted = {"type": "Accepted", "status": "True", "reason": "Accepted", "message": str(count)}

@@ -9,6 +9,7 @@ from tests.definitions import MONITORING
 from tests.e2e.conftest import NAMESPACE
 
 from speculative_operator.api.convert import to_domain
+from speculative_operator.domain import names
 from speculative_operator.domain.jobs import Purpose
 from speculative_operator.render.jobs import job_name
 from speculative_operator.render.podspec import table_name
@@ -46,12 +47,17 @@ def of_pair(body: Json) -> list[Json]:
     ]
 
 
-def of_targets(runtime: str, service: str, llm: str) -> list[Json]:
+def of_targets(runtime: str, service: str, llm: str, group: str) -> list[Json]:
     predictor = {"model": {"modelFormat": {"name": "theirs"}, "runtime": "theirs"}}
+    workers = {"size": 1, "workerTemplate": template(group)}
     return [
         made("serving.kserve.io/v1alpha1", "ServingRuntime", runtime, {"containers": [{"name": "a", "image": "b"}]}),
         made("serving.kserve.io/v1beta1", "InferenceService", service, {"predictor": predictor}),
         made("serving.kserve.io/v1alpha2", "LLMInferenceService", llm, {"model": {"uri": "hf://theirs/model"}}),
+        made(
+            "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", names.group(group),
+            {"replicas": 0, "leaderWorkerTemplate": workers},
+        ),
     ]  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 no denied request and no verb that nothing used. Other writers never stop beside them, and at rest the operator writes
 nothing.
 
-Controllers of KServe are stand-ins (tests/kserve.py, tests/kserve_llm.py); their kinds are real.
+Controllers of KServe and LWS are stand-ins (tests/kserve.py, tests/kserve_llm.py, tests/lws.py); their kinds are real.
 The whole cluster is served first, then one namespace. A right that this life cannot use stands in ELSEWHERE.
 """
 
@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 from kubernetes import client, config
-from tests import definitions, gateway, kserve, kserve_llm
+from tests import definitions, gateway, kserve, kserve_llm, lws
 from tests.e2e import audit, taken
 from tests.e2e.conftest import LONG, NAMESPACE, Stage, until
 from tests.e2e.cowriter import CoWriter
@@ -43,7 +43,7 @@ CHART = scene.ROOT / "charts" / "speculative-operator"
 RELEASE, SYSTEM = "speculative-operator", scene.OPERATOR_NAMESPACE
 VALUES = "image.repository=speculative-operator,tickSeconds=6,settings.RESYNC_SECONDS=30"
 WHOLE = "whole"
-TARGETS = {"isvc": "InferenceService", "llm": "LLMInferenceService"}
+TARGETS = {"isvc": "InferenceService", "llm": "LLMInferenceService", "group": "LeaderWorkerSet"}
 """Further objects of this life, by name."""
 SLOW = {"path": "safetensors", "slow_to": 60_000}
 """Of the hub: so slow that progress is asked for."""
@@ -95,6 +95,7 @@ def stage(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         if cluster.enclosure is None:
             pytest.skip("the audit log of an existing cluster is not ours")
         kserve.install(cluster)
+        lws.install(cluster)
         gateway.install(cluster)
         definitions.install(cluster, [*definitions.read("monitoring"), definitions.PROMETHEUS, definitions.AGENT])
         cluster.kubectl("create", "namespace", NAMESPACE)
@@ -205,14 +206,14 @@ def may_own(stage: Stage) -> bool:
 
 @contextmanager
 def writers(cluster: Cluster) -> Iterator[tuple[list[kserve.Controller], CoWriter]]:
-    """KServe, and those who write beside it."""
+    """KServe and LWS, and those who write beside them."""
     loaded, stop = client.Configuration(), Event()
     load: Any = config.load_kube_config
     load(str(cluster.kubeconfig), client_configuration=loaded)
     with client.ApiClient(loaded) as api:
         controllers = [kserve.Controller(api, NAMESPACE), kserve_llm.Controller(api, NAMESPACE)]
-        others = CoWriter(api, NAMESPACE)
-        runs: list[Callable[[Event], None]] = [*(one.run for one in controllers), others.run]
+        groups, others = lws.Controller(api, NAMESPACE), CoWriter(api, NAMESPACE)
+        runs: list[Callable[[Event], None]] = [*(one.run for one in controllers), groups.run, others.run]
         threads = [Thread(target=run, args=(stop,), daemon=True) for run in runs]
         for thread in threads:
             thread.start()
@@ -258,9 +259,10 @@ def change_tables(stage: Stage) -> None:
 def take_names(stage: Stage) -> None:
     """Objects whose children's names are somebody else's: each is read before it is left alone."""
     deployed, kept = unread("taken", replicas=2, route={"gateway": {"name": "public"}}), read("kept")
-    targets = ("InferenceService", "InferenceService", "LLMInferenceService")
-    served = ("runtime", "service", "llm-service")
+    targets = ("InferenceService", "InferenceService", "LLMInferenceService", "LeaderWorkerSet")
+    served = ("runtime", "service", "llm-service", "set")
     ours = [deployed, *(unread(name, target=target) for name, target in zip(served, targets, strict=True))]
+    ours[-1]["spec"] |= {"nodes": 2, "verifier": {**ours[-1]["spec"]["verifier"], "tensorParallelSize": 2}}
     theirs = [*taken.of_deployment(deployed), *taken.of_pair(kept), *taken.of_targets(*served)]
     for one in (*theirs, kept, *ours):
         stage.apply(one)
@@ -329,7 +331,7 @@ def leave(stage: Stage) -> None:
 
 
 def kserve_kinds() -> tuple[str, ...]:
-    return "inferenceservice", "servingruntime", "llminferenceservice"
+    return "inferenceservice", "servingruntime", "llminferenceservice", "leaderworkerset"
 
 
 def pods(stage: Stage) -> set[str]:
@@ -369,5 +371,10 @@ def unread(name: str, **changes: Any) -> Json:
 
 
 def of_target(name: str) -> Json:
+    target = TARGETS[name]
+    if target == "LeaderWorkerSet":
+        body = unread(name, target=target, nodes=2)
+        body["spec"]["verifier"]["tensorParallelSize"] = 2
+        return body
     platform = {"hardwareProfile": {"name": "gpu"}, "connection": "registry", "exposed": True}
-    return unread(name, target=TARGETS[name], inferenceService=platform)
+    return unread(name, target=target, inferenceService=platform)

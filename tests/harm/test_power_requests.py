@@ -46,8 +46,11 @@ def engines_of(workload: Any) -> Iterator[Any]:
     if workload["kind"] == "InferenceService":
         yield spec["predictor"]["model"]
         return
-    containers = spec["template"].get("spec", spec["template"])["containers"]
-    yield next(one for one in containers if one["name"] in (names.CONTAINER, "main"))
+    groups = spec.get("leaderWorkerTemplate", {})
+    for pods in [spec["template"]] if "template" in spec else groups.values():
+        if isinstance(pods, dict):
+            containers = pods.get("spec", pods)["containers"]
+            yield next(one for one in containers if one["name"] in (names.CONTAINER, "main"))
 
 
 def test_the_disk_that_a_download_fills_is_asked_for() -> None:

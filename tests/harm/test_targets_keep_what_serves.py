@@ -11,6 +11,7 @@ from copy import deepcopy
 from dataclasses import replace
 
 import pytest
+from tests.unit.reconcile.observed import test_leader_worker_set as group
 from tests.unit.reconcile.observed import test_llm_inference_service as llm
 from tests.unit.reconcile.observed.test_inference_service import SERVED, serve
 from tests.unit.reconcile.worlds import SPEC, Cluster
@@ -49,7 +50,21 @@ def from_inference_service_to_llm() -> Cluster:
     return platform
 
 
+def from_deployment_to_groups() -> Cluster:
+    cluster = Cluster(capabilities=Capabilities(leader_worker_set=True))
+    cluster.settle()
+    cluster.spec = replace(SPEC, target=Target.LEADER_WORKER_SET, nodes=2)
+    return cluster
+
+
+def from_groups_to_deployment() -> Cluster:
+    platform = group.serve()
+    platform.spec = replace(group.SERVED, target=Target.DEPLOYMENT, nodes=1)
+    return platform
+
+
 OWN = {
+    "LeaderWorkerSet": group.SERVED,
     "Deployment": SPEC,
     "InferenceService": SERVED,
     "LLMInferenceService": llm.SERVED,
@@ -59,6 +74,7 @@ OWN = {
 @pytest.mark.parametrize(("cluster", "kind"), [
     (of_a_deployment, "Deployment"), (of_an_inference_service, "InferenceService"),
     (from_llm_to_inference_service, "LLMInferenceService"), (from_inference_service_to_llm, "InferenceService"),
+    (from_deployment_to_groups, "Deployment"), (from_groups_to_deployment, "LeaderWorkerSet"),
 ])  # fmt: skip
 def test_what_serves_stays_and_nothing_else_is_made(cluster: Callable[[], Cluster], kind: str) -> None:
     found = cluster()

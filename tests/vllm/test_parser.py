@@ -8,6 +8,7 @@ lines everywhere (tests/golden/test_outlines.py).
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,8 @@ SECONDS = 300
 PARSED = (0, 32, 0)
 """Command lines of other releases have other flags only in what they lack: 0.32 takes them all."""
 CASES = {case.name: case for case in every() if case.spec.engine.type is EngineType.VLLM}
+VARIABLES = {"LWS_WORKER_INDEX": "1", "LWS_LEADER_ADDRESS": "10.0.0.7"}
+"""What the kubelet puts in the place of variables of a container."""
 SWEEP = {
     f"{method}-{product or 'unknown'}-{seqs}-{top}": replace(
         spec(method, verifier={"max_num_seqs": seqs}, max_speculative_tokens=top),
@@ -51,7 +54,7 @@ def question(name: str, subject: DeploymentSpec, args: tuple[str, ...]) -> dict[
     planned = plan(subject)
     return {
         "name": name,
-        "args": list(args),
+        "args": [re.sub(r"\$\((.*?)\)", lambda found: VARIABLES[found[1]], one) for one in args],
         "seqs": planned.max_batch,
         "budget": budget(subject, planned),
         "blackwell": subject.accelerator.product.startswith("B200"),

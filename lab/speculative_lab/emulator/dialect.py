@@ -23,6 +23,8 @@ class Program:
     engine: EngineConfig
     lengths: DraftLengths | None = None
     """How K is chosen; None: by the schedule in `engine`, which may be none."""
+    headless: bool = False
+    """A worker of another node's engine, which serves nothing itself."""
 
 
 Parser: TypeAlias = Callable[[Sequence[str], Mapping[str, str], Settings], Program]

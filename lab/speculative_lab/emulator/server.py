@@ -62,6 +62,10 @@ async def _serve(dialect: Dialect, program: Program, settings: Settings) -> int:
     """Serve until told to stop; the exit code. Raises LateError when "loading" fails."""
     stopping = _stop_event()
     _announce(dialect, program.engine, settings)
+    if program.headless:
+        log.info("a worker of the engine on another node: waits until it is stopped")
+        await stopping.wait()
+        return 0
     if await _happens(stopping, settings.load_seconds):
         return 0
     started = time.time()

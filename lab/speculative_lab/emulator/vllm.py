@@ -16,7 +16,7 @@ def parse(argv: Sequence[str], environment: Mapping[str, str], settings: Setting
     """The program of `serve MODEL ...`."""
     arguments = parse_arguments(argv)
     engine = engine_config(arguments, environment, settings)
-    return Program(server_config(arguments, environment), engine)
+    return Program(server_config(arguments, environment), engine, headless=arguments.headless)
 
 
 DIALECT = Dialect(

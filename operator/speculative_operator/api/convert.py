@@ -72,6 +72,7 @@ def to_domain(body: Mapping[str, Any]) -> spec.DeploymentSpec:
         rollout_tuning=wanted.rollout.tuning or spec.Tuning.KEEP_CAPACITY,
         rollout_window=_window(wanted.rollout.window),
         target=wanted.target,
+        nodes=wanted.nodes or 1,
         inference_service=_inference_service(wanted.inference_service, wanted.target),
         route=_route(wanted.route) if wanted.route else None,
         template=_plain(wanted.template),

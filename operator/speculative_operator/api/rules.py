@@ -11,6 +11,8 @@ from speculative_operator.api.pod import ENV_RULES, KEY_RULES, LABEL_RULES, SOUR
 from speculative_operator.api.targets import (
     ANALYSIS_RULES,
     CANARY_RULES,
+    GROUP_ROOT_RULES,
+    GROUP_RULES,
     ROUTE_ROOT_RULES,
     ROUTE_RULES,
     TARGET_RULES,
@@ -101,6 +103,7 @@ ROOT_RULES = (
         f"{NAME_LIMIT} lower-case letters, digits and -, beginning with a letter, because Services carry the name",
         "metadata.name",
     ),
+    *GROUP_ROOT_RULES,
     *ROUTE_ROOT_RULES,
 )
 
@@ -313,6 +316,7 @@ SPEC_RULES = (
     *ROUTE_RULES,
     *TARGET_RULES,
     TARGET_STAYS,
+    *GROUP_RULES,
     Rule(
         "static-needs-k",
         "self.speculation.mode != 'Static' || !has(self.speculator) || has(self.speculation.numSpeculativeTokens) || "

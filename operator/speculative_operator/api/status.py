@@ -340,7 +340,7 @@ class Status(Wire):
     mode: Line | None = None
     """Who chooses K now: the mode of the spec, or Paused while the annotation serving.speculative.dev/paused is set."""
     ready: Line | None = None
-    """Ready pods of those wanted, such as `1/2`."""
+    """Ready pods of those wanted, such as `1/2`. Of a LeaderWorkerSet: groups."""
     replicas: Count | None = None
     """Number of pods."""
     ready_replicas: Count | None = None

@@ -1,5 +1,6 @@
 """Parts of the spec that depend on what the pods run as (`spec.target`): `spec.inferenceService` for objects of
-KServe, and `spec.route`, how requests from outside of the cluster reach the Service.
+KServe, what a replica of several nodes must fulfil, and `spec.route`, how requests from outside of the cluster reach
+the Service.
 
 A part of `v1alpha1` and `rules`.
 """
@@ -85,6 +86,55 @@ class InferenceService(Wire):
     """Let the engine of an LLMInferenceService answer by HTTPS, with the certificate that KServe mounts. Set it to
     true where KServe encrypts what it sends to pods (enableLLMInferenceServiceTLS), as OpenShift AI does unless told
     otherwise. An edit replaces the pods. Default: false."""
+
+
+GROUP_NAME_LIMIT = 41
+"""Characters of metadata.name: 52 less those of `-group-1000`."""
+_OTHER = f"self.target != '{Target.LEADER_WORKER_SET}'"
+_RANKS = "self.verifier.tensorParallelSize * self.verifier.pipelineParallelSize"
+
+GROUP_ROOT_RULES = (
+    Rule(
+        "group-name",
+        f"!has(self.spec.target) || self.spec.target != '{Target.LEADER_WORKER_SET}' || "
+        f"size(self.metadata.name) <= {GROUP_NAME_LIMIT}",
+        f'metadata.name is "{{self.metadata.name}}" and spec.target is {Target.LEADER_WORKER_SET}: use at most '
+        f"{GROUP_NAME_LIMIT} characters, because labels of the pods carry the name and more",
+        "metadata.name",
+    ),
+)
+GROUP_RULES = (
+    Rule(
+        "nodes-target",
+        f"!has(self.nodes) || !({_OTHER})",
+        f"nodes is {{#self.nodes}} but target is {{self.target}}: set target: {Target.LEADER_WORKER_SET}, or remove "
+        "nodes",
+        "nodes",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "target-nodes",
+        f"has(self.nodes) || {_OTHER}",
+        f"nodes is not set but target is {Target.LEADER_WORKER_SET}: set nodes to the number of nodes of one replica",
+        "nodes",
+        "FieldValueRequired",
+    ),
+    Rule(
+        "nodes-share-evenly",
+        f"!has(self.nodes) || {_OTHER} || ({_RANKS}) % self.nodes == 0",
+        f"nodes is {{#self.nodes}}: write a number that divides {{#({_RANKS})}}, the product of the verifier's "
+        "tensorParallelSize and pipelineParallelSize",
+        "nodes",
+    ),
+    Rule(
+        "nodes-data-parallel",
+        f"{_OTHER} || self.verifier.dataParallelSize == 1",
+        "verifier.dataParallelSize is {#self.verifier.dataParallelSize} but target is "
+        f"{Target.LEADER_WORKER_SET}: remove it, and raise replicas instead",
+        "verifier.dataParallelSize",
+        "FieldValueForbidden",
+    ),
+)
 
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"

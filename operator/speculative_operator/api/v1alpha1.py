@@ -28,6 +28,7 @@ from speculative_operator.domain.spec import (
 )
 
 MOST_REPLICAS = 1000
+MOST_NODES = 64
 MOST_TOKENS = 64
 MOST_SEQUENCES = 65536
 MOST_BANDS = 64
@@ -313,7 +314,11 @@ class Spec(Wire):
     """How the operator replaces pods."""
     target: Target = Target.DEPLOYMENT
     """Kind of object that runs the pods. InferenceService and LLMInferenceService need KServe or OpenShift AI
-    (docs/openshift-ai.md). It cannot be changed."""
+    (docs/openshift-ai.md); LeaderWorkerSet, for a verifier that no single node can hold, needs LWS
+    (docs/several-nodes.md). It cannot be changed."""
+    nodes: Annotated[int, scalars.whole(2, MOST_NODES)] | None = None
+    """For target LeaderWorkerSet: number of nodes that share the verifier of one replica. They share the accelerators
+    of the replica evenly."""
     inference_service: InferenceService | None = None
     """For targets InferenceService and LLMInferenceService: how KServe and OpenShift AI show and admit the model."""
     route: Route | None = None

@@ -70,6 +70,7 @@ def first_reconcile(spec: DeploymentSpec, image: str, *, pod_monitor: bool) -> O
         pod_monitor=pod_monitor,
         inference_service=True,
         llm_inference_service=True,
+        leader_worker_set=True,
         http_route=True,
         job_image=image,
         node_folders=(spec.weights.cache.node_path,) if spec.weights.cache is not None else (),
@@ -94,7 +95,7 @@ def explain_cluster(spec: DeploymentSpec, manifests: list[dict[str, Any]], outco
     yield "in a cluster the operator owns these objects, and deletes them with the SpeculativeDeployment"
     if kinds == {"Job"}:
         yield "the pods' manifests follow when this Job has fetched the models: they name the folders of its result"
-    if {"Deployment", "InferenceService", "LLMInferenceService"} & kinds:
+    if {"Deployment", "InferenceService", "LLMInferenceService", "LeaderWorkerSet"} & kinds:
         yield "branches and tags of the models are resolved there first: --revision and the label pair then differ"
         yield "the strategy depends on whether one more pod fits on a node of the cluster"
     if any("-table-" in one["metadata"]["name"] for one in manifests if one["kind"] == "ConfigMap"):

@@ -46,7 +46,7 @@ ANNOTATION_TABLE = f"{GROUP}/table"
 """On the Deployment (the object, never the template) where the table is part of the pod template: which one that is;
 and where the tuner has pods run without a speculator: which one waits."""
 ANNOTATION_DEADLINE = f"{GROUP}/progress-deadline"
-"""On the ServingRuntime or LLMInferenceService: seconds that pods may take to become ready, where no
+"""On the ServingRuntime, LLMInferenceService or LeaderWorkerSet: seconds that pods may take to become ready, where no
 field tells."""
 ANNOTATION_PAUSED = f"{GROUP}/paused"
 """On the SpeculativeDeployment: "true" stops every action and every decision until it is removed."""
@@ -135,6 +135,12 @@ def published(namespace: str, model: str) -> str:
     """Name by which KServe, from release 0.19 on, publishes the model of an LLMInferenceService to clients: the only
     one by which its gateway tells models apart (pkg/controller/v1alpha2/llmisvc/router_discovery_filter.go)."""
     return f"publishers/{namespace}/models/{model}"
+
+
+def group(name: str) -> str:
+    """Name of the LeaderWorkerSet of the object `name`: its controller makes a headless Service of the same name, which
+    must not be the one that clients use."""
+    return child(name, "group")
 
 
 def selector(name: str, measured_for: str = "") -> dict[str, str]:

@@ -99,6 +99,7 @@ class Target(StrEnum):
     DEPLOYMENT = "Deployment"
     INFERENCE_SERVICE = "InferenceService"
     LLM_INFERENCE_SERVICE = "LLMInferenceService"
+    LEADER_WORKER_SET = "LeaderWorkerSet"
 
 
 class Scheme(StrEnum):
@@ -365,6 +366,7 @@ class DeploymentSpec:
     rollout_window: DailyWindow | None = field(default=None, metadata=NOT_OF_PODS)
     """When the tuner may interrupt serving, where it may at all; None: at any time."""
     target: Target = field(default=Target.DEPLOYMENT, metadata=NOT_OF_PODS)
+    nodes: int = 1  # pods of one replica, which share its accelerators evenly
     inference_service: InferenceServiceSettings = field(default_factory=InferenceServiceSettings)
     route: Route | None = field(default=None, metadata=NOT_OF_PODS)
     template: Mapping[str, Any] = field(default_factory=dict)

@@ -123,9 +123,14 @@ def needs_of(spec: DeploymentSpec) -> Needs:
     return NEEDS.get(spec.accelerator.vendor, _NOTHING)
 
 
+def accelerators_of_pod(spec: DeploymentSpec) -> int:
+    """Number of accelerators in each pod of a replica: its pods share them evenly."""
+    return spec.accelerator.per_replica // spec.nodes
+
+
 def limits_of(spec: DeploymentSpec) -> dict[str, str]:
     """Resource limits of the container beside the accelerators, as Kubernetes quantities."""
-    count = spec.accelerator.per_replica
+    count = accelerators_of_pod(spec)
     return {name: f"{size * count}Mi" for name, size in needs_of(spec).limits_per_accelerator.items()}
 
 

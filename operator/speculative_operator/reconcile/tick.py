@@ -31,6 +31,7 @@ from speculative_operator.reconcile.children.plan import (
     follow_route,
     keep_pods,
     plan,
+    repairs_of_group,
     rolls,
 )
 from speculative_operator.reconcile.observed import canary, route, startup, surge, targets
@@ -265,7 +266,8 @@ def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
         planned = keep_pods(world, planned, repairs=False)
     elif upgrade.waits(world, planned, turn.rollout, made_of):
         waiting, planned = (upgrade.notice(world, planned),), keep_pods(world, planned, repairs=True)
-    actions = (*pairing.actions, *targets.of_objects(choice.pinned, planned.actions))
+    repairs = () if pairing.frozen else repairs_of_group(world, desired, planned.actions)
+    actions = (*pairing.actions, *targets.of_objects(choice.pinned, planned.actions), *repairs)
     measured, picking = measuring.follow(world, turn.picking, bool(suspended.until), turn.now)
     actions = (*actions, *candidate.actions(world, measured))
     late = first_ended_by_probe(world.pods)

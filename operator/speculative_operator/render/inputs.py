@@ -23,6 +23,8 @@ class Capabilities:
     """The kind LLMInferenceService (serving.kserve.io/v1alpha2) is served."""
     http_route: bool = False
     """The kind HTTPRoute (gateway.networking.k8s.io/v1) is served."""
+    leader_worker_set: bool = False
+    """The kind LeaderWorkerSet (leaderworkerset.x-k8s.io/v1) is served."""
     monitor_labels: tuple[tuple[str, str], ...] = ()
     """Labels by which Prometheus chooses PodMonitors."""
     monitor_seconds: int = 5

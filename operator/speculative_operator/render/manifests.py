@@ -36,8 +36,14 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
     if not target_of(spec).reaches_pods:
         children.append(with_hash(render_manifest("service", common)))
         children.append(with_hash(render_manifest("networkpolicy", reached)))
+    group = target_of(spec).group(spec)
+    if group:
+        children.append(
+            with_hash(render_manifest("grouppolicy", {**common, "name": names.group(spec.name), "group": group}))
+        )
     if spec.replicas > 1 or not inp.owns_replicas:
-        children.append(with_hash(render_manifest("poddisruptionbudget", common)))
+        budget = {**common, "selector": group or common["selector"]}
+        children.append(with_hash(render_manifest("poddisruptionbudget", budget)))
     # A candidate's pods are scraped by the PodMonitor of the object that it is measured for.
     if inp.capabilities.pod_monitor and not spec.candidate_of:
         children.append(with_hash(render_manifest("podmonitor", {**reached, **values.scraping(inp, common["labels"])})))

@@ -10,6 +10,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.reading import mappings
 from speculative_operator.domain.spec import DeploymentSpec
+from speculative_operator.engines.images import accelerators_of_pod
 from speculative_operator.render import payload
 from speculative_operator.render.inputs import RenderInput
 from speculative_operator.render.metadata import pair_hash
@@ -56,7 +57,7 @@ def run_as_user(inp: RenderInput) -> int | None:
 
 def limits(inp: RenderInput) -> dict[str, str]:
     """Resource limits of the engine's container: accelerators, if any are asked for, and what the engine names."""
-    count = inp.spec.accelerator.per_replica
+    count = accelerators_of_pod(inp.spec)
     accelerators = {inp.spec.accelerator.resource: str(count)} if count else {}
     return {**accelerators, **inp.container.limits}
 

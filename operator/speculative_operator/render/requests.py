@@ -16,6 +16,7 @@ from speculative_operator.domain.platform import Vendor
 from speculative_operator.domain.reading import mapping, mappings
 from speculative_operator.domain.shares import share_of
 from speculative_operator.domain.spec import Scheme
+from speculative_operator.engines.images import accelerators_of_pod
 from speculative_operator.render.inputs import RenderInput
 from speculative_operator.render.podspec import SHARED_MEMORY_GIB, engine_of
 
@@ -46,18 +47,18 @@ def _processors(inp: RenderInput) -> int:
     """One for the engine's busy loop, and one for each worker. vLLM asks for 2 + N cores (docs/configuration/
     optimization.md), which nodes of four processors and one accelerator do not have: the API server takes what idles.
     """
-    count = inp.spec.accelerator.per_replica
+    count = accelerators_of_pod(inp.spec)
     return count if _is_share(inp) else 1 + count
 
 
 def _memory(inp: RenderInput) -> int:
     """Bytes of memory to request: the processes of the engine, shared memory and a share of the weights."""
-    further = 0 if _is_share(inp) else max(inp.spec.accelerator.per_replica - 1, 0)
+    further = 0 if _is_share(inp) else max(accelerators_of_pod(inp.spec) - 1, 0)
     shared = SHARED_MEMORY_GIB if inp.container.shared_memory else 0
     fixed = (FIRST_PROCESS_GIB + FURTHER_PROCESS_GIB * further + shared) * _GIB
     # Without an accelerator the weights stay in the node's memory.
     on_node = inp.spec.accelerator.vendor is Vendor.CPU
-    return fixed + inp.spec.weights.bytes // (1 if on_node else SHARE_OF_WEIGHTS)
+    return fixed + inp.spec.weights.bytes // inp.spec.nodes // (1 if on_node else SHARE_OF_WEIGHTS)
 
 
 def _disk(inp: RenderInput) -> int:

@@ -1,8 +1,8 @@
 """What each kind of object that runs pods must answer, and what both kinds of KServe answer alike. The base of the
 classes that `targets` has by name.
 
-For KServe a container is written so that neither KServe nor the webhooks of its platform change it. Both kinds are
-modules of their own; `reconcile.snapshot.kserve` reads back what was written here.
+For KServe a container is written so that neither KServe nor the webhooks of its platform change it. Both kinds, and the
+LeaderWorkerSet, are modules of their own; `reconcile.snapshot.kserve` reads back what was written here.
 """
 
 from __future__ import annotations
@@ -48,6 +48,10 @@ class TargetKind:
 
     def annotations(self, spec: DeploymentSpec) -> Mapping[str, str]:
         """Annotations of the pods beside the annotations that every target sets."""
+        return {}
+
+    def group(self, spec: DeploymentSpec) -> Mapping[str, str]:
+        """Labels of all pods that serve together, where a replica is several pods; empty where it is one pod."""
         return {}
 
     def has_pod(self, spec: DeploymentSpec, labels: Mapping[str, Any]) -> bool:

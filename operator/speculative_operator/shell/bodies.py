@@ -76,11 +76,11 @@ def is_worker(body: Body) -> bool:
     return body["kind"] == POD.kind and bool(job_name(body) or labels.get(names.LABEL_JOB))
 
 
-def is_made_by(pod: Body, name: str) -> bool:
-    """True for a pod that the ReplicaSet `name` controls. Labels alone prove nothing: a copy made for
+def is_made_by(pod: Body, kind: str, name: str) -> bool:
+    """True for a pod that the ReplicaSet or StatefulSet `name` controls. Labels alone prove nothing: a copy made for
     debugging keeps them and has no controller, and the pods of a canary bear them under another Deployment."""
     return any(
-        (one.get("name") == name and one.get("kind") == "ReplicaSet")
+        (one.get("name") == name and one.get("kind") == kind)
         and (one.get("apiVersion") == "apps/v1" and one.get("controller") is True)
         for one in pod["metadata"].get("ownerReferences") or ()
     )

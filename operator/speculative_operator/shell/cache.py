@@ -47,8 +47,10 @@ _IGNORED = frozenset({"resourceVersion", "managedFields", "generation"})
 _MAKERS: Mapping[str | None, Callable[[str], str]] = {
     Target.INFERENCE_SERVICE: names.kserve_deployment,
     Target.LLM_INFERENCE_SERVICE: names.kserve_llm_deployment,
+    Target.LEADER_WORKER_SET: names.group,
 }
-"""For each target with another Deployment than the object's own: the function that names it."""
+"""For each target with another Deployment than the object's own, or with none: the function that names what makes its
+pods."""
 MOST_FILES = 64
 """Most names of files that are kept of a ConfigMap of the plug-in."""
 
@@ -262,9 +264,11 @@ class Cache:
         maker = _MAKERS.get(target, names.child)(key[1])
 
         def serves(pod: Body) -> bool:
+            if target == Target.LEADER_WORKER_SET:
+                return is_made_by(pod, "StatefulSet", maker)  # that of leaders; workers have one each
             # Called after the hash of the template, which the Deployment's controller writes over what a template says.
             marks = pod["metadata"].get("labels") or {}
-            return is_made_by(pod, f"{maker}-{marks.get('pod-template-hash', '')}")
+            return is_made_by(pod, "ReplicaSet", f"{maker}-{marks.get('pod-template-hash', '')}")
 
         kept = self._bodies.get(key, {}).items()
         return tuple(body for (kind, _), body in kept if kind == POD.kind and serves(body))

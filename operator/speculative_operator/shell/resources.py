@@ -75,7 +75,10 @@ LLM_INFERENCE_SERVICE = Resource(
     "serving.kserve.io/v1alpha2", "LLMInferenceService", "llminferenceservices", rank=0, optional=True, last=True
 )
 """Not v1alpha1: small definitions of KServe take the whole spec there for one value, which writers cannot share."""
-WORKLOADS = frozenset({DEPLOYMENT.kind, INFERENCE_SERVICE.kind, LLM_INFERENCE_SERVICE.kind})
+LEADER_WORKER_SET = Resource(
+    "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "leaderworkersets", rank=0, optional=True, last=True
+)
+WORKLOADS = frozenset({DEPLOYMENT.kind, INFERENCE_SERVICE.kind, LLM_INFERENCE_SERVICE.kind, LEADER_WORKER_SET.kind})
 """Kinds that say how pods are made: a write of one may replace them."""
 
 CHILDREN: tuple[Resource, ...] = (
@@ -91,6 +94,7 @@ CHILDREN: tuple[Resource, ...] = (
     INFERENCE_SERVICE,
     LLM_INFERENCE_SERVICE,
     HTTP_ROUTE,
+    LEADER_WORKER_SET,
 )
 CHILD_BY_KIND: dict[str, Resource] = {resource.kind: resource for resource in CHILDREN}
 

@@ -101,7 +101,8 @@ WHOLE: dict[str, Any] = {
         "env": [{"name": "A", "value": "1"}],
     },
     "rollout": {"strategy": "Recreate"},
-    "target": "LLMInferenceService",
+    "target": "LeaderWorkerSet",
+    "nodes": 2,
     "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"nodeSelector": {"zone": "a"}, "gone": None}},
 }
 
@@ -156,7 +157,7 @@ def test_every_field_arrives() -> None:
     assert (spec.replicas, spec.rollout_strategy, spec.target) == (
         2,
         RolloutStrategy.RECREATE,
-        Target.LLM_INFERENCE_SERVICE,
+        Target.LEADER_WORKER_SET,
     )
     assert spec.template == WHOLE["template"]
 

@@ -148,7 +148,7 @@ class TestRights:
         asked = {(resource, group): set(verbs) for resource, group, verbs in inspection.required_kinds()}
         assert {key: verbs - granted[key] for key, verbs in asked.items() if verbs - granted[key]} == {}
         optional = {"podmonitors", "servingruntimes", "inferenceservices", "llminferenceservices", "httproutes"}
-        optional |= {"pods/log", "replicasets", "statefulsets", f"{names.PLURAL}/finalizers"}
+        optional |= {"leaderworkersets", "pods/log", "replicasets", "statefulsets", f"{names.PLURAL}/finalizers"}
         optional |= {f"{names.TRAINING_PLURAL}{part}" for part in ("", "/status", "/finalizers")}
         assert {resource for resource, _ in granted.keys() - asked.keys()} == optional
 

@@ -168,6 +168,26 @@ def test_whose_an_object_is() -> None:
     assert owner_key({"kind": "Secret", "metadata": {"name": "x", "namespace": "ns"}}) is None
 
 
+def test_of_a_group_the_leader_serves() -> None:
+    cache = Cache()
+    found = owner()
+    cache.put({**found, "spec": {**found["spec"], "target": "LeaderWorkerSet"}})
+    for uid, made_by in (("l", "gemma-group"), ("w", "gemma-group-0"), ("o", "gemma"), ("x", "gemma-group-x")):
+        one = pod(uid=uid)
+        reference = {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "name": made_by,
+            "uid": made_by,
+            "controller": True,
+        }
+        one["metadata"] |= {"name": uid, "ownerReferences": [reference]}
+        cache.put(one)
+    snapshot = cache.snapshot(KEY)
+    assert snapshot is not None
+    assert [one["metadata"]["uid"] for one in snapshot.pods] == ["l"]
+
+
 # -- Jobs, their pods, and claims
 
 

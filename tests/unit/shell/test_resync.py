@@ -13,6 +13,7 @@ from speculative_operator.shell.kube import Kube
 from speculative_operator.shell.resources import (
     CHILD_BY_KIND,
     INFERENCE_SERVICE,
+    LEADER_WORKER_SET,
     LLM_INFERENCE_SERVICE,
     OWNER,
     POD,
@@ -105,6 +106,15 @@ async def test_the_kind_of_large_language_models_is_looked_for_by_itself(api: Fa
     await watch.discover()
     found = watch.capabilities()
     assert (found.llm_inference_service, found.inference_service) == (True, False)
+
+
+async def test_lws_is_there_with_its_kind(api: FakeApi, kube: Kube) -> None:
+    watch, _ = resync(kube)
+    others = tuple(one for one in api.resources if one.group != LEADER_WORKER_SET.group)
+    for kinds, there in (((), False), ((LEADER_WORKER_SET,), True)):
+        api.resources = (*others, *kinds)
+        await watch.discover()
+        assert watch.capabilities().leader_worker_set is there
 
 
 async def test_an_object_is_told_of_once_what_belongs_to_it_is_known(api: FakeApi, kube: Kube) -> None:

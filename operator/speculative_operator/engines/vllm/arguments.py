@@ -151,7 +151,7 @@ CERTIFICATE = "/var/run/kserve/tls"
 
 def arguments(spec: DeploymentSpec, plan: Plan, table: KTable) -> tuple[str, ...]:
     """All arguments for `spec` with `table` active."""
-    verifier = _verifier(spec.verifier)
+    verifier = (*_verifier(spec.verifier), *_nodes(spec))
     return (*_serving(spec, plan), *verifier, *_speculation(spec, plan, table), *spec.engine.args)
 
 
@@ -185,6 +185,13 @@ def _verifier(verifier: Verifier) -> Iterator[str]:
         yield from flag_arguments(
             ("--enable-lora", True), ("--max-loras", lora.max_adapters), ("--max-lora-rank", lora.max_rank)
         )
+
+
+def _nodes(spec: DeploymentSpec) -> Iterator[str]:
+    """Flags by which the pods of a group find each other. LWS sets the variables, the kubelet expands them."""
+    if spec.nodes > 1:
+        yield from ("--nnodes", str(spec.nodes), "--node-rank", "$(LWS_WORKER_INDEX)")
+        yield from ("--master-addr", "$(LWS_LEADER_ADDRESS)")
 
 
 def _speculation(spec: DeploymentSpec, plan: Plan, table: KTable) -> Iterator[str]:

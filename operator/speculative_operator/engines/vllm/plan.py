@@ -119,9 +119,9 @@ def has_worker(planned: Plan) -> bool:
 
 def can_skip(spec: DeploymentSpec, planned: Plan) -> bool:
     """True when pods can skip the speculator at K = 0: they have the worker, 0 is one K, and replicas have no ranks
-    but tensor parallel ones."""
+    but tensor parallel ones of one node, since agreements between nodes never ran."""
     verifier = spec.verifier
-    others = verifier.pipeline_parallel_size * verifier.data_parallel_size
+    others = verifier.pipeline_parallel_size * verifier.data_parallel_size * spec.nodes
     # The plug-in never skips a speculator whose drafts are drawn from its probabilities (`speculative_worker`).
     if spec.speculator is None or spec.speculator.options.get("draft_sample_method") not in (None, "greedy"):
         return False

@@ -12,6 +12,7 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, Condition, DeleteChild, PokePod, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
+from speculative_operator.domain.spec import Target
 from speculative_operator.reconcile.children.desired import Desired
 from speculative_operator.reconcile.observed.drift import first_difference, first_surplus
 from speculative_operator.reconcile.observed.route import KIND as HTTP_ROUTE
@@ -189,6 +190,23 @@ def _apply(world: Snapshot, manifest: Mapping[str, Any], changed: Reason) -> App
     if difference:
         return ApplyChild(manifest, Reason.REPAIRED, f"{what}: {difference} was changed by somebody else")
     return None
+
+
+def repairs_of_group(world: Snapshot, desired: Desired, actions: Sequence[Action]) -> Iterator[Action]:
+    """The actions that repair a LeaderWorkerSet that others have changed where the workload, which is made of the
+    leader's template alone, does not show it; none where the workload itself is written."""
+    written = any(isinstance(one, ApplyChild) and one.manifest["kind"] == "Deployment" for one in actions)
+    if world.spec.target is not Target.LEADER_WORKER_SET or written:
+        return
+    for manifest in target_of(world.spec).write(world.spec, dict(desired.workload)):
+        key = _key(manifest)
+        found = world.children.get(key)
+        if found is None:
+            continue
+        difference = first_difference(manifest, found.body, world.applied.get(key))
+        if found.hash == manifest["metadata"]["annotations"][names.ANNOTATION_HASH] and difference:
+            why = f"{key[0]} {key[1]}: {difference} was changed by somebody else"
+            yield ApplyChild(manifest, Reason.REPAIRED, why)
 
 
 def _name(world: Snapshot, key: tuple[str, str]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from speculative_operator.domain.actions import Action, ApplyChild, Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.domain.spec import DeploymentSpec, Target
+from speculative_operator.domain.spec import DeploymentSpec, EngineType, Target
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.reconcile.snapshot.workload import Rollout
@@ -37,13 +37,20 @@ def refusals(world: Snapshot) -> tuple[Condition, ...]:
             f"spec.target {target} needs KServe, and this cluster does not serve {_missing(world)}; install KServe or "
             "OpenShift AI, or create the object with target: Deployment"
         )
+    elif target is Target.LEADER_WORKER_SET and not world.capabilities.leader_worker_set:
+        message = (
+            f"spec.target {target} needs LWS, and this cluster does not serve the kind LeaderWorkerSet "
+            "(leaderworkerset.x-k8s.io/v1); install LWS, or create the object with target: Deployment"
+        )
     elif world.elsewhere:
         message = (
             f"spec.target is {target}, but this object is served by its {world.elsewhere}, which stays as it is; set "
             "spec.target back, and create a second object for the other target"
         )
     else:
-        return ()
+        reason = Reason.UNSUPPORTED_BY_ENGINE
+        hindrances = _group_hindrances(world.spec)
+        return tuple(Condition(ConditionType.READY, Truth.FALSE, reason, one) for one in hindrances)
     return (Condition(ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_TARGET, message),)
 
 
@@ -63,3 +70,27 @@ def notices(spec: DeploymentSpec, rollout: Rollout) -> tuple[Notice, ...]:
         return ()
     message = f"all pods are ready, but the {target_of(spec).kind} is not: {rollout.platform}"
     return (Notice(Reason.INFERENCE_SERVICE_NOT_READY, message),)
+
+
+def _group_hindrances(spec: DeploymentSpec) -> Iterator[str]:
+    """Why the engine cannot serve `spec` over several nodes; nothing where it can, or is to serve on one."""
+    if spec.target is not Target.LEADER_WORKER_SET:
+        return
+    over = f"spec.nodes is {spec.nodes}"
+    if spec.engine.type is not EngineType.VLLM:
+        yield f"{over}, and only vLLM is served over several nodes: set spec.engine.type: {EngineType.VLLM}"
+        return
+    if spec.speculator is None or not spec.speculates:
+        return
+    stages, ranks = spec.verifier.pipeline_parallel_size, spec.verifier.tensor_parallel_size
+    if stages > 1:
+        yield (
+            f"{over} and spec.verifier.pipelineParallelSize is {stages}: with drafts, stages of vLLM may disagree on "
+            "what was accepted. Set tensorParallelSize to all accelerators of a replica and pipelineParallelSize: 1, "
+            "or speculation.mode: Disabled"
+        )
+    if spec.speculator.tensor_parallel_size not in (None, ranks):
+        yield (
+            f"{over} and spec.speculator.tensorParallelSize is {spec.speculator.tensor_parallel_size}: over several "
+            "nodes the speculator is split as the verifier is; remove it"
+        )

@@ -1,5 +1,5 @@
 """The workload as the objects of KServe have it: an InferenceService with its ServingRuntime, or an
-LLMInferenceService; and KServe's Deployment. Called by `take`.
+LLMInferenceService; and KServe's Deployment. Used by `by_target`.
 
 What others have written stands beside what the operator applied, and is compared with nothing: the platform's webhooks
 add node selectors, tolerations, resources and storage. KServe's Deployment is only read.
@@ -22,7 +22,7 @@ from speculative_operator.domain.reading import (
     text,
     whole,
 )
-from speculative_operator.domain.spec import DeploymentSpec, Target
+from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render.inference_service import (
     CONTAINER,
     CONTAINER_FIELDS,
@@ -44,7 +44,6 @@ from speculative_operator.render.llm_inference_service import (
     CONTAINER as LLM_CONTAINER,
 )
 from speculative_operator.render.target import EXPOSED, unescape
-from speculative_operator.render.targets import TARGETS
 
 Body = Mapping[str, Any]
 Objects = Mapping[tuple[str, str], Body]
@@ -61,14 +60,14 @@ def parts(name: str) -> tuple[tuple[str, str], ...]:
 def read_service(spec: DeploymentSpec, objects: Objects, now: float) -> Body | None:
     """The workload as a Deployment; None where there is no InferenceService."""
     runtime, service, made = (objects.get(part) for part in parts(spec.name))
-    stranger = _stranger_among(spec, objects, parts(spec.name)[:2])
+    stranger = stranger_among(spec, objects, parts(spec.name)[:2])
     if service is None or stranger is not None:
         return stranger
     workload = workload_of(spec, metadata_of(service, runtime), _spec(runtime, service))
     return with_status(workload, made, service, now, _follows)
 
 
-def _stranger_among(spec: DeploymentSpec, objects: Objects, keys: Iterable[tuple[str, str]]) -> Body | None:
+def stranger_among(spec: DeploymentSpec, objects: Objects, keys: Iterable[tuple[str, str]]) -> Body | None:
     """Kind and metadata of the first object among `keys` that belongs to somebody else; None where there is none."""
     for kind, name in keys:
         found = objects.get((kind, name))
@@ -107,7 +106,7 @@ def _spec(runtime: Body | None, service: Body) -> dict[str, Any]:
     return {
         "replicas": predictor.get("minReplicas"),
         "strategy": mapping(predictor, "deploymentStrategy"),
-        "progressDeadlineSeconds": _deadline_of(runtime),
+        "progressDeadlineSeconds": deadline_of(runtime),
         "template": {
             "metadata": {"labels": mapping(service, "metadata", "labels"), "annotations": annotations},
             "spec": {
@@ -118,7 +117,7 @@ def _spec(runtime: Body | None, service: Body) -> dict[str, Any]:
     }
 
 
-def _deadline_of(body: Body | None) -> int:
+def deadline_of(body: Body | None) -> int:
     """Progress deadline of the pods in seconds, from the annotation of an object whose kind has no field for it; 0
     without one."""
     found = text(body, "metadata", "annotations", names.ANNOTATION_DEADLINE)
@@ -196,13 +195,13 @@ def llm_parts(name: str) -> tuple[tuple[str, str], ...]:
 def read_llm(spec: DeploymentSpec, objects: Objects, now: float) -> Body | None:
     """The workload as a Deployment; None where there is no LLMInferenceService."""
     service, made = (objects.get(part) for part in llm_parts(spec.name))
-    stranger = _stranger_among(spec, objects, llm_parts(spec.name)[:1])
+    stranger = stranger_among(spec, objects, llm_parts(spec.name)[:1])
     if service is None or stranger is not None:
         return stranger
     body = {
         "replicas": at(service, "spec", "replicas"),
         "strategy": _strategy(mapping(service, "spec", "rolloutStrategy")),
-        "progressDeadlineSeconds": _deadline_of(service),
+        "progressDeadlineSeconds": deadline_of(service),
         "template": {"metadata": _of_pods(service), "spec": _pod(service)},
     }
     workload = workload_of(spec, metadata_of(service, service), body)
@@ -269,28 +268,3 @@ def _follows_llm(workload: Body, made: Body) -> bool:
         for key, value in annotations.items()
         if not key.startswith(PLATFORM)
     )
-
-
-_READERS: Mapping[Target, Callable[[DeploymentSpec, Objects, float], Body | None]] = {
-    Target.INFERENCE_SERVICE: read_service,
-    Target.LLM_INFERENCE_SERVICE: read_llm,
-}
-"""The reader of each target whose workload is no object itself."""
-
-
-def with_workload(spec: DeploymentSpec, objects: Objects, now: float) -> Objects:
-    """`objects` with the workload in the Deployment's place, and without the objects that it is made of."""
-    if spec.target not in _READERS:
-        return objects
-    found = _READERS[spec.target](spec, objects, now)
-    hidden = {*parts(spec.name), *llm_parts(spec.name), ("Deployment", names.child(spec.name))}
-    others = {key: one for key, one in objects.items() if key not in hidden}
-    return others if found is None else {**others, ("Deployment", names.child(spec.name)): found}
-
-
-def find_elsewhere(spec: DeploymentSpec, objects: Objects) -> str:
-    """Kind of the workload that the object has by a target that is not its own; empty without one. Its pods must keep
-    their Service."""
-    kinds = [one.kind for target, one in TARGETS.items() if target is not spec.target]
-    found = ((kind, objects.get((kind, names.child(spec.name)))) for kind in kinds)
-    return next((kind for kind, one in found if one is not None and is_controlled_by(one, spec.uid)), "")

@@ -14,8 +14,8 @@ SLACK_SECONDS = 60.0
 """Between the end of a probe's budget and the end of what it ended, and between what clocks tell."""
 _PERIOD, _FAILURES = 10, 3
 """Seconds and number of attempts of a probe that names none."""
-_TEMPLATE = "pod-template-hash"
-"""Label by which controllers tell pods of one template from those of another."""
+_TEMPLATES = ("pod-template-hash", "leaderworkerset.sigs.k8s.io/template-revision-hash")
+"""Labels by which controllers tell pods of one template from those of another."""
 _RESTARTED = "kubectl.kubernetes.io/restartedAt"
 _PLACEMENT = (
     "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "schedulerName", "runtimeClassName",
@@ -158,7 +158,7 @@ def _pod(pod: Mapping[str, Any], container: str, noted: Collection[str], *, weig
         trouble="is terminating" if terminating else _trouble(pod, outlasted, (*helpers, *containers)),
         outlasted=outlasted,
         node=text(pod, "spec", "nodeName"),
-        template=text(labels, _TEMPLATE),
+        template=next((found for label in _TEMPLATES if (found := text(labels, label))), ""),
         restarted=text(annotations, _RESTARTED),
         configs=configs_of(pod),
         engine=engine,

@@ -9,9 +9,9 @@ from speculative_operator.domain import names
 from speculative_operator.domain.reading import mapping, seconds_of
 from speculative_operator.domain.spec import DeploymentSpec, Target
 from speculative_operator.outputs import record as outputs
+from speculative_operator.reconcile.snapshot.by_target import find_elsewhere, with_workload
 from speculative_operator.reconcile.snapshot.candidates import Candidate, read_candidate
 from speculative_operator.reconcile.snapshot.children import Child, read_child
-from speculative_operator.reconcile.snapshot.kserve import find_elsewhere, with_workload
 from speculative_operator.reconcile.snapshot.notes import read as read_notes
 from speculative_operator.reconcile.snapshot.pods import Pod, read_pods
 from speculative_operator.reconcile.snapshot.results import Result, read_result

@@ -117,6 +117,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "verified": ("{}",),
     "target": (Target.DEPLOYMENT,),
     "route": (Route("public"),),
+    "nodes": (2,),
     "inference_service.display_name": ("Granite",),
     "inference_service.description": ("Answers",),
     "inference_service.exposed": (True,),

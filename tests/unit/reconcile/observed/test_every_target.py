@@ -1,5 +1,5 @@
 """What holds for a Deployment holds for every target, whoever makes its pods and whatever others write beside the
-operator. KServe and webhooks are stand-ins (tests/kserve.py, tests/kserve_llm.py)."""
+operator. KServe, LWS and webhooks are stand-ins (tests/kserve.py, tests/kserve_llm.py, tests/lws.py)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.unit.reconcile.observed import test_inference_service as service
+from tests.unit.reconcile.observed import test_leader_worker_set as group
 from tests.unit.reconcile.observed import test_llm_inference_service as llm
 from tests.unit.reconcile.worlds import applies, observed, reasons, restart
 
@@ -20,9 +21,10 @@ from speculative_operator.reconcile.pair.arrival import stuck
 from speculative_operator.render import Capabilities
 
 BOTH = pytest.mark.parametrize("of", [service, llm], ids=["service", "llm"])
+EVERY = pytest.mark.parametrize("of", [service, llm, group], ids=["service", "llm", "group"])
 
 
-@BOTH
+@EVERY
 def test_nothing_is_written_beside_webhooks_and_after_a_restart_of_the_operator(of: Any) -> None:
     platform = of.serve()
     platform.forget()
@@ -31,7 +33,7 @@ def test_nothing_is_written_beside_webhooks_and_after_a_restart_of_the_operator(
     assert platform.rollouts == 1
 
 
-@BOTH
+@EVERY
 def test_what_others_add_later_stays(of: Any) -> None:
     platform = of.serve()
     of.meddle(platform)
@@ -42,7 +44,7 @@ def test_what_others_add_later_stays(of: Any) -> None:
     assert platform.condition("Ready")["status"] == "True"
 
 
-@BOTH
+@EVERY
 def test_scaling_and_live_tables_replace_no_pod(of: Any) -> None:
     platform = of.serve()
     before = [one["metadata"]["name"] for one in platform.pods]
@@ -103,7 +105,7 @@ def test_a_table_of_a_rollout_comes_with_its_pods(of: Any) -> None:
     assert (platform.rollouts, platform.status["speculation"]["tableVersion"]) == (2, version)
 
 
-@BOTH
+@EVERY
 def test_pods_of_the_spec_before_are_no_complete_rollout(of: Any) -> None:
     platform = of.serve()
     platform.edit(engine=EngineSettings(args=("--enable-prefix-caching",)))
@@ -140,7 +142,9 @@ def test_what_keeps_ready_pods_from_being_reached_is_told(of: Any) -> None:
     assert platform.condition("Ready")["status"] == "True"
 
 
-@pytest.mark.parametrize(("of", "key"), [(service, service.OBJECT), (service, service.RUNTIME), (llm, llm.OBJECT)])
+@pytest.mark.parametrize(
+    ("of", "key"), [(service, service.OBJECT), (service, service.RUNTIME), (llm, llm.OBJECT), (group, group.OBJECT)]
+)
 def test_an_object_of_somebody_else_by_its_name_is_left_alone(of: Any, key: tuple[str, str]) -> None:
     platform = of.Platform(upgraded=True)  # pods of others have no table
     platform.children[key] = {"kind": key[0], "metadata": {"name": key[1], "uid": "theirs"}, "spec": {}}
@@ -149,7 +153,7 @@ def test_an_object_of_somebody_else_by_its_name_is_left_alone(of: Any, key: tupl
     assert f"{key[0]} demo exists and has no owner" in platform.condition("Ready")["message"]
 
 
-@BOTH
+@EVERY
 def test_the_object_is_never_deleted_nor_is_what_the_platform_made_of_it_written(of: Any) -> None:
     platform = of.serve()
     theirs = {"name": f"{of.MADE[1]}-svc", "uid": "kserves", "labels": names.selector("demo")}
@@ -166,7 +170,7 @@ def test_the_object_is_never_deleted_nor_is_what_the_platform_made_of_it_written
             platform.roll()
 
 
-@BOTH
+@EVERY
 def test_a_cluster_without_the_kind_is_told_and_keeps_everything(of: Any) -> None:
     platform = of.serve()
     children, able = deepcopy(platform.children), platform.capabilities

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.reconcile.observed.test_inference_service import serve as serve_by_kserve
+from tests.unit.reconcile.observed.test_leader_worker_set import serve as serve_by_group
 from tests.unit.reconcile.observed.test_llm_inference_service import serve as serve_by_llm
 from tests.unit.reconcile.paired import serving
 from tests.unit.reconcile.worlds import Cluster, retuned, settled
@@ -29,6 +30,7 @@ CLUSTERS = {
     "paired": serving(),
     "InferenceService": serve_by_kserve(),
     "LLMInferenceService": serve_by_llm(),
+    "LeaderWorkerSet": serve_by_group(),
 }
 
 
