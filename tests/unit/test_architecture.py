@@ -73,7 +73,7 @@ BUDGETS = {
     "operator/speculative_operator/api/": 3_228,
     "operator/speculative_operator/cli/": 4_671,
     "operator/speculative_operator/comparing/": 1_058,
-    "operator/speculative_operator/domain/": 2_711,
+    "operator/speculative_operator/domain/": 2_709,
     "operator/speculative_operator/engines/": 4_699,
     "operator/speculative_operator/outputs/": 195,
     "operator/speculative_operator/pairing/": 3_357,

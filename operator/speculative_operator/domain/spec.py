@@ -167,11 +167,9 @@ class Speculator:
     tensor_parallel_size: int | None = None
     quantization: str = ""
     parallel_drafting: bool = False  # it was trained to draft all K tokens in one pass (P-EAGLE, PARD)
-    heterogeneous_vocabulary: bool = False
-    """A draft_model whose vocabulary differs from the verifier's."""
-    prompt_lookup_min: int | None = None
+    heterogeneous_vocabulary: bool = False  # a draft_model whose vocabulary differs from the verifier's
+    prompt_lookup_min: int | None = None  # shortest and longest run of tokens that ngram looks up
     prompt_lookup_max: int | None = None
-    """Shortest and longest run of tokens that ngram looks up."""
     options: Mapping[str, Any] = field(default_factory=dict)  # further keys of vLLM's --speculative-config, plain JSON
 
 
