@@ -69,6 +69,7 @@ GOOD: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "s3 output": ({"output": "s3://bucket/x"}, 'output is "s3://bucket/x": write pvc://CLAIM/PATH'),
+    "copy to a whole bucket": ({"copyTo": "s3://bucket"}, 'copyTo is "s3://bucket": write s3://BUCKET/PATH'),
     "copy elsewhere": ({"copyTo": "pvc://m/a"}, 'copyTo is "pvc://m/a": write s3://BUCKET/PATH'),
     "whole claim": ({"output": "pvc://models"}, 'output is "pvc://models": add a folder'),
     "over the verifier": (

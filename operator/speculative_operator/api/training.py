@@ -71,8 +71,8 @@ TRAINING_RULES = (
     ),
     Rule(
         "training-copy-to",
-        "!has(self.copyTo) || self.copyTo.startsWith('s3://')",
-        'copyTo is "{self.copyTo}": write s3://BUCKET/PATH, because output has the result on a claim',
+        "!has(self.copyTo) || self.copyTo.matches('^s3://[^/]+/.+')",
+        'copyTo is "{self.copyTo}": write s3://BUCKET/PATH, a folder of a bucket; output has the result on a claim',
         "copyTo",
     ),
     Rule(

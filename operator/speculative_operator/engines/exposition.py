@@ -13,6 +13,9 @@ from typing import NamedTuple
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+LONGEST_LINE = 8192
+"""Characters of a wanted line: time and memory of the parser grow faster than the line."""
+
 
 class ExpositionError(ValueError):
     """A wanted line that is no sample, or a series with two values. The message quotes the line."""
@@ -31,6 +34,8 @@ def parse(text: str, names: Collection[str]) -> dict[SeriesKey, float]:
     Values are as written, NaN and infinities included. Lines of other names are not looked at. Raises ExpositionError.
     """
     lines = [line for line in map(str.strip, text.split("\n")) if _concerns(line, names)]
+    if long := next((line for line in lines if len(line) > LONGEST_LINE), ""):
+        raise ExpositionError(f"longer than {LONGEST_LINE} characters: {_excerpt(long)}")
     samples = _samples(lines)
     if samples is None:
         broken = next((line for line in lines if _samples((line,)) is None), lines[0])
@@ -38,7 +43,7 @@ def parse(text: str, names: Collection[str]) -> dict[SeriesKey, float]:
     found: dict[SeriesKey, float] = {}
     for sample in samples:
         if sample.name in names:
-            key, value = SeriesKey(sample.name, tuple(sorted(sample.labels.items()))), float(sample.value)
+            key, value = SeriesKey(sample.name, tuple(sorted(sample.labels.items()))), sample.value
             before = found.setdefault(key, value)
             if before is not value and before != value:
                 raise ExpositionError(f"two values of one series: {_excerpt(str(sample))}")
@@ -57,7 +62,9 @@ def _samples(lines: Iterable[str]) -> list[Sample] | None:
     """The samples in `lines`, one in each; None where a line holds none."""
     text = "\n".join(lines)
     try:
-        found = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+        families = text_string_to_metric_families(text)
+        # Whole numbers come as int, of which one may be larger than any float.
+        found = [one._replace(value=float(one.value)) for family in families for one in family.samples]
         return found if len(found) == (text.count("\n") + 1 if text else 0) else None
     except (ValueError, IndexError, OverflowError):
         return None

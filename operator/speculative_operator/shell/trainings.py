@@ -11,7 +11,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from random import random
 from typing import Any
 
@@ -108,6 +108,7 @@ class Trainings:
         self._written = {uid: at for uid, at in self._written.items() if uid in uids}
         self._looked = {uid: at for uid, at in self._looked.items() if uid in uids}
         writing: dict[tuple[str, str], str] = {}
+        """Namespace and a folder that a training writes to -> the oldest one that does."""
         for body in sorted(found, key=lambda one: text(one, "metadata", "creationTimestamp")):
             now, status, uid = time.time(), mapping(body, "status"), body["metadata"]["uid"]
             rests = text(next(mappings(status, "conditions"), {}), "status") == Truth.FALSE
@@ -118,9 +119,13 @@ class Trainings:
                 if told and self._is_due(uid, DONE_PAUSE):
                     done.append(body)
                 continue
-            first = writing.setdefault((key_of(body)[0], text(body, "spec", "output").rstrip("/")), key_of(body)[1])
+            (namespace, name), taken = key_of(body), dict[str, str]()
+            for field in ("output", "copyTo"):
+                folder = text(body, "spec", field).rstrip("/")
+                if folder and (first := writing.setdefault((namespace, folder), name)) != name:
+                    taken[field] = first
             if self._is_due(uid, REFUSED_PAUSE if rests else 0.0):
-                await self._guard(body, self._one(body, now, first))
+                await self._guard(body, self._one(body, now, taken))
         serving: dict[str, dict[str, list[Body]]] = {}
         for body in done:
             await self._guard(body, self._compare(body, serving))
@@ -158,14 +163,12 @@ class Trainings:
             training = to_training(body, self._settings.trainer_image)
             await self._tell(body, Step(compare_acceptance(training, status, using, time.time())))
 
-    async def _one(self, body: Body, now: float, first: str) -> None:
-        """Look at one training; `first`: the oldest that writes to its output, which has it to itself."""
+    async def _one(self, body: Body, now: float, taken: Mapping[str, str]) -> None:
+        """Look at one training; `taken`: its fields with a folder to which an older one writes -> that one's name."""
         status, generation = mapping(body, "status"), whole(body, "metadata", "generation")
         try:
-            if first != key_of(body)[1]:
-                raise SpecError(
-                    "output", text(body, "spec", "output"), f"SpeculatorTraining {first} writes there: wait"
-                )
+            for field, first in taken.items():
+                raise SpecError(field, text(body, "spec", field), f"SpeculatorTraining {first} writes there: wait")
             step = await self._step(body, now)
             if step.job is not None:
                 await self._kube.apply(JOB, step.job, still=self._leading)

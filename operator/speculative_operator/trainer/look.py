@@ -23,6 +23,8 @@ _FIELDS = {"verifier": "verifier.revision", "data": "data.revision"}
 """Part of a mark that may move by itself -> field of the spec that holds it."""
 FEWEST_ROWS = 10
 """The library holds a tenth of the rows out; with fewer rows nothing would be left for one of the two."""
+LONGEST_LINE = 16 << 20
+"""Bytes of a line. A chat that an engine can take is far below; the container has 2 GiB for all it reads."""
 _TURNS = ("messages", "conversations", "prompt")
 _USER, _ASSISTANT = {"user", "human"}, {"assistant", "gpt"}
 
@@ -54,8 +56,10 @@ def _read(prompts: Path, *, answered: bool) -> tuple[dict[str, int], str]:
         raise _bad(prompts, "there is no such file of JSON lines", "name a file on the claim that ends in .jsonl")
     usable, unusable, first, read = 0, 0, 0, hashlib.sha256()
     with prompts.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE + 1), b""), 1):
             read.update(line)
+            if len(line) > LONGEST_LINE:
+                raise _bad(prompts, f"line {number} is longer than {size(LONGEST_LINE)}", "write one chat on each line")
             if not line.strip():
                 continue
             row = parse_json(line.decode("utf-8", "replace"))
@@ -92,7 +96,9 @@ def _claim(output: Path, mark: Mapping[str, str]) -> None:
         if made and not marker.exists():
             raise _foreign(output, "holds files, and no training's mark")
         if not made:  # a mark alone binds nobody: nothing was trained yet
-            draft.write_text(json.dumps(mark) + "\n", encoding="utf-8")
+            draft.unlink(missing_ok=True)
+            with draft.open("x", encoding="utf-8") as file:  # never through a link that somebody put there
+                file.write(json.dumps(mark) + "\n")
             draft.rename(marker)
         held = mapping(parse_json(marker.read_text(encoding="utf-8")))
     moved = {name for name in {*held, *mark} if held.get(name) != mark.get(name)}
@@ -106,6 +112,16 @@ def _claim(output: Path, mark: Mapping[str, str]) -> None:
         can_go_on = not any(":" in one for one in versions.values())  # claims have no revisions
         raise _foreign(output, f"holds a training for {what}", f"set {settings} to go on, or " if can_go_on else "")
     raise _foreign(output, "holds a training of another verifier, method, data, sequenceLength or epochs")
+
+
+def refuse_folder_of_others(output: Path, claim: Path) -> None:
+    """Raises WeightsError where a folder above the output is a model or another training's: what is written into a
+    model changes its version, and a training removes what it does not know in its checkpoints."""
+    for above in output.parents:
+        if above.is_relative_to(claim):
+            for name in (MARKER, "config.json"):
+                if (above / name).exists():
+                    raise _foreign(output, f"lies in {above}, which is {'a training' if name == MARKER else 'a model'}")
 
 
 def refuse_link(output: Path, claim: Path) -> None:

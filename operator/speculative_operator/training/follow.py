@@ -224,7 +224,7 @@ def _tell_failure(seen: Seen, job: JobSeen, now: float) -> Step:
             words = f"data.prompts: {words}" if text(error, "side") == "prompts" else words
             return _end(seen, told, words or job.trouble, now)
     if "OOMKilled" in job.ends:
-        why = "a container used more memory than its node gives it: lower sequenceLength, or use nodes with more memory"
+        why = "a container used more memory than it may: lower sequenceLength, or use nodes with more memory"
         return _end(seen, Reason.OUT_OF_MEMORY, why, now)
     if job.ends & LOST:
         why = f"pods were taken away ({', '.join(sorted(job.ends & LOST))}); checkpoints stay in"

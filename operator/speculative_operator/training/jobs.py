@@ -88,9 +88,9 @@ def look_job(training: Training, means: Means) -> dict[str, Any]:
     if from_hub:
         steps.append(_own("prompts", image, [*fetch, *prompts], training, {RESULT_FILE: FETCHED}))
     steps.append(_own("look", image, ["speculative-training", "look", *reads], training))
-    steps += _copies(training, image, "--begin")
     if training.verifier.scheme is Scheme.HF:
         steps.append(_own("fetch", image, [*fetch, *verifier], training))
+    steps += _copies(training, image, "--begin")
     return _job(training, LOOK, LOOK_SECONDS, steps, means)
 
 
@@ -162,6 +162,7 @@ def _copies(training: Training, image: str, *more: str) -> list[dict[str, Any]]:
     if training.copy_to is None:
         return []
     copy = ["speculative-weights", "copy", "--training", _path(training.output, OUTPUT), "--claim", OUTPUT]
+    copy += ["--owner", f"{training.namespace}/{training.output.uri.rstrip('/')}"]
     return [_own("copy", image, [*copy, "--to", training.copy_to.uri, *more], training)]
 
 

@@ -66,15 +66,12 @@ def job_seen(
     held = {text(one, "type"): one for one in mappings(status, "conditions") if text(one, "status") == "True"}
     end = held.get("Failed") or held.get("Complete") or {}
     times = [seconds_of(text(pod, "status", "startTime")) for pod in pods]
+    # By its newest end: what a container left in an earlier pod is over, even if it leaves nothing now.
+    left = {name: text(_end(one), "message") for pod in reversed(pods) for name, one in _containers(pod) if _end(one)}
     return JobSeen(
         phase=phase,
         owned=is_controlled_by(job, uid),
-        results={
-            name: told
-            for pod in reversed(pods)
-            for name, one in _containers(pod)
-            if (told := decode(text(one, "state", "terminated", "message"))) is not None
-        },
+        results={name: found for name, message in left.items() if (found := decode(message)) is not None},
         running=_running(pods[0]) if pods else "",
         trouble=(_trouble(pods[0]) if pods else "") or trouble,
         cause=text(held.get("Failed"), "reason"),
@@ -83,6 +80,11 @@ def job_seen(
         ended=seconds_of(text(status, "completionTime") or text(end, "lastTransitionTime")),
         pod_started=min((time for time in times if time is not None), default=None),
     )
+
+
+def _end(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How a container ended; empty where it waits, runs or never began."""
+    return mapping(container, "state", "terminated")
 
 
 def _containers(pod: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

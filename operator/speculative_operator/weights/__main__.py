@@ -75,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     copying = commands.add_parser("copy", help="copy the result of a training to a bucket")
     copying.add_argument("--training", type=Path, required=True, metavar="DIR", help="folder of the training")
     copying.add_argument("--claim", type=Path, required=True, metavar="DIR", help="where its claim is mounted")
+    copying.add_argument("--owner", required=True, metavar="NAMESPACE/URI", help="address of the training's folder")
     copying.add_argument("--to", required=True, metavar="URI", help="s3://BUCKET/PREFIX")
     copying.add_argument("--begin", action="store_true", help="only mark the prefix: there is no result yet")
     holding = commands.add_parser("hold", help="mark versions of a cache as used until this program ends")

@@ -71,7 +71,7 @@ def copy_result(options: Namespace) -> dict[str, Any]:
     from speculative_operator.weights.s3 import copy_to_bucket
 
     target = _source(options.to, "")
-    return {"bytes": copy_to_bucket(options.training, options.claim, target, begin=options.begin)}
+    return {"bytes": copy_to_bucket(options.training, options.claim, target, options.owner, begin=options.begin)}
 
 
 def hold(cache: Path, keys: Collection[str], user: str, *, expires: bool = False) -> NoReturn:

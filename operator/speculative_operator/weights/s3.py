@@ -13,11 +13,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import obstore
 from obstore import exceptions
@@ -31,7 +31,7 @@ from speculative_operator.weights.patience import Patience, at_a_rate, within
 from speculative_operator.weights.source import Entry, WeightsError, select_needed
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig, S3Config
+    from obstore.store import ClientConfig, RetryConfig, S3Config
 
 _BLOCK = 1 << 20
 _LONGEST = timedelta(hours=24)
@@ -94,29 +94,66 @@ def open_bucket(source: ModelSource, patience: Patience | None = None) -> Bucket
     return BucketSource(check_version(source, pin), entries, prefix, store, patience)
 
 
-def copy_to_bucket(training: Path, claim: Path, target: ModelSource, *, begin: bool) -> int:
+def copy_to_bucket(training: Path, claim: Path, target: ModelSource, owner: str, *, begin: bool) -> int:
     """Copy the result of a training, whose folder lies on `claim`, below a prefix; returns its bytes. `begin`: there is
-    none yet, and only the training's mark is put there, by which later copies know the prefix as theirs. Raises
-    WeightsError, and leaves alone what bears no mark, or another one.
+    none yet, and only a mark is put there, by which later copies know the prefix as theirs: that of the training, with
+    `owner`, the folder's address in the cluster. Raises WeightsError, and leaves alone what bears no mark, or another
+    one.
 
     `config.json` comes last: servers take nothing without it for a model.
     """
-    store, prefix, listed = _listed(target, Patience.from_environment())
-    mark, names = stay_within(claim, training / _MARK).read_bytes(), {one.path for one in listed}
+    store, prefix, listed = _listed(target, Patience.from_environment(), retries=5)
+    names, folder, model = {one.path for one in listed}, stay_within(claim, training), training / "model"
     with _explain_errors(target.uri, ""):
-        if names and (_MARK not in names or _content(store, prefix + _MARK) != mark):
+        _refuse_folder_of_others(store, prefix, target)
+        with _opened(folder, training / _MARK) as file:
+            mark = owner.encode() + b"\n" + file.read()
+        if names and (_MARK not in names or not _is_ours(_content(store, prefix + _MARK), mark, alone=len(names) == 1)):
             raise _foreign(target, "holds files of others, or of another training")
-        model = training / "model"
         if _LAST in names:
-            account = (model / _ACCOUNT).is_file() and stay_within(claim, model / _ACCOUNT).read_bytes()
-            if account != _content(store, prefix + _ACCOUNT):
-                raise _foreign(target, "holds another result of this training")
+            with _opened(folder, model / _ACCOUNT) as file:
+                if file.read() != _content(store, prefix + _ACCOUNT):
+                    raise _foreign(target, "holds another result of this training")
         else:
-            obstore.put(store, prefix + _MARK, mark)
-            made = [] if begin else sorted(model.iterdir(), key=lambda one: (one.name == _LAST, one.name))
+            try:
+                obstore.put(store, prefix + _MARK, mark, mode="overwrite" if names else "create")
+            except exceptions.AlreadyExistsError as error:
+                raise _foreign(target, "is taken by another training at this moment") from error
+            made = [] if begin else sorted(_files(model), key=lambda one: (one.name == _LAST, one.name))
             for path in made:
-                obstore.put(store, prefix + path.name, stay_within(claim, path))
-    return sum(one.stat().st_size for one in model.iterdir()) if model.is_dir() else 0
+                with _opened(folder, path) as file:
+                    obstore.put(store, prefix + path.name, file)
+    return sum(one.stat().st_size for one in _files(model))
+
+
+def _files(model: Path) -> list[Path]:
+    return [one for one in model.iterdir() if one.is_file()] if model.is_dir() else []
+
+
+def _is_ours(held: bytes, mark: bytes, *, alone: bool) -> bool:
+    """Whether a prefix that bears the mark `held` may be written to. Alone, a mark binds only others: nothing was
+    copied yet, and the verifier may have moved since."""
+    return held == mark or (alone and held.split(b"\n")[0] == mark.split(b"\n")[0])
+
+
+@contextmanager
+def _opened(folder: Path, path: Path) -> Iterator[BinaryIO]:
+    """A file, opened for reading, which lies below `folder` wherever links led at that moment. Raises WeightsError."""
+    with path.open("rb") as file:
+        stay_within(folder, Path(f"/proc/self/fd/{file.fileno()}").readlink())
+        yield file
+
+
+def _refuse_folder_of_others(store: S3Store, prefix: str, target: ModelSource) -> None:
+    """Raises WeightsError where a folder above the prefix is a model, whose version a file below it would change. What
+    may not be looked at is not known."""
+    parts = prefix.strip("/").split("/")[:-1]
+    for depth in range(len(parts) + 1):
+        for name in (_LAST, _MARK):
+            with suppress(FileNotFoundError, exceptions.PermissionDeniedError):
+                obstore.head(store, "/".join((*parts[:depth], name)))
+                above = "/".join(("s3:/", target.location.partition("/")[0], *parts[:depth]))
+                raise _foreign(target, f"lies in {above}, which holds a model or a copy of one")
 
 
 def _content(store: S3Store, path: str) -> bytes:
@@ -127,12 +164,13 @@ def _foreign(target: ModelSource, what: str) -> WeightsError:
     return WeightsError(Reason.OUTPUT_FOREIGN, f"{target.uri} {what}", remedy="name another folder in copyTo")
 
 
-def _listed(source: ModelSource, patience: Patience) -> tuple[S3Store, str, list[Entry]]:
+def _listed(source: ModelSource, patience: Patience, retries: int = 0) -> tuple[S3Store, str, list[Entry]]:
     """The bucket, the prefix in it, and all objects below that."""
     bucket, _, path = source.location.partition("/")
     prefix = f"{path.strip('/')}/" if path.strip("/") else ""
+    again: RetryConfig = {"max_retries": retries}
     with _explain_errors(source.uri, ""):
-        store = S3Store(bucket, config=_config(), client_options=_client(patience), retry_config={"max_retries": 0})
+        store = S3Store(bucket, config=_config(), client_options=_client(patience), retry_config=again)
     return store, prefix, within(patience.listing, source.uri, lambda: list(_listing(store, prefix, source.uri)))
 
 

@@ -138,3 +138,9 @@ def exposition() -> str:
     registry = CollectorRegistry()
     registry.register(Run(configured(*speculation(8))).metrics)
     return generate_latest(registry).decode()
+
+
+@pytest.mark.parametrize("line", ["plain " + "9" * 400, 'plain{a="' + "x" * 8192 + '"} 1'])
+def test_a_page_that_would_take_too_much_is_an_error_of_that_page(line: str) -> None:
+    with pytest.raises(ExpositionError):
+        parse(f"vllm:b 1\n{line}\n", NAMES)

@@ -186,9 +186,13 @@ async def test_jobs_and_pods_of_others_are_neither_touched_nor_believed(api: Fak
     assert condition(status(api)) == ("False", Reason.TRAINING_FAILED), "not OutOfMemory, as the stranger has it"
 
 
-async def test_two_never_write_to_one_folder_at_a_time(api: FakeApi, trainings: Trainings) -> None:
-    await train(api)
+@pytest.mark.parametrize("spec", [{}, {"output": "pvc://models/other", "copyTo": "s3://bucket/heads/"}])
+async def test_two_never_write_to_one_folder_at_a_time(
+    spec: dict[str, Any], api: FakeApi, trainings: Trainings
+) -> None:
+    await train(api, copyTo="s3://bucket/heads")
     other = copy.deepcopy(BODY)
+    other["spec"] |= spec
     other["metadata"] |= {"name": "another", "namespace": "ns", "creationTimestamp": "2026-11-28T12:00:00Z"}
     await api.put(TRAINING, other)
     await trainings.look()

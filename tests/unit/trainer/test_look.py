@@ -11,7 +11,15 @@ import pytest
 from speculative_operator.domain.jobs import Exit
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.trainer import __main__
-from speculative_operator.trainer.look import FEWEST_ROWS, MARKER, look, refuse_link, told_of
+from speculative_operator.trainer.look import (
+    FEWEST_ROWS,
+    LONGEST_LINE,
+    MARKER,
+    look,
+    refuse_folder_of_others,
+    refuse_link,
+    told_of,
+)
 from speculative_operator.weights.source import WeightsError
 
 PROMPT = {"prompt": "Why is the sky blue?"}
@@ -168,3 +176,28 @@ def test_a_mark_that_was_half_written_is_written_again(tmp_path: Path) -> None:
     (output / "training-of.partial").write_text('{"of": "a')
     look(rows(tmp_path, *[PROMPT] * 10), output, 0, {**MARK, "of": "a"}, answered=False)
     assert [path.name for path in output.iterdir()] == ["training-of.json"]
+
+
+def test_a_line_without_end_is_bad_data(tmp_path: Path) -> None:
+    with (tmp_path / "prompts.jsonl").open("wb") as file:
+        file.truncate(LONGEST_LINE + 2)
+    found = refused(tmp_path / "prompts.jsonl", tmp_path / "out")
+    assert (found.reason, "line 1 is longer than" in str(found)) == (Reason.BAD_DATA, True)
+
+
+def test_a_mark_is_not_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "victim").write_text("theirs")
+    (tmp_path / "out" / "training-of.partial").symlink_to(tmp_path / "victim")
+    look(rows(tmp_path, *[PROMPT] * FEWEST_ROWS), tmp_path / "out", 0, MARK, answered=False)
+    assert (tmp_path / "victim").read_text() == "theirs"
+    assert (tmp_path / "out" / MARKER).is_file()
+
+
+@pytest.mark.parametrize("above", ["config.json", "team/config.json", f"team/{MARKER}"])
+def test_nothing_is_written_into_the_folder_of_a_model_or_of_another_training(tmp_path: Path, above: str) -> None:
+    (tmp_path / "team").mkdir()
+    (tmp_path / above).write_text("{}")
+    with pytest.raises(WeightsError, match="lies in"):
+        refuse_folder_of_others(tmp_path / "team" / "head", tmp_path)
+    refuse_folder_of_others(tmp_path / "team", tmp_path / "team")

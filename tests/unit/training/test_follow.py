@@ -14,7 +14,7 @@ from tests.unit.training.seen import BODY, FACTS, IMAGE, NOW, TRAINING, conditio
 from speculative_operator.api.crd import training_schema
 from speculative_operator.api.training import TrainingStatus, to_training
 from speculative_operator.domain.formats import timestamp
-from speculative_operator.domain.jobs import Phase
+from speculative_operator.domain.jobs import Phase, encode
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import ModelSource, Scheme
 from speculative_operator.domain.training import Stage, Trained
@@ -238,3 +238,12 @@ def test_the_spec_reaches_the_domain() -> None:
     assert to_training(BODY, IMAGE) == TRAINING
     assert to_training({**BODY, "spec": {**BODY["spec"], "image": "mine:1"}}, IMAGE).image == "mine:1"
     assert set(Stage) >= {"Done", "Failed"}
+
+
+def test_what_a_container_left_in_an_earlier_pod_is_over_once_it_has_ended_anew() -> None:
+    words = encode({"error": {"reason": "OutOfMemory", "message": "too little memory"}})
+    first = pod("Failed", init=[("train", 1, words)])
+    second = pod("Failed", init=[("train", 0, "")], main=[("check", 3, encode({"error": {}}))])
+    seen = job_seen(job(), [second, first], TRAINING.uid, Phase.FAILED, "")
+    assert set(seen.results) == {"check"}
+    assert set(job_seen(job(), [first], TRAINING.uid, Phase.FAILED, "").results) == {"train"}

@@ -77,9 +77,9 @@ def test_a_copy_in_a_bucket_is_begun_without_accelerators_and_is_the_address_of_
         for job in (look_job(training, Means("o")), train_job(training, Known("c" * 40, 36), 60, Means("o")))
     ]
     look, train = [[*pod["initContainers"], *pod["containers"]] for pod in pods]
-    assert [one["name"] for one in look] == ["inspect", "look", "copy", "fetch"]
+    assert [one["name"] for one in look] == ["inspect", "look", "fetch", "copy"]
     assert [one["name"] for one in train][-2:] == ["check", "copy"]
-    begun, copied = look[2]["command"], train[-1]["command"]
+    begun, copied = look[-1]["command"], train[-1]["command"]
     assert begun == [*copied, "--begin"]
     assert copied[-2:] == ["--to", "s3://bucket/heads/support"]
     assert made_of(training) == made_of(TRAINING), "a copy makes no other training"

@@ -20,6 +20,7 @@ from speculative_operator.weights.s3 import copy_to_bucket, open_bucket
 from speculative_operator.weights.source import WeightsError
 
 TARGET = ModelSource(Scheme.S3, "models/team/head")
+OWNER = "team/pvc://claim/head"
 LARGE = 6 << 20
 """Bytes that obstore sends in several parts."""
 
@@ -51,7 +52,7 @@ def training(tmp_path: Path) -> Path:
 
 
 def copied(training: Path, *, begin: bool = False) -> int:
-    return copy_to_bucket(training, training.parent, TARGET, begin=begin)
+    return copy_to_bucket(training, training.parent, TARGET, OWNER, begin=begin)
 
 
 def refused(training: Path, *, begin: bool = False) -> WeightsError:
@@ -77,11 +78,11 @@ def test_a_copy_that_is_cut_short_is_no_model_and_the_next_one_makes_it_whole(
 ) -> None:
     put, sent = obstore.put, list[str]()
 
-    def cut(store: Any, path: str, file: Any) -> Any:
+    def cut(store: Any, path: str, file: Any, **more: Any) -> Any:
         sent.append(path)
         if len(sent) == 4:
             raise ConnectionError("the line is cut")
-        return put(store, path, file)
+        return put(store, path, file, **more)
 
     with monkeypatch.context() as patched:
         patched.setattr(obstore, "put", cut)
@@ -128,10 +129,53 @@ def test_a_link_out_of_the_claim_is_not_copied(bucket: Path, training: Path, tmp
     assert not [one for one in bucket.rglob("*") if one.is_file() and one.read_bytes() == b"secret"]
 
 
+def test_a_file_of_a_neighbour_on_the_claim_is_not_copied(bucket: Path, training: Path) -> None:
+    (training.parent / "neighbour").write_text("secret")
+    (training / "model" / "README.md").unlink()
+    (training / "model" / "README.md").symlink_to(training.parent / "neighbour")
+    assert refused(training).reason is Reason.OUTPUT_FOREIGN
+    assert not [one for one in bucket.rglob("*") if one.is_file() and one.read_bytes() == b"secret"]
+
+
+@pytest.mark.parametrize("above", ["config.json", "team/config.json", "team/training-of.json"])
+def test_nothing_is_put_into_the_folder_of_a_model(bucket: Path, training: Path, above: str) -> None:
+    (bucket / "team").mkdir()
+    (bucket / above).write_text("{}")
+    assert "lies in s3://models" in str(refused(training, begin=True))
+    assert not (bucket / "team" / "head").exists()
+
+
+def test_a_mark_alone_binds_others_and_not_its_own_training(bucket: Path, training: Path) -> None:
+    copied(training, begin=True)
+    with pytest.raises(WeightsError, match="another training"):
+        copy_to_bucket(training, training.parent, TARGET, "team/pvc://claim/other", begin=True)
+    (training / "training-of.json").write_text(json.dumps({"of": "this", "verifier": "moved"}))
+    copied(training, begin=True)
+    assert copied(training) > LARGE
+
+
+def test_of_two_trainings_that_begin_at_once_one_is_refused(
+    bucket: Path, training: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied(training, begin=True)
+    monkeypatch.setattr(obstore, "list", lambda *_: iter(()))  # as the other saw it a moment before
+    assert "at this moment" in str(refused(training, begin=True))
+
+
 def test_keys_that_are_refused_are_told_before_a_result_is_there(
     bucket: Path, training: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     assert refused(training, begin=True).reason is Reason.SOURCE_UNAUTHORIZED
-    arguments = ["copy", "--training", str(training), "--claim", str(training.parent), "--to", TARGET.uri]
+    arguments = [
+        "copy",
+        "--training",
+        str(training),
+        "--claim",
+        str(training.parent),
+        "--owner",
+        OWNER,
+        "--to",
+        TARGET.uri,
+    ]
     assert __main__.main([*arguments, "--begin"]) == Exit.FINAL
