@@ -81,7 +81,7 @@ BUDGETS = {
     "operator/speculative_operator/physics/": 922,
     "operator/speculative_operator/reconcile/": 8_948,
     "operator/speculative_operator/render/": 2_216,
-    "operator/speculative_operator/shell/": 6_840,
+    "operator/speculative_operator/shell/": 6_844,
     "operator/speculative_operator/training/": 1_095,
     "operator/speculative_operator/trainer/": 375,
     "operator/speculative_operator/tuner/": 4_847,

@@ -108,7 +108,6 @@ class Trainings:
         self._written = {uid: at for uid, at in self._written.items() if uid in uids}
         self._looked = {uid: at for uid, at in self._looked.items() if uid in uids}
         writing: dict[tuple[str, str], str] = {}
-        """Namespace and a folder that a training writes to -> the oldest one that does."""
         for body in sorted(found, key=lambda one: text(one, "metadata", "creationTimestamp")):
             now, status, uid = time.time(), mapping(body, "status"), body["metadata"]["uid"]
             rests = text(next(mappings(status, "conditions"), {}), "status") == Truth.FALSE
@@ -119,11 +118,7 @@ class Trainings:
                 if told and self._is_due(uid, DONE_PAUSE):
                     done.append(body)
                 continue
-            (namespace, name), taken = key_of(body), dict[str, str]()
-            for field in ("output", "copyTo"):
-                folder = text(body, "spec", field).rstrip("/")
-                if folder and (first := writing.setdefault((namespace, folder), name)) != name:
-                    taken[field] = first
+            taken = _taken(body, writing)
             if self._is_due(uid, REFUSED_PAUSE if rests else 0.0):
                 await self._guard(body, self._one(body, now, taken))
         serving: dict[str, dict[str, list[Body]]] = {}
@@ -246,3 +241,12 @@ class Trainings:
             instance = os.environ.get("POD_NAME") or names.OPERATOR
             await self._kube.create(EVENT, meta["namespace"], event_body(body, event, instance))
             self._telemetry.event(event.type, reason)
+
+
+def _taken(body: Body, writing: dict[tuple[str, str], str]) -> dict[str, str]:
+    """Fields of a training with a folder to which an older one writes -> that one's name. `writing`: namespace and
+    folder -> the oldest that writes there, to which this one is added."""
+    namespace, name = key_of(body)
+    folders = {field: text(body, "spec", field).rstrip("/") for field in ("output", "copyTo")}
+    first = {field: writing.setdefault((namespace, one), name) for field, one in folders.items() if one}
+    return {field: one for field, one in first.items() if one != name}
