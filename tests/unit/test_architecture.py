@@ -88,7 +88,7 @@ BUDGETS = {
     "operator/speculative_operator/weights/": 3_166,
     "lab/": 8_410,
     "dev/": 24_670,
-    "tests/": 75_306,
+    "tests/": 75_314,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 

@@ -1,7 +1,9 @@
 """Marks of the versions that a pod holds are renewed as long as it lives."""
 
 import os
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,17 @@ def once(monkeypatch: pytest.MonkeyPatch) -> None:
     def sleep(_: float) -> None:
         raise Stopped
 
-    monkeypatch.setattr("time.sleep", sleep)
+    monkeypatch.setattr("time.sleep", of_this_thread(sleep))
+
+
+def of_this_thread(sleep: Callable[[float], None]) -> Callable[[float], None]:
+    """`sleep` for this thread; those that other tests have left sleep as ever."""
+    here, always = threading.current_thread(), time.sleep
+
+    def either(seconds: float) -> None:
+        (sleep if threading.current_thread() is here else always)(seconds)
+
+    return either
 
 
 def test_marks_are_renewed_until_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +46,7 @@ def test_marks_are_renewed_until_ended(tmp_path: Path, monkeypatch: pytest.Monke
             raise Stopped
         os.utime(mark, (0, 0))
 
-    monkeypatch.setattr("time.sleep", sleep)
+    monkeypatch.setattr("time.sleep", of_this_thread(sleep))
     with pytest.raises(Stopped):
         hold(tmp_path, (HELD,), "models/demo")
     assert max(ages) < 60
