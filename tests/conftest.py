@@ -4,6 +4,7 @@ Both are one cluster per test session, so tests keep to namespaces and names of 
 """
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,17 @@ from devcluster.toolchain import missing
 # How long an example takes says more of what else the machine does than of the code: speed is `make bench`'s.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+
+@pytest.fixture(autouse=True)
+def own_signals() -> Iterator[None]:
+    """Fail a test that leaves a handler of a signal behind: now and then it would end a test of another file."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    left = [number.name for number, handler in before.items() if signal.getsignal(number) is not handler]
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    assert not left, f"handlers left behind: {left}"
 
 
 def _given_cluster(directory: Path) -> Cluster | None:

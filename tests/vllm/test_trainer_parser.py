@@ -33,7 +33,7 @@ print(json.dumps({"read": read, "known": list(SpeculatorModel.registry)}, defaul
 K = {"eagle3": "ttt_steps", "peagle": "num_depths", "dflash": "block_size"}
 
 
-def given(method: Trained, folder: Path) -> list[str]:
+def arguments_of(method: Trained, folder: Path) -> list[str]:
     """What the trainer is given by the container that trains K = 7 on a verifier of 36 layers, on one accelerator."""
     job = train_job(replace(TRAINING, method=method, k=7), Known("c", 36), 60, Means("o"))
     (train,) = (one for one in job["spec"]["template"]["spec"]["initContainers"] if one["name"] == "train")
@@ -48,8 +48,8 @@ def given(method: Trained, folder: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    lines = {method.value: given(method, tmp_path_factory.mktemp(method.value)) for method in Trained}
+def parsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    lines = {method.value: arguments_of(method, tmp_path_factory.mktemp(method.value)) for method in Trained}
     env = environment(tmp_path_factory.mktemp("home")) | {"PATH": "/usr/bin:/bin"}
     env["PYTHONPATH"] = str(trainer_image.folder())
     command = [str(ENGINE), "-P", "-c", PARSER]
@@ -60,14 +60,14 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def test_the_library_knows_every_method_that_is_offered(told: dict[str, Any]) -> None:
-    assert set(Trained) <= set(told["known"])
+def test_the_library_knows_every_method_that_is_offered(parsed: dict[str, Any]) -> None:
+    assert set(Trained) <= set(parsed["known"])
     assert set(USUAL_K) == set(Trained)
 
 
 @pytest.mark.parametrize("method", Trained)
-def test_it_reads_what_was_meant(told: dict[str, Any], method: Trained) -> None:
-    read = told["read"][method]
+def test_it_reads_what_was_meant(parsed: dict[str, Any], method: Trained) -> None:
+    read = parsed["read"][method]
     assert read["speculator_type"] == method
     assert read["target_layer_ids"] == [2, 18, 33]
     assert read[K[method]] == (8 if method is Trained.DFLASH else 7), "the first of a block is known"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from speculative_operator.domain.observation import Gap, PodWindow, Series
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.engines.exposition import SeriesKey
+from speculative_operator.engines.exposition import SeriesKey, series_of
 
 HORIZON_SECONDS = 600.0
 """Scrapes older than this begin no window: the tuner believes no window that is much longer."""
@@ -35,13 +35,7 @@ class Ring:
 
     def series(self) -> list[Series]:
         """The kept scrapes as series, as Prometheus would return them, with the label `pod`."""
-        samples: dict[SeriesKey, list[tuple[float, float]]] = {}
-        for time, values in self.scrapes:
-            for key, value in values.items():
-                samples.setdefault(key, []).append((time, value))
-        return [
-            Series(key.name, {**dict(key.labels), "pod": self._pod}, tuple(found)) for key, found in samples.items()
-        ]
+        return series_of(self._pod, self.scrapes)
 
     def settle(self, result: PodWindow | Gap) -> None:
         """Drop the scrapes that `result`, the outcome of reading `series`, has made useless."""

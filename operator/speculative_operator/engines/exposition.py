@@ -7,11 +7,13 @@ Of the 43 families of a vLLM exposition a reader wants a dozen: only their lines
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
+
+from speculative_operator.domain.observation import Series
 
 LONGEST_LINE = 8192
 """Characters of a wanted line: time and memory of the parser grow faster than the line."""
@@ -48,6 +50,16 @@ def parse(text: str, names: Collection[str]) -> dict[SeriesKey, float]:
             if before is not value and before != value:
                 raise ExpositionError(f"two values of one series: {_excerpt(str(sample))}")
     return found
+
+
+def series_of(pod: str, scrapes: Iterable[tuple[float, Mapping[SeriesKey, float]]]) -> list[Series]:
+    """Scrapes of a pod, each with its unix time, the oldest first, as series with the label `pod`, as Prometheus would
+    return them."""
+    samples: dict[SeriesKey, list[tuple[float, float]]] = {}
+    for time, values in scrapes:
+        for key, value in values.items():
+            samples.setdefault(key, []).append((time, value))
+    return [Series(key.name, {**dict(key.labels), "pod": pod}, tuple(own)) for key, own in samples.items()]
 
 
 def _concerns(line: str, names: Collection[str]) -> bool:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from speculative_operator.domain import names
 from speculative_operator.domain.observation import Gap, Series
 from speculative_operator.domain.reasons import Reason
-from speculative_operator.engines.exposition import ExpositionError, SeriesKey, parse
+from speculative_operator.engines.exposition import ExpositionError, SeriesKey, parse, series_of
 from speculative_operator.engines.registry import NAMES, missing
 from speculative_operator.settings import Settings
 from speculative_operator.shell.podseries import SERIES_OF_A_POD, Addresses, Answer, Reached, units
@@ -67,14 +67,6 @@ class _Pod:
     quiet_until: float = -math.inf
     """Monotonic seconds until which the port of step telemetry is not asked."""
 
-    def series(self, name: str) -> tuple[Series, ...]:
-        """The scrapes as series, as Prometheus would return them, with the label `pod`."""
-        samples: dict[SeriesKey, list[tuple[float, float]]] = {}
-        for at, values in self.scrapes:
-            for key, value in values.items():
-                samples.setdefault(key, []).append((at, value))
-        return tuple(Series(key.name, {**dict(key.labels), "pod": name}, tuple(own)) for key, own in samples.items())
-
 
 class Scraper:
     """Reads pods. `fetch` blocks; it is called for a namespace from one thread at a time."""
@@ -100,7 +92,7 @@ class Scraper:
             except PageError as error:
                 gaps[name] = Gap(Reason.METRICS_MISSING, f"its metrics cannot be read: {error}")
                 continue
-            found = pod.series(name)
+            found = tuple(series_of(name, pod.scrapes))
             room -= units(found)
             if room < 0:
                 gaps[name] = Gap(Reason.METRICS_MISSING, "the namespace has more series than may be held")

@@ -118,9 +118,9 @@ class Trainings:
                 if told and self._is_due(uid, DONE_PAUSE):
                     done.append(body)
                 continue
-            taken = _taken(body, writing)
+            older = _older_writers(body, writing)
             if self._is_due(uid, REFUSED_PAUSE if rests else 0.0):
-                await self._guard(body, self._one(body, now, taken))
+                await self._guard(body, self._one(body, now, older))
         serving: dict[str, dict[str, list[Body]]] = {}
         for body in done:
             await self._guard(body, self._compare(body, serving))
@@ -158,11 +158,11 @@ class Trainings:
             training = to_training(body, self._settings.trainer_image)
             await self._tell(body, Step(compare_acceptance(training, status, using, time.time())))
 
-    async def _one(self, body: Body, now: float, taken: Mapping[str, str]) -> None:
-        """Look at one training; `taken`: its fields with a folder to which an older one writes -> that one's name."""
+    async def _one(self, body: Body, now: float, older: Mapping[str, str]) -> None:
+        """Look at one training; `older`: its fields with a folder to which an older one writes -> that one's name."""
         status, generation = mapping(body, "status"), whole(body, "metadata", "generation")
         try:
-            for field, first in taken.items():
+            for field, first in older.items():
                 raise SpecError(field, text(body, "spec", field), f"SpeculatorTraining {first} writes there: wait")
             step = await self._step(body, now)
             if step.job is not None:
@@ -243,7 +243,7 @@ class Trainings:
             self._telemetry.event(event.type, reason)
 
 
-def _taken(body: Body, writing: dict[tuple[str, str], str]) -> dict[str, str]:
+def _older_writers(body: Body, writing: dict[tuple[str, str], str]) -> dict[str, str]:
     """Fields of a training with a folder to which an older one writes -> that one's name. `writing`: namespace and
     folder -> the oldest that writes there, to which this one is added."""
     namespace, name = key_of(body)

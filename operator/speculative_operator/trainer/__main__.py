@@ -17,7 +17,7 @@ from speculative_operator.domain.jobs import Exit
 from speculative_operator.domain.reading import text
 from speculative_operator.domain.training import Trained
 from speculative_operator.trainer.finish import finish
-from speculative_operator.trainer.look import look, refuse_folder_of_others, refuse_link, told_of
+from speculative_operator.trainer.look import look, refuse_folder_of_others, refuse_link, result_of
 from speculative_operator.weights.cache import Cache
 from speculative_operator.weights.result import leave_error, leave_result
 
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _look(given: argparse.Namespace) -> dict[str, int]:
     refuse_folder_of_others(given.output, given.claim)
-    verifier, fetched = told_of("verifier", given.inspected), told_of("prompts", given.fetched)
+    verifier, fetched = result_of("verifier", given.inspected), result_of("prompts", given.fetched)
     mark, prompts = {"of": given.made_of, "verifier": text(verifier, "pin", "resolved")}, given.prompts
     if given.fetched:
         mark["data"] = text(fetched, "pin", "resolved")

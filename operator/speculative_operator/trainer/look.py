@@ -45,7 +45,7 @@ def look(prompts: Path, output: Path, need: int, mark: Mapping[str, str], *, ans
     return told
 
 
-def told_of(side: str, file: Path | None) -> Mapping[str, Any]:
+def result_of(side: str, file: Path | None) -> Mapping[str, Any]:
     """What `speculative-weights` told of `verifier` or `prompts` in its result file; empty where there is none."""
     return mapping(parse_json(file.read_text(encoding="utf-8")) if file and file.is_file() else None, side)
 

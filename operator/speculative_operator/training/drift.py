@@ -106,9 +106,8 @@ def _figure(told: Any) -> float:
 
 
 def _retrain_with(training: Training, beside: str, day: float) -> str:
-    """The command that creates the next training: new prompts, output and name end with the day. Prompts of a hub are
-    taken at its main branch. All names in it have
-    passed the API's patterns, so none ends a quotation."""
+    """The command that creates the next training: new prompts, output and name end with the day. Prompts of a
+    hub are taken at its main branch. All names in it have passed the API's patterns, so none ends a quotation."""
     end = timestamp(day)[:10].replace("-", "")
     prompts = _with_day(training.prompts.uri.removesuffix(".jsonl"), f"-{end}.jsonl")
     output = _with_day(training.output.uri, f"-{end}")

@@ -1,6 +1,6 @@
 """The two Jobs of a training. Called by `follow`.
 
-    NAME-look    inspect -> prompts -> look -> copy -> fetch   no accelerators: what can be refused is refused here
+    NAME-look    inspect -> prompts -> look -> fetch -> copy   no accelerators: what can be refused is refused here
     NAME-train   answers -> states & train -> check -> copy    accelerators of the budget; a pod goes on where the last
                                                                ended
 

@@ -18,7 +18,7 @@ from speculative_operator.trainer.look import (
     look,
     refuse_folder_of_others,
     refuse_link,
-    told_of,
+    result_of,
 )
 from speculative_operator.weights.source import WeightsError
 
@@ -132,7 +132,7 @@ def test_a_data_set_that_moved_is_another_if_the_file_did_and_its_version_is_nam
 
 def test_the_version_is_read_from_what_inspect_left(tmp_path: Path) -> None:
     prompts, output, file = rows(tmp_path, *[PROMPT] * 10), tmp_path / "output", tmp_path / "inspected.json"
-    assert [told_of("verifier", one) for one in (None, file)] == [{}, {}]
+    assert [result_of("verifier", one) for one in (None, file)] == [{}, {}]
     file.write_text(json.dumps({"verifier": {"pin": {"resolved": "c1"}}}))
     arguments = ["--prompts", str(prompts), "--output", str(output), "--made-of", "this", "--inspected", str(file)]
     arguments += ["--claim", str(tmp_path)]

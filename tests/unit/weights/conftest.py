@@ -1,4 +1,4 @@
-"""Loopback servers that the tests of sources share."""
+"""What the tests of weights share: loopback servers, and a run of the program that leaves the process as it is."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ import pytest
 from tests.unit.weights import made
 
 from modelservers.hub import Access, HubServer
+from speculative_operator.weights import result
 
 LET_IN = "hf_let_in"
 LEFT_OUT = "hf_left_out"
+
+
+@pytest.fixture(autouse=True)
+def signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the test run stay as they are; so do its umask and its log."""
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("os.umask", lambda _: None)
+    monkeypatch.setattr(result, "TERMINATION_LOG", Path("/nowhere/at/all"))
 
 
 @pytest.fixture

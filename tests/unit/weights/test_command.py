@@ -43,14 +43,6 @@ def published(root: Path, pin: Pin, size: int = 0) -> Path:
     return folder
 
 
-@pytest.fixture(autouse=True)
-def signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the test run stay as they are; so do its umask and its log."""
-    monkeypatch.setattr("signal.signal", lambda *_: None)
-    monkeypatch.setattr("os.umask", lambda _: None)
-    monkeypatch.setattr(result, "TERMINATION_LOG", Path("/nowhere/at/all"))
-
-
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[ModelSource]:
     """Sources that were asked for; each is one of the two shelves."""
