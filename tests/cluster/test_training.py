@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from tests.cluster.trainer_emulation import images
 
 from demo import scene
 from demo.sender import Sender, evenly
-from devcluster import Cluster, ClusterOptions, Image
+from devcluster import Cluster, ClusterOptions, Image, toolchain
 from speculative_operator.domain import names
 from speculative_operator.domain.formats import timestamp
 
@@ -48,6 +49,7 @@ def lab(enclosures: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             name=f"train-{os.getpid()}", accelerators={"nvidia.com/gpu": 2}, scrape_interval_seconds=2,
             images={
                 **images(folder), **PYTHON, "shell": Image(("/bin/sh",)), ENGINE_IMAGE: scene.images()[ENGINE_IMAGE],
+                "versitygw": Image((str(toolchain.program(toolchain.VERSITYGW)),)),
             },
             node_settings={"crashBackoffSeconds": 1, "syncSeconds": 8},
         )  # fmt: skip
@@ -163,22 +165,65 @@ def test_a_deleted_object_takes_its_jobs_with_it_and_leaves_the_output(lab: Oper
     until("the same training finds what it made", lambda: reason(lab, "head") == "Trained", LONG)
 
 
-@pytest.mark.usefixtures("operator")
-def test_prompts_of_a_hub_are_trained_on_at_their_commit_and_a_move_of_it_is_told(lab: OperatorLab) -> None:
-    with folder_of_models(f"data-{os.getpid()}") as folder:
-        (folder / "datasets" / "org" / "chats").mkdir(parents=True)
-        file = folder / "datasets" / "org" / "chats" / "train.jsonl"
-        file.write_text(ROWS)
-        env = [{"name": "HF_ENDPOINT", "value": f"http://{HubLab(lab, 'hub', folder).host}"}]
-        asked = {"data": {"prompts": "hf://datasets/org/chats/train.jsonl"}, "weights": {"env": env}}
-        train(lab, "hub", **asked)
-        until("the end", lambda: status(lab, "hub").get("stage") in ("Done", "Failed"), LONG)
-        found = status(lab, "hub")
-        assert (reason(lab, "hub"), len(found["dataVersion"]), found["samples"]) == ("Trained", 40, 12), found
-        file.write_text(ROWS + ROWS)
+def bucket(lab: OperatorLab, folder: Path) -> str:
+    """Address of an S3 service in the namespace, over a folder with the bucket `heads`; its keys are in the Secret
+    `keys`."""
+    for path in ("served", "served/heads", "about"):
+        (folder / path).mkdir()
+        (folder / path).chmod(0o777)  # the pod's user is another
+    args = ["--port", "0.0.0.0:7070", "--access", "loopback", "--secret", "loopback-secret", "--quiet"]
+    args += ["posix", "--sidecar", str(folder / "about"), str(folder / "served")]
+    probe = {"tcpSocket": {"port": 7070}, "periodSeconds": 1}
+    container: Json = {"name": "server", "image": "versitygw", "args": args, "readinessProbe": probe}
+    container["volumeMounts"] = [{"name": "here", "mountPath": str(folder)}]
+    volumes = [{"name": "here", "hostPath": {"path": str(folder)}}]
+    pod = {"containers": [container], "volumes": volumes, "terminationGracePeriodSeconds": 1}
+    keys = {"AWS_ACCESS_KEY_ID": "loopback", "AWS_SECRET_ACCESS_KEY": "loopback-secret", "AWS_REGION": "us-east-1"}
+    named = {"namespace": lab.namespace, "name": "bucket", "labels": {"app": "bucket"}}
+    for made in (
+        {"kind": "Pod", "metadata": named, "spec": pod},
+        {"kind": "Service", "metadata": named, "spec": {"selector": {"app": "bucket"}, "ports": [{"port": 7070}]}},
+        {"kind": "Secret", "metadata": {**named, "name": "keys"}, "stringData": keys},
+    ):
+        lab.apply({"apiVersion": "v1", **made})
+    lab.cluster.kubectl("wait", "--for=condition=Ready", "--timeout=240s", "-n", lab.namespace, "pod/bucket")
+    return f"http://bucket.{lab.namespace}.svc:7070"
+
+
+def hub_training(lab: OperatorLab, **changes: Any) -> None:
+    """Have no training `hub`, and then a new one."""
+    if lab.get(names.TRAINING_PLURAL, "hub"):
         lab.delete(names.TRAINING_PLURAL, "hub")
         until("no Job is left", lambda: not any(lab.get("job", f"hub-{one}") for one in ("look", "train")), LONG)
-        train(lab, "hub", **asked)
+    train(lab, "hub", **changes)
+
+
+@pytest.mark.usefixtures("operator")
+def test_prompts_of_a_hub_make_a_speculator_in_a_bucket_and_a_move_of_them_is_told(lab: OperatorLab) -> None:
+    with folder_of_models(f"data-{os.getpid()}") as folder:
+        file = folder / "datasets" / "org" / "chats" / "train.jsonl"
+        file.parent.mkdir(parents=True)
+        file.write_text(ROWS)
+        reached = {"HF_ENDPOINT": f"http://{HubLab(lab, 'hub', folder).host}", "AWS_ENDPOINT_URL": bucket(lab, folder)}
+        env = [{"name": name, "value": value} for name, value in reached.items()]
+        asked = {"data": {"prompts": "hf://datasets/org/chats/train.jsonl"}, "copyTo": "s3://heads/team/chats"}
+        copied, foreign = folder / "served" / "heads" / "team" / "chats", folder / "served" / "heads" / "theirs"
+        foreign.mkdir()
+        (foreign / "config.json").write_text("{}")
+        asked["weights"] = {"env": env, "secretName": "keys"}
+        hub_training(lab, **{**asked, "copyTo": "s3://heads/theirs"})
+        until("another's folder is refused", lambda: reason(lab, "hub") == "OutputForeign", LONG)
+        assert lab.get("job", "hub-train") is None
+        assert [one.name for one in foreign.iterdir()] == ["config.json"]
+        hub_training(lab, **asked)
+        until("the end", lambda: status(lab, "hub").get("stage") in ("Done", "Failed"), LONG)
+        found = status(lab, "hub")
+        assert reason(lab, "hub") == "Trained", found
+        assert (len(found["dataVersion"]), found["samples"]) == (40, 12)
+        assert found["speculator"] == "s3://heads/team/chats"
+        assert {"config.json", "model.safetensors", "README.md"} <= {one.name for one in copied.iterdir()}
+        file.write_text(ROWS + ROWS)
+        hub_training(lab, **asked)
         until("it is told", lambda: reason(lab, "hub") == "OutputForeign", LONG)
         told = status(lab, "hub")["conditions"][0]["message"]
         assert f"set data.revision to {found['dataVersion']} to go on" in told

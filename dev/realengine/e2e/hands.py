@@ -20,7 +20,12 @@ class Hands:
     """On one cluster."""
 
     def __init__(self, cluster: Cluster, report: Reporter) -> None:
-        self.cluster, self.report = cluster, report
+        self.cluster, self.report, self._began = cluster, report, time.monotonic()
+
+    @property
+    def seconds(self) -> int:
+        """Since the first thing that the user did."""
+        return round(time.monotonic() - self._began)
 
     def apply(self, *objects: Json) -> None:
         """kubectl apply."""

@@ -1,6 +1,6 @@
 """What docs/training.md says to do with a result, on the real engine: the trained head is a canary beside an untrained
-one and is promoted; the untrained one is a canary beside the trained one and is taken back; K of the trained one is
-tuned. Requests pass the stand-in for a Gateway all the while, and none may fail.
+one and is promoted, and its K is tuned; then the untrained one is a canary beside the trained one and is taken back.
+Requests pass the stand-in for a Gateway all the while, and none may fail.
 """
 
 from __future__ import annotations
@@ -43,9 +43,8 @@ def play(hands: Hands, deployment: Callable[[str], Json], trained: str, untraine
             hands.apply(_routed(deployment(stable), canary))
             found[what] = _verdict(hands, stable)
             found.setdefault("accepted", {name: hands.accepted(name) for name in (stable, canary)})
-            if what == "taken_back":
-                hands.delete(canary)
-                found["tuned"] = _tuned(hands, _routed(deployment(stable)))
+            if what == "promoted":
+                found["tuned"] = _tuned(hands, deployment(trained))
             found[f"{what}_requests"] = finish()
         hands.delete(stable)
     return found
@@ -92,7 +91,7 @@ def _tuned(hands: Hands, deployment: Json) -> Json:
 
     found = hands.until(f"K of {name} is tuned", TUNED_SECONDS, decided)
     wanted = ("state", "k", "tableText", "acceptanceLength", "gain", "gainBasis", "gainRange", "message")
-    told = {field: found.get(field) for field in wanted}
+    told = {field: found.get(field) for field in wanted} | {"atSeconds": hands.seconds}
     hands.report(f"K of {name}: {told}")
     return told
 

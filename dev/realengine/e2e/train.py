@@ -12,7 +12,6 @@ import json
 import shutil
 import signal
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -157,20 +156,20 @@ def run(given: argparse.Namespace) -> Json:
         try:
             install_operator(cluster, check_pairs=True)
             cluster.kubectl("create", "namespace", scene.NAMESPACE)
-            steps, started = Run(cluster, report), time.monotonic()
+            steps = Run(cluster, report)
             steps.fill(given.out / "models")
             steps.apply(training(given.prompts))
             for stage in list(STAGES)[: given.losses]:
                 steps.lose(stage)
-            status, seconds = steps.finished(), time.monotonic() - started
-            report(f"trained after {seconds:.0f} s: {status}")
+            status, seconds = steps.finished(), steps.seconds
+            report(f"trained after {seconds} s: {status}")
             tried = promote.play(steps, deployment_of, "trained", "untrained", given.out)
         finally:
             keep_logs(cluster, given.out)
     shares = tried["accepted"]
     ok = shares["trained"] >= LEAST_TIMES * max(shares["untrained"], 0.01) and promote.is_well(tried)
-    told = {"ok": ok, "seconds": round(seconds), "losses": given.losses, "status": status}
-    return {**told, **tried, "all_seconds": round(time.monotonic() - started)}
+    told = {"ok": ok, "seconds": seconds, "losses": given.losses, "status": status}
+    return {**told, **tried, "all_seconds": steps.seconds}
 
 
 def main() -> int:
