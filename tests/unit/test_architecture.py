@@ -87,8 +87,8 @@ BUDGETS = {
     "operator/speculative_operator/tuner/": 4_847,
     "operator/speculative_operator/weights/": 3_166,
     "lab/": 8_404,
-    "dev/": 24_670,
-    "tests/": 75_331,
+    "dev/": 24_669,
+    "tests/": 75_492,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 

@@ -32,7 +32,7 @@ CHART = ROOT / "charts" / "speculative-operator" / "README.md"
 CLUSTER = ROOT / "docs" / "development.md"
 FIRST = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", CHART]
 PAGES = sorted([*FIRST, *(ROOT / "docs").rglob("*.md")])
-SOURCES = ("operator", "lab", "dev", "charts", "tests")
+SOURCES = ("examples", "operator", "lab", "dev", "charts", "tests")
 KINDS = {".py", ".yaml", ".j2", ".tpl", ".csv", ".toml", ".svg"}
 
 HEADING = re.compile(r"#{1,6} (.+)")

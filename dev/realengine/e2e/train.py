@@ -121,12 +121,8 @@ def keep_logs(cluster: Cluster, out: Path) -> None:
     """What one wants to see when it did not end well."""
     asked = {
         "operator.log": (
-            "logs",
-            "-n",
-            OPERATOR_NAMESPACE,
-            "-l",
-            f"app.kubernetes.io/name={names.OPERATOR}",
-            "--tail=-1",
+            *("logs", "-n", OPERATOR_NAMESPACE, "--tail=-1"),
+            *("-l", f"app.kubernetes.io/name={names.OPERATOR}"),
         ),
         "training.log": (
             *("logs", "-n", scene.NAMESPACE, "-l", names.LABEL_TRAINING, "--tail=-1", "--prefix"),
