@@ -33,8 +33,8 @@ PUBLIC = ("vllm/vllm-openai:v0.32.0", "registry.redhat.io/rhaiis/vllm-cuda-rhel9
 SLOWER = "speculative-operator/vllm-emulator:0.32.0-slower"
 """Image of an engine whose every step takes 10 % longer."""
 LONGEST = (
-    "rights", "quick_starts", "quick_start_laptop", "pairs", "pod_weights", "inference_service", "loop",
-    "leader_worker_set", "llm_inference_service", "chaos", "auto",
+    "canary_decides", "rights", "bench", "quick_starts", "quick_start_laptop", "verify", "chaos", "inference_service",
+    "pairs", "pod_weights", "loop", "leader_worker_set", "llm_inference_service", "auto",
 )  # fmt: skip
 """Files that take two minutes and more, the longest first."""
 
