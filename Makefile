@@ -82,7 +82,7 @@ fuzz: toolchain ## 2,000 objects with any field at its borders and beyond, other
 	  echo "SPECULATIVE_FUZZ_SEED=$$SPECULATIVE_FUZZ_SEED"; $(PYTEST) -q tests/contract/test_fuzz_objects.py
 
 cluster: toolchain ## development cluster, process node, operator and chart on it
-	@$(PYTEST) -q -n 2 --dist loadfile --durations 12 tests/cluster
+	@$(PYTEST) -q -n 3 --dist loadfile --durations 12 tests/cluster
 
 e2e: toolchain ## a short whole loop: apply, serve, tune
 	@$(PYTEST) -q -n 4 --dist loadfile --no-loadscope-reorder --durations 12 tests/e2e

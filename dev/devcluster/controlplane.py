@@ -160,6 +160,8 @@ def api_server(files: Files, tools: Toolchain, more: Mapping[str, str] | None = 
                 }
             ),
         ),
+        # Fewer collections of garbage: a fifth less of the processor, for 200 MiB of memory.
+        env={"GOGC": "400"},
         ready=f"{INSIDE_SERVER}/readyz",
         after=("etcd",),
     )
