@@ -1,5 +1,5 @@
 """What docs/training.md says to do with a result, on the real engine: the trained head is a canary beside an untrained
-one and is promoted, and its K is tuned; then the untrained one is a canary beside the trained one and is taken back.
+one and is promoted, and its K is tuned meanwhile; then the untrained one is a canary beside it and is taken back.
 Requests pass the stand-in for a Gateway all the while, and none may fail.
 """
 
@@ -44,7 +44,7 @@ def play(hands: Hands, deployment: Callable[[str], Json], trained: str, untraine
             found[what] = _verdict(hands, stable)
             found.setdefault("accepted", {name: hands.accepted(name) for name in (stable, canary)})
             if what == "promoted":
-                found["tuned"] = _tuned(hands, deployment(trained))
+                found["tuned"] = _tuned(hands, trained)
             found[f"{what}_requests"] = finish()
         hands.delete(stable)
     return found
@@ -78,11 +78,8 @@ def _verdict(hands: Hands, stable: str) -> Json:
     return told
 
 
-def _tuned(hands: Hands, deployment: Json) -> Json:
-    """Leave K of an object to the operator, and wait until it has changed the table and rests there."""
-    name = deployment["metadata"]["name"]
-    auto = {"mode": "Auto", "maxSpeculativeTokens": 3}
-    hands.apply({**deployment, "spec": {**deployment["spec"], "speculation": auto}})
+def _tuned(hands: Hands, name: str) -> Json:
+    """Wait until the operator has changed the table of an object, and K rests."""
 
     def decided() -> Json:
         status: Json = hands.get("specdep", name)["status"]

@@ -32,6 +32,10 @@ from speculative_operator.domain import names
 NAME, MODELS, TRAINED = "tiny-head", "models", "trained"
 TRAINER, TOOL = "speculative-trainer:dev", "tool:dev"
 HEADS = {"untrained": f"pvc://{MODELS}/{hub.HEAD}", "trained": f"pvc://{TRAINED}/tiny/model"}
+SPECULATION: Json = {
+    "untrained": {"mode": "Static", "numSpeculativeTokens": 3, "maxSpeculativeTokens": 3},
+    "trained": {"mode": "Auto", "maxSpeculativeTokens": 3},
+}
 STAGES = {"Answering": "step", "Training": "expectedAcceptance"}
 """Stage in which the pod is lost -> the field of status that must tell something before."""
 TRAINING_SECONDS = 1200.0
@@ -70,7 +74,7 @@ def deployment_of(name: str) -> Json:
         "spec": {
             "verifier": {**verifier, "maxNumSeqs": scene.MAX_NUM_SEQS},
             "speculator": {"method": "eagle3", "model": HEADS[name]},
-            "speculation": {"mode": "Static", "numSpeculativeTokens": 3, "maxSpeculativeTokens": 3},
+            "speculation": SPECULATION[name],
             "engine": {"version": paths.VLLM, "image": scene.IMAGE, "args": list(CPU_FLAGS)},
             "accelerator": {"perReplica": 0},
         },
