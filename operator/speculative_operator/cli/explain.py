@@ -7,6 +7,7 @@ import itertools
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from speculative_operator.cli import cluster, terminal
@@ -74,10 +75,10 @@ def summary(body: Object, silent: float | None = None) -> dict[str, Any]:
         "gain": seen.get("gain"),
         "gainRange": seen.get("gainRange"),
         "gainBasis": seen.get("gainBasis"),
-        "cause": cause_of(body).to_json(),
+        "cause": asdict(cause_of(body)),
         "observedAt": seen.get("observedAt"),
-        "problems": [one.to_json() for one in (*silence_of(body, silent), *faults_of(body))],
-        "warnings": [one.to_json() for one in warnings_of(body)],
+        "problems": [asdict(one) for one in (*silence_of(body, silent), *faults_of(body))],
+        "warnings": [asdict(one) for one in warnings_of(body)],
         "beliefs": _beliefs(body),
         "advice": [f"{label}: {text}" for label, text in _advice(body)],
     }
