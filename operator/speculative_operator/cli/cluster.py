@@ -14,9 +14,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from speculative_operator.cli import commands
-from speculative_operator.cli.commands import CommandError, UnseenError
+from speculative_operator.cli.commands import CommandError, UnseenError, format_age
 from speculative_operator.domain import names
+from speculative_operator.domain.reading import seconds_of
 from speculative_operator.domain.spec import Mode
 
 Object = Mapping[str, Any]
@@ -261,11 +261,10 @@ class Cluster:
 def _since_renewal(lease: Object, now: float) -> float | None:
     """Seconds since a Lease was renewed, where that is more than twice what it lasts and a minute, by which clocks may
     differ; else None."""
-    try:
-        since = now - commands.seconds_of(str(lease.get("renewTime")))
-        return since if since > 60.0 + 2.0 * float(lease.get("leaseDurationSeconds") or 0.0) else None
-    except ValueError:
+    renewed = seconds_of(str(lease.get("renewTime")))
+    if renewed is None:
         return None  # a Lease that was given back has no time, and another operator takes it at once
+    return now - renewed if now - renewed > 60.0 + 2.0 * float(lease.get("leaseDurationSeconds") or 0.0) else None
 
 
 _REMEDY = {
@@ -329,11 +328,10 @@ def speculation(body: Object) -> Object:
 
 def age_of(seen: Object, now: float) -> str:
     """How old the figures of a `status.speculation` are, once they are older than the operator needs for new ones."""
-    try:
-        old = now - commands.seconds_of(str(seen.get("observedAt")))
-    except ValueError:
+    observed = seconds_of(str(seen.get("observedAt")))
+    if observed is None or now - observed <= OLD_SECONDS:
         return ""
-    return f", {commands.format_age(old)} ago" if old > OLD_SECONDS else ""
+    return f", {format_age(now - observed)} ago"
 
 
 def skips(body: Object) -> bool:

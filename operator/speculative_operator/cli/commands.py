@@ -128,7 +128,8 @@ def parse_duration(text: str, option: str) -> float:
 
 
 def parse_moment(text: str, option: str, now: float) -> float:
-    """Unix seconds of `now`, `2h` (that long ago; `-2h` says the same), `2026-01-31T12:00:00Z`, or unix seconds."""
+    """Unix seconds of `now`, `2h` (that long ago; `-2h` says the same), `2026-01-31T12:00:00Z` (UTC where it
+    names no zone), or unix seconds."""
     plain = text.strip()
     if plain == "now":
         return now
@@ -138,15 +139,10 @@ def parse_moment(text: str, option: str, now: float) -> float:
     if form and not plain.startswith("-"):
         return float(plain)
     try:
-        return seconds_of(plain)
+        found = datetime.fromisoformat(plain)
     except ValueError:
         remedy = "write now, how long ago (2h), 2026-01-31T12:00:00Z, or unix seconds"
         raise UsageError(f"{option} is {text!r}", remedy) from None
-
-
-def seconds_of(text: str) -> float:
-    """Unix seconds of `2026-01-31T12:00:00Z`, UTC where it names no zone. Raises ValueError."""
-    found = datetime.fromisoformat(text)
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 

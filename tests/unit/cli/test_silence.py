@@ -111,7 +111,7 @@ def test_old_figures_carry_their_age() -> None:
     assert age_of(at, NOW + 720.0) == ", 12m ago"
     body = stored("tuned")
     body["status"]["speculation"].update(at)
-    assert any(line.endswith(", 12m ago") for line in status.tree_lines(status.view(body, (), NOW + 720.0)))
+    assert any(line.endswith(", 12m ago") for line in status.view(body, (), NOW + 720.0))
     assert ", 12m ago" in next(explain.explanation(body, NOW + 720.0))
 
 
