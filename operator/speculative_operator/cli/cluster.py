@@ -62,8 +62,7 @@ class Cluster:
         if everywhere:
             found = self.list_objects(names.API_VERSION, names.PLURAL, label_selector=labels)
         else:
-            listed = self._call(self._api.list_namespaced_custom_object, *self._ours, label_selector=labels)
-            found = list(listed.get("items") or ())
+            found = self._list(self._api.list_namespaced_custom_object, *self._ours, label_selector=labels)
         return [_without_managers(one) for one in found]
 
     def object(self, name: str) -> Object:
@@ -92,8 +91,7 @@ class Cluster:
             return []
 
     def _pods(self, label: str) -> list[Object]:
-        found = self._call(self._core.list_namespaced_pod, self.namespace, label_selector=label)
-        return list(found.get("items") or ())
+        return self._list(self._core.list_namespaced_pod, self.namespace, label_selector=label)
 
     def annotate(self, name: str, annotation: str, value: str | None) -> None:
         """Set an annotation of an object, or remove it (None)."""
@@ -119,11 +117,11 @@ class Cluster:
 
     def jobs(self, label: str) -> list[Object]:
         """Jobs that have a label."""
-        return list(self._call(self._batch.list_namespaced_job, self.namespace, label_selector=label)["items"] or ())
+        return self._list(self._batch.list_namespaced_job, self.namespace, label_selector=label)
 
     def annotate_job(self, name: str, annotation: str, value: str) -> None:
         """Set an annotation of a Job."""
-        body: Object = {"metadata": {"annotations": {annotation: value}}}
+        body = {"metadata": {"annotations": {annotation: value}}}
         self._call(self._batch.patch_namespaced_job, name, self.namespace, body)
 
     def pods_of_job(self, name: str) -> list[Object]:
@@ -139,25 +137,22 @@ class Cluster:
     def warnings(self, name: str) -> list[str]:
         """Messages of the warnings on an object of the namespace, the newest last."""
         about = f"involvedObject.name={name},type=Warning"
-        found = self._call(self._core.list_namespaced_event, self.namespace, field_selector=about)["items"] or ()
+        found = self._list(self._core.list_namespaced_event, self.namespace, field_selector=about)
         return [str(one.get("message")) for one in sorted(found, key=lambda one: str(one.get("lastTimestamp")))]
 
     def list_objects(self, api_version: str, plural: str, **selectors: str) -> list[Object]:
         """Objects of a kind in all namespaces; none where there is no such kind. `selectors`: label_selector,
         field_selector."""
         group, _, version = api_version.partition("/")
-        found = self._call(
-            self._api.list_cluster_custom_object, group, version, plural, missing={"items": []}, **selectors
-        )
-        return list(found.get("items") or ())
+        return self._list(self._api.list_cluster_custom_object, group, version, plural, missing={}, **selectors)
 
     def nodes(self) -> list[Object]:
         """All nodes."""
-        return list(self._call(self._core.list_node).get("items") or ())
+        return self._list(self._core.list_node)
 
     def every_pod(self, **selectors: str) -> list[Object]:
         """Pods of all namespaces."""
-        return list(self._call(self._core.list_pod_for_all_namespaces, missing=None, **selectors).get("items") or ())
+        return self._list(self._core.list_pod_for_all_namespaces, **selectors)
 
     def page(self, pod: Object, port: str, path: str) -> str:
         """The page that a pod serves on a port, asked through the API server. Raises UnseenError where it cannot be
@@ -209,7 +204,7 @@ class Cluster:
         path = "coordination.k8s.io", "v1"
         try:
             ask, selector = self._api.list_cluster_custom_object, f"metadata.name={names.OPERATOR}"
-            found = self._call(ask, *path, "leases", field_selector=selector).get("items") or []
+            found = self._list(ask, *path, "leases", field_selector=selector)
         except CommandError:
             try:
                 one = self._api.get_namespaced_custom_object
@@ -235,6 +230,9 @@ class Cluster:
     @property
     def _ours(self) -> tuple[str, str, str, str]:
         return names.GROUP, names.VERSION, self.namespace, names.PLURAL
+
+    def _list(self, ask: Callable[..., Any], *what: Any, **more: Any) -> list[Object]:
+        return list(self._call(ask, *what, **more).get("items") or ())
 
     def _call(self, ask: Callable[..., Any], *what: Any, missing: Object | None = None, **more: str) -> Object:
         answer = self._answer(ask, *what, missing=missing, **more)
