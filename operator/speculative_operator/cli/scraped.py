@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from speculative_operator.cli.cluster import Object, condition, speculation
 from speculative_operator.cli.commands import UnseenError
 from speculative_operator.cli.diagnosis import Finding
-from speculative_operator.cli.inspection import GOOD, MOST_NAMED, OURS, Found, Look, full_name, settings_of
+from speculative_operator.cli.inspection import GOOD, OURS, Found, Look, first_few, full_name, settings_of
 from speculative_operator.domain.reasons import ConditionType, Reason
 
 PROMETHEUS = frozenset({Reason.PROMETHEUS_ERROR, Reason.PROMETHEUS_TIMEOUT})
@@ -32,8 +32,7 @@ def selectors(look: Look) -> Iterator[Found]:
     ]
     if asked and left:
         wanted = "; ".join(f"{server} asks for {selector}" for server, selector in asked)
-        more = f" and {len(left) - MOST_NAMED} more" if left[MOST_NAMED:] else ""
-        message = f"no Prometheus selects the PodMonitors {', '.join(left[:MOST_NAMED])}{more} ({wanted})"
+        message = f"no Prometheus selects the PodMonitors {first_few(left)} ({wanted})"
         yield Found(message, "set prometheus.podMonitors.labels in the chart")
 
 
@@ -154,20 +153,15 @@ def _describe_exports(look: Look, body: Object) -> str:
     from speculative_operator.shell.bodies import port_of
 
     try:
-        ready = [
-            pod
-            for pod in look.pods_of(body)
-            for one in (pod.get("status") or {}).get("conditions") or ()
-            if one.get("type") == "Ready" and one.get("status") == "True"
-        ]
-        if not ready:
+        pod = next((one for one in look.pods_of(body) if condition(one, "Ready").get("status") == "True"), None)
+        if pod is None:
             return ""
-        path = (ready[0]["metadata"].get("annotations") or {}).get("prometheus.io/path", "metrics")
-        page = look.at.page(ready[0], str(port_of(ready[0])), path)
+        path = (pod["metadata"].get("annotations") or {}).get("prometheus.io/path", "metrics")
+        page = look.at.page(pod, str(port_of(dict(pod))), path)
         count = len({key.name for key in parse(page, NAMES)})
     except (UnseenError, ExpositionError):
         return ""
-    name = ready[0]["metadata"]["name"]
+    name = pod["metadata"]["name"]
     if count:
         return f"{name} exports {count} of the series itself, so they get lost on the way: scrape job or its labels."
     return f"{name} exports none of the series itself: look at its log and at the engine's arguments."
