@@ -73,6 +73,7 @@ def read_document(path: str, option: str) -> Any:
         raise UsageError(f"{option} {path}{where} is not YAML: {said}", "give one YAML or JSON document") from None
 
 
+FILES = (".yaml", ".yml", ".json")
 OF_A_HUB = re.compile(r"(hf://)?\w[\w.-]*/\w[\w.-]*(@[\w./-]+)?")
 """A model as hubs name it: ORGANISATION/MODEL, with or without a revision."""
 
@@ -89,7 +90,7 @@ def read_object(arguments: Any) -> Any:
     """The object of `add_object`: of a file, or one that serves the model with the speculator that `auto` picks. Raises
     UsageError."""
     given = arguments.file
-    if Path(given).exists() or not OF_A_HUB.fullmatch(given) or given.lower().endswith((".yaml", ".yml", ".json")):
+    if Path(given).exists() or not OF_A_HUB.fullmatch(given) or given.lower().endswith(FILES):
         if arguments.on:
             raise UsageError("--on is given together with a file", "write accelerator.product into the file")
         return read_document(given, "FILE")
