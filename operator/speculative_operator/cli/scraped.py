@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from speculative_operator.cli.cluster import Object, condition, speculation
 from speculative_operator.cli.commands import UnseenError
 from speculative_operator.cli.diagnosis import Finding
 from speculative_operator.cli.inspection import GOOD, OURS, Found, Look, first_few, full_name, settings_of
+from speculative_operator.domain.reading import items
 from speculative_operator.domain.reasons import ConditionType, Reason
 
 PROMETHEUS = frozenset({Reason.PROMETHEUS_ERROR, Reason.PROMETHEUS_TIMEOUT})
@@ -55,8 +56,7 @@ def selects(selector: object, labels: Mapping[str, str]) -> bool:
 
 
 def _holds(one: Mapping[str, object], labels: Mapping[str, str]) -> bool:
-    key, values = str(one.get("key")), one.get("values")
-    known: Sequence[object] = values if isinstance(values, list) else ()
+    key, known = str(one.get("key")), items(one, "values")
     return {
         "In": labels.get(key) in known,
         "NotIn": labels.get(key) not in known,
@@ -111,8 +111,7 @@ def _found_address(look: Look) -> Iterator[Found]:
 def freshness(look: Look) -> Iterator[Found]:
     """Yield objects of which the operator has no figures of the last minute, though it says that there are some."""
     yield from check_for(FRESHNESS)(look)
-    running = {key for labels in look.figures.get("object_running_requests", {}) if (key := _key(dict(labels)))}
-    known = {key for labels in look.figures.get("object_info", {}) if (key := _key(dict(labels)))}
+    known, running = _objects_of(look, "object_info"), _objects_of(look, "object_running_requests")
     for body in look.objects:
         found = condition(body, ConditionType.METRICS_AVAILABLE)
         if found.get("status") == "True" and full_name(body) in known - running:
@@ -120,8 +119,9 @@ def freshness(look: Look) -> Iterator[Found]:
             yield Found(message, "speculative doctor again in a minute; then look at the scrape job's targets")
 
 
-def _key(labels: Mapping[str, str]) -> str:
-    return f"{labels.get('namespace')}/{labels.get('name')}"
+def _objects_of(look: Look, metric: str) -> set[str]:
+    """Full names of the objects that a metric of the operator is about."""
+    return {f"{of.get('namespace')}/{of.get('name')}" for of in map(dict, look.figures.get(metric, {}))}
 
 
 def tables(look: Look) -> Iterator[Found]:

@@ -14,6 +14,7 @@ from speculative_operator.api.convert import SpecError, to_domain
 from speculative_operator.cli.commands import UsageError
 from speculative_operator.domain import names
 from speculative_operator.domain.decision import Policy
+from speculative_operator.domain.reading import at, mapping
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Workload
 from speculative_operator.engines.base import Engine
@@ -83,14 +84,12 @@ def whole(body: Any) -> dict[str, Any]:
     if kind != names.KIND:
         raise SpecError("kind", kind, f"use {names.KIND}")
     whole = dict(body) if "spec" in body or "verifier" not in body else {"spec": dict(body)}
-    metadata = whole.get("metadata")
-    if metadata is not None and not isinstance(metadata, Mapping):
-        raise SpecError("metadata", metadata, "use an object with named fields, or remove it")
-    annotations = (metadata or {}).get("annotations")
-    if annotations is not None and not isinstance(annotations, Mapping):
-        raise SpecError("metadata.annotations", annotations, "use an object with named fields, or remove it")
-    whole["metadata"] = {"name": NAME, **{key: value for key, value in (metadata or {}).items() if key in _READ}}
-    return whole
+    for path in (("metadata",), ("metadata", "annotations")):
+        found = at(whole, *path)
+        if found is not None and not isinstance(found, Mapping):
+            raise SpecError(".".join(path), found, "use an object with named fields, or remove it")
+    read = {key: value for key, value in mapping(whole, "metadata").items() if key in _READ}
+    return {**whole, "metadata": {"name": NAME, **read}}
 
 
 _READ = ("name", "namespace", "annotations")
