@@ -54,16 +54,10 @@ class Auto:
         over = [
             {"speculator": one.uri or None, "method": one.method.value, "why": why} for one, why in self.passed_over
         ]
-        known = self.entry
-        picked = {
-            "speculator": (known.uri or None) if known is not None else None,
-            "method": known.method.value if known is not None else None,
-            "k": known.k if known is not None else None,
-            "source": known.source if known is not None else None,
-            "reason": self.reason,
-            "passedOver": over,
-        }
-        return {"picked": picked}
+        known: dict[str, Any] = dict.fromkeys(("speculator", "method", "k", "source"))
+        if (one := self.entry) is not None:
+            known = {"speculator": one.uri or None, "method": one.method.value, "k": one.k, "source": one.source}
+        return {"picked": {**known, "reason": self.reason, "passedOver": over}}
 
 
 def pick_and_read(spec: DeploymentSpec, rows: Catalogue, read: Read, judge: Judge) -> Auto:
