@@ -203,8 +203,8 @@ class Cluster:
         None while one does, and where this user may read no Lease."""
         path = "coordination.k8s.io", "v1"
         try:
-            ask, selector = self._api.list_cluster_custom_object, f"metadata.name={names.OPERATOR}"
-            found = self._list(ask, *path, "leases", field_selector=selector)
+            ours = f"metadata.name={names.OPERATOR}"
+            found = self._list(self._api.list_cluster_custom_object, *path, "leases", field_selector=ours)
         except CommandError:
             try:
                 one = self._api.get_namespaced_custom_object

@@ -7,7 +7,7 @@ import itertools
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from typing import Any
 
 from speculative_operator.cli import cluster, terminal
@@ -157,8 +157,7 @@ def _beliefs(body: Object) -> list[dict[str, Any]]:
 
     view = outlook_of(body)
     found = beside(view, load, int(k)) if view is not None else {}
-    ends = {one: (percent.low, percent.mid, percent.high) for one, percent in found.items()}
-    return [{"k": one, "overActivePercent": [round(end, 1) for end in all]} for one, all in ends.items()]
+    return [{"k": one, "overActivePercent": [round(end, 1) for end in astuple(each)]} for one, each in found.items()]
 
 
 def _belief_lines(body: Object) -> Iterator[str]:
