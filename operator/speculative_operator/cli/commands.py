@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
-
-Member = TypeVar("Member", bound=StrEnum)
+from typing import Any
 
 OK = 0
 FAILED = 1
@@ -39,14 +36,6 @@ class UsageError(CommandError):
 
     def __init__(self, problem: str, remedy: str = "") -> None:
         super().__init__(problem, remedy, USAGE)
-
-
-def member(kind: type[Member], text: str, what: str) -> Member:
-    """The member of an enumeration that `text` names, in any case of letters. Raises UsageError naming `what`."""
-    for one in kind:
-        if str(one).lower() == text.lower():
-            return one
-    raise UsageError(f"{what} is {text!r}", f"name one of {', '.join(kind)}")
 
 
 def check_ranges(arguments: Any, **ranges: tuple[int, int]) -> None:
