@@ -4,6 +4,7 @@ the last decisions, and what it waits for. With --watch, again whenever that cha
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -42,22 +43,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the view; the exit status. Raises CommandError."""
     at, began, shown = Cluster(arguments), time.time(), None
+    redraws = arguments.watch and sys.stdout.isatty()
     while True:
         body, pods, silent = at.object(arguments.name), at.pods(arguments.name), at.operator_silent(time.time())
         known = view(body, pods, began, silent and began, wide=True)  # an age that grows prints nothing anew
-        if shown != known or (arguments.watch and sys.stdout.isatty()):
-            sys.stdout.write(_separator(arguments.watch, first=shown is None))
+        if shown != known or redraws:
+            sys.stdout.write(CLEAR if redraws else "" if shown is None else "\n")
             _write(body, pods, silent, arguments)
             shown = known
         if not arguments.watch:
             return OK
         time.sleep(WATCH_SECONDS)
-
-
-def _separator(watch: bool, *, first: bool) -> str:
-    if watch and sys.stdout.isatty():
-        return CLEAR
-    return "" if first else "\n"
 
 
 def _write(body: Object, pods: Sequence[Object], silent: float | None, arguments: argparse.Namespace) -> None:
@@ -153,11 +149,7 @@ def _k(body: Object, version: str) -> str:
     made = (body.get("status") or {}).get("decisions") or ()
     text = next((str(one.get("to")) for one in made if str(one.get("tableVersion")) == version), "")
     load = max(round(number(seen.get("concurrency")) or 0.0), 1)
-    for rows, _, k in (row.partition(":") for row in text.split()):
-        last = rows.rpartition("-")[2]
-        if last.isdecimal() and load <= int(last):
-            return k
-    return ""
+    return next((k for last, k in re.findall(r"(\d+):(\S*)", text) if load <= int(last)), "")
 
 
 def _speed(seen: Object) -> str:
