@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from speculative_operator.cli.cluster import Object, condition, speculation
 from speculative_operator.cli.commands import UnseenError
@@ -65,13 +65,9 @@ def _holds(one: Mapping[str, object], labels: Mapping[str, str]) -> bool:
     }.get(str(one.get("operator")), False)
 
 
-def check_for(reasons: frozenset[Reason]) -> Callable[[Look], Iterator[Found]]:
-    """A check that finds what the operator reports with one of these reasons."""
-
-    def check(look: Look) -> Iterator[Found]:
-        return (finding_of(body, one) for body, one in look.findings() if one.reason in reasons)
-
-    return check
+def reported(look: Look, reasons: frozenset[Reason]) -> Iterator[Found]:
+    """Yield what the operator reports with one of these reasons."""
+    return (finding_of(body, one) for body, one in look.findings() if one.reason in reasons)
 
 
 def finding_of(body: Object, one: Finding) -> Found:
@@ -82,7 +78,7 @@ def finding_of(body: Object, one: Finding) -> Found:
 def prometheus(look: Look) -> Iterator[Found]:
     """Yield findings on whether the operator gets answers of Prometheus, and where it reads the pods itself, why; last,
     the address that it found itself."""
-    yield from check_for(PROMETHEUS)(look)
+    yield from reported(look, PROMETHEUS)
     for body in look.objects:
         message = str(condition(body, ConditionType.METRICS_AVAILABLE).get("message", ""))
         if _BY_ITSELF in message:
@@ -110,7 +106,7 @@ def _found_address(look: Look) -> Iterator[Found]:
 
 def freshness(look: Look) -> Iterator[Found]:
     """Yield objects of which the operator has no figures of the last minute, though it says that there are some."""
-    yield from check_for(FRESHNESS)(look)
+    yield from reported(look, FRESHNESS)
     known, running = _objects_of(look, "object_info"), _objects_of(look, "object_running_requests")
     for body in look.objects:
         found = condition(body, ConditionType.METRICS_AVAILABLE)
@@ -127,7 +123,7 @@ def _objects_of(look: Look, metric: str) -> set[str]:
 def tables(look: Look) -> Iterator[Found]:
     """Yield pods that the operator knows to follow another table than the active one; a difference that it does not
     judge is no fault: a pod without requests reads no table."""
-    yield from check_for(TABLES)(look)
+    yield from reported(look, TABLES)
     for body in look.objects:
         held = ((body.get("status") or {}).get("engine") or {}).get("tableVersionInPods")
         seen = speculation(body)
