@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -137,7 +138,10 @@ def definition(look: Look) -> Iterator[Found]:
     if not lacking:
         return
     fields = first_few(lacking)
-    others = {release for release in _releases(look) if release != __version__}
+    others = set[str]()
+    with suppress(UnseenError):
+        labels = [one["metadata"].get("labels") or {} for one in look.operators]
+        others = {each.get("app.kubernetes.io/version") or __version__ for each in labels} - {__version__}
     if others:
         told = f"the operator is of release {', '.join(sorted(others))}, this command of {__version__}, whose {fields}"
         yield Found(f"{told} the definition does not declare", "install the command of the operator's release", UNKNOWN)
@@ -157,14 +161,6 @@ def missing_fields(wanted: Mapping[str, Any], held: Mapping[str, Any], path: str
             yield f"{path}.{name}"
         else:
             yield from missing_fields(field, known[name], f"{path}.{name}")
-
-
-def _releases(look: Look) -> Iterator[str]:
-    try:
-        for one in look.operators:
-            yield (one["metadata"].get("labels") or {}).get("app.kubernetes.io/version") or __version__
-    except UnseenError:
-        return
 
 
 def operator(look: Look) -> Iterator[Found]:
