@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import sys
 import time
 from collections.abc import Iterator
@@ -94,7 +93,8 @@ def explanation(body: Object, now: float = 0.0, silent: float | None = None, *, 
         yield f"  state     {seen['state']}: {STATES.get(seen['state'], '')}{_at_zero(body)}"
     if ((body.get("spec") or {}).get("speculation") or {}).get("adaptiveVerification") and chosen != "Disabled":
         yield "  verifies  only the drafts that vLLM estimates to be worth their time; others count as not accepted"
-    yield from itertools.chain.from_iterable(_lines("but", one) for one in silence_of(body, silent))
+    for one in silence_of(body, silent):
+        yield from _lines("but", one)
     yield from _lines("why", cause)
     if seen.get("gain"):
         of, ends = "of the table that waits, " if seen.get("speculatorRemoved") else "", seen.get("gainRange")
@@ -105,8 +105,8 @@ def explanation(body: Object, now: float = 0.0, silent: float | None = None, *, 
         yield f"  trials    {seen['tries']}: other K, by requests, in that share of the steps; they may change K"
     yield from map("  {0[0]:<9} {0[1]}".format, _advice(body))
     yield from _further_findings(body, cause)
-    for one in (body.get("status") or {}).get("conditions") or () if wide else ():
-        yield f"  {one.get('type')} is {one.get('status')}, {one.get('reason')}: {one.get('message', '')}"
+    for each in (body.get("status") or {}).get("conditions") or () if wide else ():
+        yield f"  {each.get('type')} is {each.get('status')}, {each.get('reason')}: {each.get('message', '')}"
 
 
 def _further_findings(body: Object, cause: Finding) -> Iterator[str]:
