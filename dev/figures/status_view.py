@@ -110,7 +110,7 @@ def _printed(body: dict[str, Any], pods: list[dict[str, Any]], now: float, decis
     """A console that has printed the status, with no more than the newest `decisions`."""
     kept = {**body["status"], "decisions": (body["status"].get("decisions") or [])[:decisions]}
     console = Console(file=io.StringIO(), record=True, width=COLUMNS, force_terminal=True, legacy_windows=False)
-    for line in status.tree_lines(status.add_time(status.view({**body, "status": kept}, pods, now), now)):
+    for line in status.add_time(status.view({**body, "status": kept}, pods, now), now):
         console.print(terminal.colour(line))
     return console
 

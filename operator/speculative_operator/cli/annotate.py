@@ -11,13 +11,14 @@ repin     branches and tags of the models are resolved again
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime
+import time
 from typing import Any
 
 from speculative_operator.cli import cluster
 from speculative_operator.cli.cluster import Cluster
 from speculative_operator.cli.commands import FAILED, OK, CommandError, UsageError
 from speculative_operator.domain import names
+from speculative_operator.domain.formats import timestamp
 
 EPILOG = """examples:
   speculative pause qwen3-8b -n models
@@ -49,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _annotation(command: str, body: Any) -> tuple[str, str | None, str]:
     """Name and value of the annotation, and what the operator does then."""
-    today = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    today = timestamp(time.time())
     if command == "pause":
         return names.ANNOTATION_PAUSED, "true", "paused; its pods keep serving with their table"
     if command == "resume":

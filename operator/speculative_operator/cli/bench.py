@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from itertools import groupby
-from typing import Any
 
 from speculative_operator.cli import bench_page, cluster, commands, terminal
 from speculative_operator.cli.asking import Engine, prompts_of
@@ -215,7 +214,6 @@ def _side(
 
 def _counted(at: Cluster, name: str, wanted: Sequence[str]) -> list[float] | None:
     """Sums of vLLM's counters over the pods of an object; 0 for what none counts, None where they cannot be read."""
-    found: list[dict[Any, float]] = []
     try:
         found = [parse(at.ask(pod, "metrics"), (*wanted, reading.GENERATED)) for pod in at.pods(name)]
     except (CommandError, ExpositionError):

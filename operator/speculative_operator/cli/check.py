@@ -13,18 +13,21 @@ import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from speculative_operator.cli import commands, terminal
 from speculative_operator.cli.commands import FAILED, OK, USAGE, CommandError, UsageError
-from speculative_operator.cli.pairs import add_catalogue, rows_of
-
-if TYPE_CHECKING:
-    from speculative_operator.cli.pairs import Auto
-    from speculative_operator.domain.models import ModelFacts
-    from speculative_operator.domain.spec import DeploymentSpec, ModelSource
-    from speculative_operator.pairing.catalogue import Catalogue
-    from speculative_operator.pairing.verdict import Verdict
+from speculative_operator.cli.pairs import Auto, add_catalogue, pick_and_read, rows_of
+from speculative_operator.domain.models import ModelFacts
+from speculative_operator.domain.reasons import Reason
+from speculative_operator.domain.spec import SOURCES, DeploymentSpec, ModelSource, Scheme
+from speculative_operator.engines.pairs import rules_of
+from speculative_operator.pairing.catalogue import Catalogue
+from speculative_operator.pairing.compared.method import modules
+from speculative_operator.pairing.judge import judge
+from speculative_operator.pairing.speculator_files import nature
+from speculative_operator.pairing.verdict import Verdict, expectation, findings, to_json
+from speculative_operator.weights.source import WeightsError
 
 EPILOG = """examples:
   speculative check pair.yaml
@@ -33,8 +36,6 @@ EPILOG = """examples:
   speculative check ./llama ./speculator --method draft_model --tensor-parallel-size 4 -o json
 
 exit status: 0 compatible (warnings included), 1 an Error was found, 2 something could not be read or wrong use"""
-
-_FILES = (".yaml", ".yml", ".json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,8 +57,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the models, judge the pair, print the verdict; returns the exit status. Raises CommandError."""
-    from speculative_operator.weights.source import WeightsError
-
     try:
         spec, sides, auto = _read(arguments)
     except WeightsError as problem:
@@ -68,8 +67,6 @@ def run(arguments: argparse.Namespace) -> int:
     verdict = judge_pair(spec, sides)
     names = _names(arguments, sides)
     if arguments.output != terminal.TEXT:
-        from speculative_operator.pairing.verdict import to_json
-
         told = to_json(verdict, {side: facts.pin for side, facts in sides.items()})
         for side, name in names.items():
             told["pins"][side]["model"] = name
@@ -84,9 +81,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def judge_pair(spec: DeploymentSpec, sides: Mapping[str, ModelFacts]) -> Verdict:
     """The verdict on the facts of the two models, as the operator judges them."""
-    from speculative_operator.engines.pairs import rules_of
-    from speculative_operator.pairing.judge import judge
-
     return judge(sides["verifier"], sides.get("speculator"), spec, rules_of(spec))
 
 
@@ -95,7 +89,7 @@ def _read(arguments: argparse.Namespace) -> tuple[DeploymentSpec, dict[str, Mode
     CommandError."""
     from speculative_operator.cli.subject import spec_of
 
-    if arguments.first.lower().endswith(_FILES) and not Path(arguments.first).is_dir():
+    if arguments.first.lower().endswith(commands.FILES) and not Path(arguments.first).is_dir():
         return _read_file(arguments)
     sides = {"verifier": _facts_of(arguments.first, "verifier", arguments)}
     if arguments.speculator:
@@ -128,8 +122,6 @@ def read_models(
         return _facts(source, side, claims_at)
 
     if spec.auto_speculator:
-        from speculative_operator.cli.pairs import pick_and_read
-
         auto = pick_and_read(spec, rows, read, judge_pair)
         return auto.spec, auto.sides, auto
     wanted = {"verifier": spec.verifier.source, "speculator": spec.speculator.source if spec.speculator else None}
@@ -165,9 +157,6 @@ def _uri(facts: ModelFacts | None, mark: str = "") -> str:
 
 
 def _method(sides: Mapping[str, ModelFacts]) -> str:
-    from speculative_operator.pairing.compared.method import modules
-    from speculative_operator.pairing.speculator_files import nature
-
     if "speculator" in sides:
         found = nature(sides["speculator"]).method
         if found is None:
@@ -182,15 +171,10 @@ def _method(sides: Mapping[str, ModelFacts]) -> str:
 
 def _facts_of(text: str, side: str, arguments: argparse.Namespace) -> ModelFacts:
     """Facts of the model in a folder or at a URI. Raises WeightsError."""
-    from speculative_operator.domain.reasons import Reason
-    from speculative_operator.domain.spec import SOURCES, ModelSource, Scheme
-    from speculative_operator.weights.source import WeightsError
-
     if Path(text).is_dir():
         return _facts(Path(text), side, arguments.claims_at)
-    scheme, _, location = (
-        f"hf://{text.removeprefix('hf://')}" if commands.OF_A_HUB.fullmatch(text) else text
-    ).partition("://")
+    uri = f"hf://{text.removeprefix('hf://')}" if commands.OF_A_HUB.fullmatch(text) else text
+    scheme, _, location = uri.partition("://")
     location, _, revision = location.partition("@")
     if scheme not in SOURCES or not location:
         known = ", ".join(f"{one.value}://" for one in SOURCES)
@@ -203,7 +187,6 @@ def _facts(place: Any, side: str, claims_at: str) -> ModelFacts:
     """Facts of the model in a folder or at a source. Raises WeightsError, which then names the side."""
     from speculative_operator.weights.inspect import inspect
     from speculative_operator.weights.local import open_folder
-    from speculative_operator.weights.source import WeightsError
     from speculative_operator.weights.sources import open_source
 
     folder = isinstance(place, Path)
@@ -225,8 +208,6 @@ def _names(arguments: argparse.Namespace, sides: Mapping[str, ModelFacts]) -> di
 
 
 def _show(spec: DeploymentSpec, sides: Mapping[str, ModelFacts], names: Mapping[str, str], verdict: Verdict) -> None:
-    from speculative_operator.pairing.verdict import expectation, findings
-
     for side, facts in sides.items():
         print(f"{side:<12}{names[side]} at {facts.pin.resolved}")
     method = spec.speculator.method if spec.speculator else "none"

@@ -14,9 +14,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from speculative_operator.cli import commands
-from speculative_operator.cli.commands import CommandError, UnseenError
+from speculative_operator.cli.commands import CommandError, UnseenError, format_age
 from speculative_operator.domain import names
+from speculative_operator.domain.reading import seconds_of
 from speculative_operator.domain.spec import Mode
 
 Object = Mapping[str, Any]
@@ -62,8 +62,7 @@ class Cluster:
         if everywhere:
             found = self.list_objects(names.API_VERSION, names.PLURAL, label_selector=labels)
         else:
-            listed = self._call(self._api.list_namespaced_custom_object, *self._ours, label_selector=labels)
-            found = list(listed.get("items") or ())
+            found = self._list(self._api.list_namespaced_custom_object, *self._ours, label_selector=labels)
         return [_without_managers(one) for one in found]
 
     def object(self, name: str) -> Object:
@@ -92,8 +91,7 @@ class Cluster:
             return []
 
     def _pods(self, label: str) -> list[Object]:
-        found = self._call(self._core.list_namespaced_pod, self.namespace, label_selector=label)
-        return list(found.get("items") or ())
+        return self._list(self._core.list_namespaced_pod, self.namespace, label_selector=label)
 
     def annotate(self, name: str, annotation: str, value: str | None) -> None:
         """Set an annotation of an object, or remove it (None)."""
@@ -119,11 +117,11 @@ class Cluster:
 
     def jobs(self, label: str) -> list[Object]:
         """Jobs that have a label."""
-        return list(self._call(self._batch.list_namespaced_job, self.namespace, label_selector=label)["items"] or ())
+        return self._list(self._batch.list_namespaced_job, self.namespace, label_selector=label)
 
     def annotate_job(self, name: str, annotation: str, value: str) -> None:
         """Set an annotation of a Job."""
-        body: Object = {"metadata": {"annotations": {annotation: value}}}
+        body = {"metadata": {"annotations": {annotation: value}}}
         self._call(self._batch.patch_namespaced_job, name, self.namespace, body)
 
     def pods_of_job(self, name: str) -> list[Object]:
@@ -139,25 +137,22 @@ class Cluster:
     def warnings(self, name: str) -> list[str]:
         """Messages of the warnings on an object of the namespace, the newest last."""
         about = f"involvedObject.name={name},type=Warning"
-        found = self._call(self._core.list_namespaced_event, self.namespace, field_selector=about)["items"] or ()
+        found = self._list(self._core.list_namespaced_event, self.namespace, field_selector=about)
         return [str(one.get("message")) for one in sorted(found, key=lambda one: str(one.get("lastTimestamp")))]
 
     def list_objects(self, api_version: str, plural: str, **selectors: str) -> list[Object]:
         """Objects of a kind in all namespaces; none where there is no such kind. `selectors`: label_selector,
         field_selector."""
         group, _, version = api_version.partition("/")
-        found = self._call(
-            self._api.list_cluster_custom_object, group, version, plural, missing={"items": []}, **selectors
-        )
-        return list(found.get("items") or ())
+        return self._list(self._api.list_cluster_custom_object, group, version, plural, missing={}, **selectors)
 
     def nodes(self) -> list[Object]:
         """All nodes."""
-        return list(self._call(self._core.list_node).get("items") or ())
+        return self._list(self._core.list_node)
 
     def every_pod(self, **selectors: str) -> list[Object]:
         """Pods of all namespaces."""
-        return list(self._call(self._core.list_pod_for_all_namespaces, missing=None, **selectors).get("items") or ())
+        return self._list(self._core.list_pod_for_all_namespaces, **selectors)
 
     def page(self, pod: Object, port: str, path: str) -> str:
         """The page that a pod serves on a port, asked through the API server. Raises UnseenError where it cannot be
@@ -208,8 +203,8 @@ class Cluster:
         None while one does, and where this user may read no Lease."""
         path = "coordination.k8s.io", "v1"
         try:
-            ask, selector = self._api.list_cluster_custom_object, f"metadata.name={names.OPERATOR}"
-            found = self._call(ask, *path, "leases", field_selector=selector).get("items") or []
+            ours = f"metadata.name={names.OPERATOR}"
+            found = self._list(self._api.list_cluster_custom_object, *path, "leases", field_selector=ours)
         except CommandError:
             try:
                 one = self._api.get_namespaced_custom_object
@@ -236,6 +231,9 @@ class Cluster:
     def _ours(self) -> tuple[str, str, str, str]:
         return names.GROUP, names.VERSION, self.namespace, names.PLURAL
 
+    def _list(self, ask: Callable[..., Any], *what: Any, **more: Any) -> list[Object]:
+        return list(self._call(ask, *what, **more).get("items") or ())
+
     def _call(self, ask: Callable[..., Any], *what: Any, missing: Object | None = None, **more: str) -> Object:
         answer = self._answer(ask, *what, missing=missing, **more)
         if not isinstance(answer, Mapping):
@@ -261,11 +259,10 @@ class Cluster:
 def _since_renewal(lease: Object, now: float) -> float | None:
     """Seconds since a Lease was renewed, where that is more than twice what it lasts and a minute, by which clocks may
     differ; else None."""
-    try:
-        since = now - commands.seconds_of(str(lease.get("renewTime")))
-        return since if since > 60.0 + 2.0 * float(lease.get("leaseDurationSeconds") or 0.0) else None
-    except ValueError:
+    renewed = seconds_of(str(lease.get("renewTime")))
+    if renewed is None:
         return None  # a Lease that was given back has no time, and another operator takes it at once
+    return now - renewed if now - renewed > 60.0 + 2.0 * float(lease.get("leaseDurationSeconds") or 0.0) else None
 
 
 _REMEDY = {
@@ -329,11 +326,10 @@ def speculation(body: Object) -> Object:
 
 def age_of(seen: Object, now: float) -> str:
     """How old the figures of a `status.speculation` are, once they are older than the operator needs for new ones."""
-    try:
-        old = now - commands.seconds_of(str(seen.get("observedAt")))
-    except ValueError:
+    observed = seconds_of(str(seen.get("observedAt")))
+    if observed is None or now - observed <= OLD_SECONDS:
         return ""
-    return f", {commands.format_age(old)} ago" if old > OLD_SECONDS else ""
+    return f", {format_age(now - observed)} ago"
 
 
 def skips(body: Object) -> bool:

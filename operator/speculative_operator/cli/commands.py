@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
-
-Member = TypeVar("Member", bound=StrEnum)
+from typing import Any
 
 OK = 0
 FAILED = 1
@@ -41,14 +38,6 @@ class UsageError(CommandError):
         super().__init__(problem, remedy, USAGE)
 
 
-def member(kind: type[Member], text: str, what: str) -> Member:
-    """The member of an enumeration that `text` names, in any case of letters. Raises UsageError naming `what`."""
-    for one in kind:
-        if str(one).lower() == text.lower():
-            return one
-    raise UsageError(f"{what} is {text!r}", f"name one of {', '.join(kind)}")
-
-
 def check_ranges(arguments: Any, **ranges: tuple[int, int]) -> None:
     """Raises UsageError where an option that is given is below the first or above the second number of its range."""
     for name, (least, most) in ranges.items():
@@ -73,6 +62,7 @@ def read_document(path: str, option: str) -> Any:
         raise UsageError(f"{option} {path}{where} is not YAML: {said}", "give one YAML or JSON document") from None
 
 
+FILES = (".yaml", ".yml", ".json")
 OF_A_HUB = re.compile(r"(hf://)?\w[\w.-]*/\w[\w.-]*(@[\w./-]+)?")
 """A model as hubs name it: ORGANISATION/MODEL, with or without a revision."""
 
@@ -89,7 +79,7 @@ def read_object(arguments: Any) -> Any:
     """The object of `add_object`: of a file, or one that serves the model with the speculator that `auto` picks. Raises
     UsageError."""
     given = arguments.file
-    if Path(given).exists() or not OF_A_HUB.fullmatch(given) or given.lower().endswith((".yaml", ".yml", ".json")):
+    if Path(given).exists() or not OF_A_HUB.fullmatch(given) or given.lower().endswith(FILES):
         if arguments.on:
             raise UsageError("--on is given together with a file", "write accelerator.product into the file")
         return read_document(given, "FILE")
@@ -128,7 +118,8 @@ def parse_duration(text: str, option: str) -> float:
 
 
 def parse_moment(text: str, option: str, now: float) -> float:
-    """Unix seconds of `now`, `2h` (that long ago; `-2h` says the same), `2026-01-31T12:00:00Z`, or unix seconds."""
+    """Unix seconds of `now`, `2h` (that long ago; `-2h` says the same), `2026-01-31T12:00:00Z` (UTC where it
+    names no zone), or unix seconds."""
     plain = text.strip()
     if plain == "now":
         return now
@@ -138,15 +129,10 @@ def parse_moment(text: str, option: str, now: float) -> float:
     if form and not plain.startswith("-"):
         return float(plain)
     try:
-        return seconds_of(plain)
+        found = datetime.fromisoformat(plain)
     except ValueError:
         remedy = "write now, how long ago (2h), 2026-01-31T12:00:00Z, or unix seconds"
         raise UsageError(f"{option} is {text!r}", remedy) from None
-
-
-def seconds_of(text: str) -> float:
-    """Unix seconds of `2026-01-31T12:00:00Z`, UTC where it names no zone. Raises ValueError."""
-    found = datetime.fromisoformat(text)
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 

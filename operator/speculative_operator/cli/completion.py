@@ -61,18 +61,12 @@ def candidates(words: Sequence[str]) -> list[str]:
     if not name:
         return [one for one in (*COMMANDS, "--help", "--version") if one.startswith(last)]
     try:
-        own = _own(parser(name, command(name)), name)
+        root = parser(name, command(name))
     except CommandError:
         return []
+    (of_commands,) = (one for one in root._actions if isinstance(one, argparse._SubParsersAction))
+    own = of_commands.choices[name]
     return [one for one in _following(own, name, before[before.index(name) + 1 :], last) if one.startswith(last)]
-
-
-def _own(root: argparse.ArgumentParser, name: str) -> argparse.ArgumentParser:
-    """The parser of one command."""
-    action = next(one for one in root._actions if isinstance(one, argparse._SubParsersAction))
-    found = action.choices[name]
-    assert isinstance(found, argparse.ArgumentParser)
-    return found
 
 
 def _following(own: argparse.ArgumentParser, name: str, before: Sequence[str], last: str) -> Iterator[str]:
@@ -111,7 +105,6 @@ def _names(before: Sequence[str]) -> Iterator[str]:
 
 def complete(words: Sequence[str] | None = None) -> int:
     """Print for `kubectl_complete-speculative` what can follow: one word a line and `:0`, as kubectl reads it."""
-    for word in candidates(list(sys.argv[1:] if words is None else words)):
-        sys.stdout.write(f"{word}\n")
-    sys.stdout.write(":0\n")
+    found = candidates(list(sys.argv[1:] if words is None else words))
+    sys.stdout.writelines(f"{one}\n" for one in (*found, ":0"))
     return OK

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from speculative_operator.cli.cluster import Object, condition, mode, speculation
 from speculative_operator.cli.commands import format_age
-from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason
+from speculative_operator.domain.reasons import EXPLANATIONS, ConditionType, Reason, reason_of
 
 _STATUS = "speculative status {name} -n {namespace} -w"
 _PODS = "kubectl describe pods -n {namespace} -l serving.speculative.dev/deployment={name}"
@@ -108,18 +108,7 @@ NEXT: dict[Reason, str] = {
 """Reason -> the command or field that helps. A reason that is not here asks for nothing."""
 
 
-def reason_of(word: object) -> Reason | None:
-    """The reason that a status names; None for a word of another release."""
-    return next((one for one in Reason if one.value == word), None)
-
-
-def meaning_of(word: object) -> str:
-    """What the reason means; empty for an unknown one."""
-    reason = reason_of(word)
-    return EXPLANATIONS.get(reason, "") if reason is not None else ""
-
-
-def next_step(word: object, name: str, namespace: str) -> str:
+def next_step(word: str, name: str, namespace: str) -> str:
     """The command or field for a reason; empty where there is nothing to do."""
     reason = reason_of(word)
     return NEXT[reason].replace("{name}", name).replace("{namespace}", namespace) if reason in NEXT else ""
@@ -145,10 +134,6 @@ class Finding:
     means: str = ""
     next: str = ""
 
-    def to_json(self) -> dict[str, str]:
-        """All fields of the finding by name."""
-        return {name: getattr(self, name) for name in ("source", "reason", "message", "means", "next")}
-
 
 def cause_of(body: Object) -> Finding:
     """The finding that says why K is what it is: a user's order, else a fault, else the tuner's last decision."""
@@ -157,36 +142,34 @@ def cause_of(body: Object) -> Finding:
         return Finding("status", Reason.UNKNOWN.value, message, "", "speculative doctor")
     chosen = mode(body)
     if chosen == "Paused":
-        return _finding(body, "annotation", Reason.PAUSED.value, "the annotation paused is set")
+        return _finding(body, "annotation", Reason.PAUSED, "the annotation paused is set")
     faults = list(faults_of(body))
     refused = next((one for one in faults if one.source != ConditionType.METRICS_AVAILABLE), None)
     if refused is not None:
         return refused
     ready = condition(body, ConditionType.READY)
     if ready.get("reason") == Reason.SCALED_TO_ZERO:
-        return _finding(body, ConditionType.READY, Reason.SCALED_TO_ZERO.value, str(ready.get("message", "")))
+        return _told(body, ConditionType.READY, ready)
     if chosen in _BY_MODE:
         seen = speculation(body)
-        return _finding(body, "mode", _BY_MODE[chosen].value, str(seen.get("message") or f"the mode is {chosen}"))
+        return _finding(body, "mode", _BY_MODE[chosen], str(seen.get("message") or f"the mode is {chosen}"))
     return next(_causes_in_auto(body, faults))
 
 
 def _causes_in_auto(body: Object, faults: list[Finding]) -> Iterator[Finding]:
     status, seen = body.get("status") or {}, speculation(body)
     yield from faults
-    for one in status.get("warnings") or ():
-        if one.get("reason") == Reason.ENGINE_VERSION_DIFFERS:  # the table of the status may not be the pods'
-            yield _finding(body, "warning", one["reason"], str(one.get("message", "")))
+    # Where the engine's release differs, the table of the status may not be the pods'.
+    yield from (one for one in warnings_of(body) if one.reason == Reason.ENGINE_VERSION_DIFFERS)
     proposal = (status.get("rollout") or {}).get("proposal")
     if proposal:
-        reason = Reason.ROLLOUT_NEEDS_APPROVAL.value
-        yield _finding(body, "proposal", reason, str(proposal.get("message", "")))
+        yield _finding(body, "proposal", Reason.ROLLOUT_NEEDS_APPROVAL, str(proposal.get("message", "")))
     if seen.get("reason"):
-        yield _finding(body, "decision", str(seen["reason"]), str(seen.get("message", "")))
+        yield _told(body, "decision", seen)
     for kind in (ConditionType.METRICS_AVAILABLE, ConditionType.TUNING_CONVERGED, ConditionType.READY):
         one = condition(body, kind)
         if one and (one.get("status") == "Unknown" or kind is ConditionType.READY):
-            yield _finding(body, kind, str(one.get("reason", "")), str(one.get("message", "")))
+            yield _told(body, kind, one)
     yield Finding("status", Reason.UNKNOWN.value, "the status says nothing of tuning", "", "speculative doctor")
 
 
@@ -196,19 +179,19 @@ def faults_of(body: Object) -> Iterator[Finding]:
     found: set[str] = set()
     for kind in WRONG_IF_FALSE:
         one = condition(body, kind)
-        message = str(one.get("message", ""))
-        if one.get("status") == "False" and message not in found:
-            found.add(message)
-            yield _finding(body, kind, str(one.get("reason", "")), message)
+        fault = _told(body, kind, one)
+        if one.get("status") == "False" and fault.message not in found:
+            found.add(fault.message)
+            yield fault
     late = condition(body, ConditionType.TUNING_CONVERGED)
     if late.get("reason") == Reason.TABLE_NOT_IN_FORCE:
-        yield _finding(body, ConditionType.TUNING_CONVERGED, Reason.TABLE_NOT_IN_FORCE, str(late.get("message", "")))
+        yield _told(body, ConditionType.TUNING_CONVERGED, late)
 
 
 def warnings_of(body: Object) -> Iterator[Finding]:
     """Yield a finding for each warning of the status."""
     for one in (body.get("status") or {}).get("warnings") or ():
-        yield _finding(body, "warning", str(one.get("reason", "")), str(one.get("message", "")))
+        yield _told(body, "warning", one)
 
 
 def silence_of(body: Object, silent: float | None) -> Iterator[Finding]:
@@ -224,7 +207,13 @@ def reason_shown(body: Object) -> str:
     return found.reason if found is not None else str(condition(body, ConditionType.READY).get("reason", ""))
 
 
+def _told(body: Object, source: str, one: Object) -> Finding:
+    """The finding that reason and message of a condition, a warning or a decision give."""
+    return _finding(body, source, str(one.get("reason", "")), str(one.get("message", "")))
+
+
 def _finding(body: Object, source: str, reason: str, message: str) -> Finding:
-    meta = body["metadata"]
+    meta, known = body["metadata"], reason_of(reason)
+    means = EXPLANATIONS.get(known, "") if known is not None else ""
     step = next_step(reason, str(meta["name"]), str(meta.get("namespace", "default")))
-    return Finding(str(source), reason, message, meaning_of(reason), step)
+    return Finding(str(source), str(reason), message, means, step)

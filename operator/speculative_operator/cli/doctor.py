@@ -14,6 +14,7 @@ from speculative_operator.cli.cluster import Cluster, Object
 from speculative_operator.cli.commands import FAILED, OK, UnseenError
 from speculative_operator.cli.inspection import GOOD, UNKNOWN, WRONG, Found, Look, full_name
 from speculative_operator.domain.formats import quantity
+from speculative_operator.domain.reading import at
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.reconcile.snapshot.requests import request_of
 
@@ -48,10 +49,7 @@ def _free(look: Look, resource: str) -> dict[str, tuple[Decimal, Decimal]]:
         taken[node] = taken.get(node, Decimal(0)) + (request_of(pod) or {}).get(resource, Decimal(0))
     found = {}
     for node in look.at.nodes():
-        name, every = (
-            node["metadata"]["name"],
-            quantity(((node.get("status") or {}).get("allocatable") or {}).get(resource)),
-        )
+        name, every = node["metadata"]["name"], quantity(at(node, "status", "allocatable", resource))
         if every and not node["spec"].get("unschedulable"):
             found[name] = (every - taken.get(name, Decimal(0)), every)
     return found
@@ -92,7 +90,7 @@ CHECKS: dict[str, tuple[str, Callable[[Look], Iterator[Found]]]] = {
     "selectors": ("every PodMonitor is selected, or nothing selects by label", scraped.selectors),
     "prometheus": ("the operator reports no trouble with it", scraped.prometheus),
     "freshness": ("figures are new", scraped.freshness),
-    "labels": ("figures bear the labels of their pods", scraped.check_for(scraped.LABELS)),
+    "labels": ("figures bear the labels of their pods", lambda look: scraped.reported(look, scraped.LABELS)),
     "figures": ("engines' figures are there", scraped.figures),
     "tables": ("pods follow the active table", scraped.tables),
     "accelerators": ("no object asks for any", accelerators),

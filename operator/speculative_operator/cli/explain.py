@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import asdict, astuple
 from typing import Any
 
 from speculative_operator.cli import cluster, terminal
@@ -74,10 +74,10 @@ def summary(body: Object, silent: float | None = None) -> dict[str, Any]:
         "gain": seen.get("gain"),
         "gainRange": seen.get("gainRange"),
         "gainBasis": seen.get("gainBasis"),
-        "cause": cause_of(body).to_json(),
+        "cause": asdict(cause_of(body)),
         "observedAt": seen.get("observedAt"),
-        "problems": [one.to_json() for one in (*silence_of(body, silent), *faults_of(body))],
-        "warnings": [one.to_json() for one in warnings_of(body)],
+        "problems": [asdict(one) for one in (*silence_of(body, silent), *faults_of(body))],
+        "warnings": [asdict(one) for one in warnings_of(body)],
         "beliefs": _beliefs(body),
         "advice": [f"{label}: {text}" for label, text in _advice(body)],
     }
@@ -93,7 +93,8 @@ def explanation(body: Object, now: float = 0.0, silent: float | None = None, *, 
         yield f"  state     {seen['state']}: {STATES.get(seen['state'], '')}{_at_zero(body)}"
     if ((body.get("spec") or {}).get("speculation") or {}).get("adaptiveVerification") and chosen != "Disabled":
         yield "  verifies  only the drafts that vLLM estimates to be worth their time; others count as not accepted"
-    yield from itertools.chain.from_iterable(_lines("but", one) for one in silence_of(body, silent))
+    for one in silence_of(body, silent):
+        yield from _lines("but", one)
     yield from _lines("why", cause)
     if seen.get("gain"):
         of, ends = "of the table that waits, " if seen.get("speculatorRemoved") else "", seen.get("gainRange")
@@ -104,8 +105,8 @@ def explanation(body: Object, now: float = 0.0, silent: float | None = None, *, 
         yield f"  trials    {seen['tries']}: other K, by requests, in that share of the steps; they may change K"
     yield from map("  {0[0]:<9} {0[1]}".format, _advice(body))
     yield from _further_findings(body, cause)
-    for one in (body.get("status") or {}).get("conditions") or () if wide else ():
-        yield f"  {one.get('type')} is {one.get('status')}, {one.get('reason')}: {one.get('message', '')}"
+    for each in (body.get("status") or {}).get("conditions") or () if wide else ():
+        yield f"  {each.get('type')} is {each.get('status')}, {each.get('reason')}: {each.get('message', '')}"
 
 
 def _further_findings(body: Object, cause: Finding) -> Iterator[str]:
@@ -156,8 +157,7 @@ def _beliefs(body: Object) -> list[dict[str, Any]]:
 
     view = outlook_of(body)
     found = beside(view, load, int(k)) if view is not None else {}
-    ends = {one: (percent.low, percent.mid, percent.high) for one, percent in found.items()}
-    return [{"k": one, "overActivePercent": [round(end, 1) for end in all]} for one, all in ends.items()]
+    return [{"k": one, "overActivePercent": [round(end, 1) for end in astuple(each)]} for one, each in found.items()]
 
 
 def _belief_lines(body: Object) -> Iterator[str]:

@@ -5,7 +5,8 @@ check, and the checks on what is installed: the definition, the operator's Deplo
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -109,7 +110,13 @@ def full_name(body: Object) -> str:
 _DEFINITION = f"{names.PLURAL}.{names.GROUP}"
 _INSTALL = "helm install the chart (README.md)"
 _UPGRADE = "helm upgrade the chart, or kubectl apply --server-side -f crds/ of the operator's release"
-MOST_NAMED = 5
+_MOST_NAMED = 5
+
+
+def first_few(every: Sequence[str]) -> str:
+    """The first of these names or rights, and how many there are besides."""
+    more = f" and {len(every) - _MOST_NAMED} more" if every[_MOST_NAMED:] else ""
+    return f"{', '.join(every[:_MOST_NAMED])}{more}"
 
 
 def definition(look: Look) -> Iterator[Found]:
@@ -130,10 +137,11 @@ def definition(look: Look) -> Iterator[Found]:
     lacking = list(missing_fields(schema()["properties"]["status"], (held.get("properties") or {}).get("status") or {}))
     if not lacking:
         return
-    fields = ", ".join(lacking[:MOST_NAMED]) + (
-        f" and {len(lacking) - MOST_NAMED} more" if lacking[MOST_NAMED:] else ""
-    )
-    others = {release for release in _releases(look) if release != __version__}
+    fields = first_few(lacking)
+    others = set[str]()
+    with suppress(UnseenError):
+        labels = [one["metadata"].get("labels") or {} for one in look.operators]
+        others = {each.get("app.kubernetes.io/version") or __version__ for each in labels} - {__version__}
     if others:
         told = f"the operator is of release {', '.join(sorted(others))}, this command of {__version__}, whose {fields}"
         yield Found(f"{told} the definition does not declare", "install the command of the operator's release", UNKNOWN)
@@ -153,14 +161,6 @@ def missing_fields(wanted: Mapping[str, Any], held: Mapping[str, Any], path: str
             yield f"{path}.{name}"
         else:
             yield from missing_fields(field, known[name], f"{path}.{name}")
-
-
-def _releases(look: Look) -> Iterator[str]:
-    try:
-        for one in look.operators:
-            yield (one["metadata"].get("labels") or {}).get("app.kubernetes.io/version") or __version__
-    except UnseenError:
-        return
 
 
 def operator(look: Look) -> Iterator[Found]:
@@ -202,9 +202,8 @@ def rights(look: Look) -> Iterator[Found]:
             ]
             if lacking:
                 where = f"in namespace {namespace}" if namespace else "in all namespaces"
-                more = f" and {len(lacking) - MOST_NAMED} more" if lacking[MOST_NAMED:] else ""
                 grant = f"helm upgrade the chart with rbac.create=true; kubectl auth can-i --list --as={user}"
-                yield Found(f"{user} may not {', '.join(lacking[:MOST_NAMED])}{more} {where}", grant)
+                yield Found(f"{user} may not {first_few(lacking)} {where}", grant)
 
 
 def settings_of(pod: Object) -> dict[str, str]:

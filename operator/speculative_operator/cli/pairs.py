@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from speculative_operator.cli import cluster, measured, terminal
-from speculative_operator.cli.commands import FAILED, OK, UsageError, member, read_text
+from speculative_operator.cli.commands import FAILED, OK, UsageError, read_text
 from speculative_operator.domain.models import ModelFacts
 from speculative_operator.domain.spec import AcceleratorRequest as Accelerator
 from speculative_operator.domain.spec import DeploymentSpec, Method, ModelSource, Scheme, Verifier
@@ -54,16 +54,10 @@ class Auto:
         over = [
             {"speculator": one.uri or None, "method": one.method.value, "why": why} for one, why in self.passed_over
         ]
-        known = self.entry
-        picked = {
-            "speculator": (known.uri or None) if known is not None else None,
-            "method": known.method.value if known is not None else None,
-            "k": known.k if known is not None else None,
-            "source": known.source if known is not None else None,
-            "reason": self.reason,
-            "passedOver": over,
-        }
-        return {"picked": picked}
+        known: dict[str, Any] = dict.fromkeys(("speculator", "method", "k", "source"))
+        if (one := self.entry) is not None:
+            known = {"speculator": one.uri or None, "method": one.method.value, "k": one.k, "source": one.source}
+        return {"picked": {**known, "reason": self.reason, "passedOver": over}}
 
 
 def pick_and_read(spec: DeploymentSpec, rows: Catalogue, read: Read, judge: Judge) -> Auto:
@@ -125,7 +119,9 @@ def run(arguments: argparse.Namespace) -> int:
         return OK
     rows = rows_of(arguments)
     if arguments.method:
-        method = member(Method, arguments.method, "--method")
+        method = next((one for one in Method if one.value == arguments.method.lower()), None)
+        if method is None:
+            raise UsageError(f"--method is {arguments.method!r}", f"name one of {', '.join(Method)}")
         rows = Catalogue(tuple(one for one in rows.entries if one.method is method))
     if arguments.verifier is None:
         _print([(None, one) for one in rows.entries], arguments.output)

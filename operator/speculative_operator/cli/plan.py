@@ -10,12 +10,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from speculative_operator.cli import commands, terminal
+from speculative_operator.cli.check import judge_pair, read_models
 from speculative_operator.cli.commands import FAILED, OK, CommandError, UsageError
 from speculative_operator.cli.pairs import add_catalogue, rows_of
 from speculative_operator.domain.spec import Workload
+from speculative_operator.pairing.memory import fit
+from speculative_operator.pairing.shapes import pair_facts
+from speculative_operator.weights.source import WeightsError
 
 if TYPE_CHECKING:
     from speculative_operator.cli.planning import Plan
@@ -82,13 +87,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
 def _read(arguments: argparse.Namespace, found: Subject) -> tuple[Subject, str, str]:
     """Read the models' files: returns the subject with their shapes, a sentence on pair and memory, and why the pair
     cannot be served, or an empty text. Raises CommandError."""
-    from dataclasses import replace
-
-    from speculative_operator.cli.check import judge_pair, read_models
-    from speculative_operator.pairing.memory import fit
-    from speculative_operator.pairing.shapes import pair_facts
     from speculative_operator.reconcile.pair.verdicts import tuner_facts
-    from speculative_operator.weights.source import WeightsError
 
     try:
         spec, sides, _ = read_models(found.spec, rows_of(arguments), arguments.claims_at)

@@ -102,14 +102,16 @@ def plan_of(
 ) -> Plan:
     """The plan for a deployment. `load`: the load of the verdict; None: the load with the largest gain. `misfit`: why
     the pair cannot be served, where that is known."""
-    spec, policy = found.spec, found.policy
+    spec, policy, unknown = found.spec, found.policy, _unknown(found)
     traffic = Traffic(context=context, prompt_ratio=prompt_ratio)
     room = _room(found, context)
-    plan = Plan(_title(spec), _memory(room), "", _basis(found), policy.workload)
+    basis = "published figures of models and accelerator; nothing is measured yet"
+    if unknown:
+        basis = "none: the shape of the verifier or the accelerator is not known, and no other stands in for it"
+    plan = Plan(_title(spec), _memory(room), "", basis, policy.workload)
     if policy.knobs.actuator is Actuator.NONE or policy.mode is Mode.DISABLED or misfit:
         plan.verdict = f"no candidate: {misfit or 'the spec has no speculator, or mode Disabled'}"
         return plan
-    unknown = _unknown(found)
     if unknown:
         plan.verdict = f"not known: {unknown[0]}"
         plan.advice += unknown[1:]
@@ -224,12 +226,6 @@ def _end(room: _Room, scheduled: int) -> str:
         f"The table ends at {fit:,}: no more requests of {room.each:,} tokens fit the KV cache{without}; "
         f"the engine schedules up to {scheduled:,}."
     )
-
-
-def _basis(found: Subject) -> str:
-    if _unknown(found):
-        return "none: the shape of the verifier or the accelerator is not known, and no other stands in for it"
-    return "published figures of models and accelerator; nothing is measured yet"
 
 
 def _unknown(found: Subject) -> list[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from speculative_operator.cli.cluster import Object, condition, speculation
 from speculative_operator.cli.commands import UnseenError
 from speculative_operator.cli.diagnosis import Finding
-from speculative_operator.cli.inspection import GOOD, MOST_NAMED, OURS, Found, Look, full_name, settings_of
+from speculative_operator.cli.inspection import GOOD, OURS, Found, Look, first_few, full_name, settings_of
+from speculative_operator.domain.reading import items
 from speculative_operator.domain.reasons import ConditionType, Reason
 
 PROMETHEUS = frozenset({Reason.PROMETHEUS_ERROR, Reason.PROMETHEUS_TIMEOUT})
@@ -32,8 +33,7 @@ def selectors(look: Look) -> Iterator[Found]:
     ]
     if asked and left:
         wanted = "; ".join(f"{server} asks for {selector}" for server, selector in asked)
-        more = f" and {len(left) - MOST_NAMED} more" if left[MOST_NAMED:] else ""
-        message = f"no Prometheus selects the PodMonitors {', '.join(left[:MOST_NAMED])}{more} ({wanted})"
+        message = f"no Prometheus selects the PodMonitors {first_few(left)} ({wanted})"
         yield Found(message, "set prometheus.podMonitors.labels in the chart")
 
 
@@ -56,8 +56,7 @@ def selects(selector: object, labels: Mapping[str, str]) -> bool:
 
 
 def _holds(one: Mapping[str, object], labels: Mapping[str, str]) -> bool:
-    key, values = str(one.get("key")), one.get("values")
-    known: Sequence[object] = values if isinstance(values, list) else ()
+    key, known = str(one.get("key")), items(one, "values")
     return {
         "In": labels.get(key) in known,
         "NotIn": labels.get(key) not in known,
@@ -66,13 +65,9 @@ def _holds(one: Mapping[str, object], labels: Mapping[str, str]) -> bool:
     }.get(str(one.get("operator")), False)
 
 
-def check_for(reasons: frozenset[Reason]) -> Callable[[Look], Iterator[Found]]:
-    """A check that finds what the operator reports with one of these reasons."""
-
-    def check(look: Look) -> Iterator[Found]:
-        return (finding_of(body, one) for body, one in look.findings() if one.reason in reasons)
-
-    return check
+def reported(look: Look, reasons: frozenset[Reason]) -> Iterator[Found]:
+    """Yield what the operator reports with one of these reasons."""
+    return (finding_of(body, one) for body, one in look.findings() if one.reason in reasons)
 
 
 def finding_of(body: Object, one: Finding) -> Found:
@@ -83,7 +78,7 @@ def finding_of(body: Object, one: Finding) -> Found:
 def prometheus(look: Look) -> Iterator[Found]:
     """Yield findings on whether the operator gets answers of Prometheus, and where it reads the pods itself, why; last,
     the address that it found itself."""
-    yield from check_for(PROMETHEUS)(look)
+    yield from reported(look, PROMETHEUS)
     for body in look.objects:
         message = str(condition(body, ConditionType.METRICS_AVAILABLE).get("message", ""))
         if _BY_ITSELF in message:
@@ -111,9 +106,8 @@ def _found_address(look: Look) -> Iterator[Found]:
 
 def freshness(look: Look) -> Iterator[Found]:
     """Yield objects of which the operator has no figures of the last minute, though it says that there are some."""
-    yield from check_for(FRESHNESS)(look)
-    running = {key for labels in look.figures.get("object_running_requests", {}) if (key := _key(dict(labels)))}
-    known = {key for labels in look.figures.get("object_info", {}) if (key := _key(dict(labels)))}
+    yield from reported(look, FRESHNESS)
+    known, running = _objects_of(look, "object_info"), _objects_of(look, "object_running_requests")
     for body in look.objects:
         found = condition(body, ConditionType.METRICS_AVAILABLE)
         if found.get("status") == "True" and full_name(body) in known - running:
@@ -121,14 +115,15 @@ def freshness(look: Look) -> Iterator[Found]:
             yield Found(message, "speculative doctor again in a minute; then look at the scrape job's targets")
 
 
-def _key(labels: Mapping[str, str]) -> str:
-    return f"{labels.get('namespace')}/{labels.get('name')}"
+def _objects_of(look: Look, metric: str) -> set[str]:
+    """Full names of the objects that a metric of the operator is about."""
+    return {f"{of.get('namespace')}/{of.get('name')}" for of in map(dict, look.figures.get(metric, {}))}
 
 
 def tables(look: Look) -> Iterator[Found]:
     """Yield pods that the operator knows to follow another table than the active one; a difference that it does not
     judge is no fault: a pod without requests reads no table."""
-    yield from check_for(TABLES)(look)
+    yield from reported(look, TABLES)
     for body in look.objects:
         held = ((body.get("status") or {}).get("engine") or {}).get("tableVersionInPods")
         seen = speculation(body)
@@ -154,20 +149,15 @@ def _describe_exports(look: Look, body: Object) -> str:
     from speculative_operator.shell.bodies import port_of
 
     try:
-        ready = [
-            pod
-            for pod in look.pods_of(body)
-            for one in (pod.get("status") or {}).get("conditions") or ()
-            if one.get("type") == "Ready" and one.get("status") == "True"
-        ]
-        if not ready:
+        pod = next((one for one in look.pods_of(body) if condition(one, "Ready").get("status") == "True"), None)
+        if pod is None:
             return ""
-        path = (ready[0]["metadata"].get("annotations") or {}).get("prometheus.io/path", "metrics")
-        page = look.at.page(ready[0], str(port_of(ready[0])), path)
+        path = (pod["metadata"].get("annotations") or {}).get("prometheus.io/path", "metrics")
+        page = look.at.page(pod, str(port_of(dict(pod))), path)
         count = len({key.name for key in parse(page, NAMES)})
     except (UnseenError, ExpositionError):
         return ""
-    name = ready[0]["metadata"]["name"]
+    name = pod["metadata"]["name"]
     if count:
         return f"{name} exports {count} of the series itself, so they get lost on the way: scrape job or its labels."
     return f"{name} exports none of the series itself: look at its log and at the engine's arguments."

@@ -4,31 +4,16 @@ the last decisions, and what it waits for. With --watch, again whenever that cha
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 
 from speculative_operator.cli import cluster, commands, terminal
 from speculative_operator.cli.cluster import Cluster, Object, condition, mode, number, plain, ready, skips, speculation
 from speculative_operator.cli.commands import OK
 from speculative_operator.cli.diagnosis import faults_of, next_step, silence_of, warnings_of
-
-
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """A line, and the branches below it."""
-
-    text: str
-    below: list[Branch] = field(default_factory=list)
-
-
-def tree_lines(branch: Branch, depth: int = 0) -> Iterator[str]:
-    """Yield the lines of the tree, each indented by its depth."""
-    yield "  " * depth + plain(branch.text)
-    for one in branch.below:
-        yield from tree_lines(one, depth + 1)
-
+from speculative_operator.domain.reading import seconds_of
 
 EPILOG = """examples:
   speculative status qwen3-8b -n models
@@ -58,11 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the view; the exit status. Raises CommandError."""
     at, began, shown = Cluster(arguments), time.time(), None
+    redraws = arguments.watch and sys.stdout.isatty()
     while True:
         body, pods, silent = at.object(arguments.name), at.pods(arguments.name), at.operator_silent(time.time())
         known = view(body, pods, began, silent and began, wide=True)  # an age that grows prints nothing anew
-        if shown != known or (arguments.watch and sys.stdout.isatty()):
-            sys.stdout.write(_separator(arguments.watch, first=shown is None))
+        if shown != known or redraws:
+            sys.stdout.write(CLEAR if redraws else "" if shown is None else "\n")
             _write(body, pods, silent, arguments)
             shown = known
         if not arguments.watch:
@@ -70,36 +56,30 @@ def run(arguments: argparse.Namespace) -> int:
         time.sleep(WATCH_SECONDS)
 
 
-def _separator(watch: bool, *, first: bool) -> str:
-    if watch and sys.stdout.isatty():
-        return CLEAR
-    return "" if first else "\n"
-
-
 def _write(body: Object, pods: Sequence[Object], silent: float | None, arguments: argparse.Namespace) -> None:
     form, now = arguments.output, time.time()
     if form in (terminal.JSON, terminal.YAML):
         print(cluster.plain(terminal.format_document(body, form)), flush=True)
         return
-    root = view(body, pods, now, silent, wide=form == terminal.WIDE)
-    shown = add_time(root, now) if arguments.watch else root
-    terminal.write_coloured(sys.stdout, "\n".join(tree_lines(shown)))
+    lines = view(body, pods, now, silent, wide=form == terminal.WIDE)
+    shown = add_time(lines, now) if arguments.watch else lines
+    terminal.write_coloured(sys.stdout, "\n".join(shown))
 
 
-def add_time(root: Branch, now: float) -> Branch:
-    """The tree with the time at which it was read."""
-    return Branch(f"{root.text}, {commands.format_time(now)} UTC", root.below)
+def add_time(lines: Sequence[str], now: float) -> list[str]:
+    """The lines with the time at which they were read."""
+    return [f"{lines[0]}, {commands.format_time(now)} UTC", *lines[1:]]
 
 
 def view(
     body: Object, pods: Sequence[Object], now: float, silent: float | None = None, *, wide: bool = False
-) -> Branch:
-    """The tree of one object and its pods at unix time `now`, `silent` seconds after the operator's last sign of life
-    where that is too long ago."""
+) -> list[str]:
+    """The lines on one object and its pods at unix time `now`, `silent` seconds after the operator's last sign of life
+    where that is too long ago. Each is indented by its depth in the tree."""
     meta, status, seen = body["metadata"], body.get("status") or {}, speculation(body)
-    below = [_pair(body, pods, now)]
+    below = [*_pair(body, pods, now)]
     if _speed(seen):
-        below.append(Branch(f"speed  {_speed(seen)}{cluster.age_of(seen, now)}"))
+        below.append(f"speed  {_speed(seen)}{cluster.age_of(seen, now)}")
     below += [
         *_table(seen, skips(body)),
         *_decisions(status, DECISIONS_KEPT if wide else 3),
@@ -108,13 +88,11 @@ def view(
     ]
     conditions = status.get("conditions") or () if wide else ()
     if conditions:
-        told = (
-            f"{one.get('type')} {one.get('status')}, {one.get('reason')}: {one.get('message')}" for one in conditions
-        )
-        below.append(Branch("conditions", [Branch(one) for one in told]))
-    return Branch(
-        f"{meta['name']} in {meta['namespace']}: {_state(condition(body, 'Ready'))}, mode {mode(body)}", below
-    )
+        below.append("conditions")
+    for one in conditions:
+        below.append(f"  {one.get('type')} {one.get('status')}, {one.get('reason')}: {one.get('message')}")
+    root = f"{meta['name']} in {meta['namespace']}: {_state(condition(body, 'Ready'))}, mode {mode(body)}"
+    return [plain(root), *(f"  {plain(one)}" for one in below)]
 
 
 def _state(found: Object) -> str:
@@ -123,21 +101,22 @@ def _state(found: Object) -> str:
     return f"{'ready' if found.get('status') == 'True' else 'not ready'} ({found.get('reason')})"
 
 
-def _pair(body: Object, pods: Sequence[Object], now: float) -> Branch:
-    """Both models, how far their weights are, and the pods made of them."""
+def _pair(body: Object, pods: Sequence[Object], now: float) -> Iterator[str]:
+    """Yield both models, how far their weights are, and the pods made of them."""
     status, method = body.get("status") or {}, speculation(body).get("method")
     pair = status.get("pair") or {}
-    below = [Branch(f"verifier    {pair.get('verifier') or body['spec']['verifier']['model']}")]
+    yield f"pair  {method}" if method else "pair"
+    yield f"  verifier    {pair.get('verifier') or body['spec']['verifier']['model']}"
     if pair.get("speculator"):
-        below.append(Branch(f"speculator  {pair['speculator']}"))
+        yield f"  speculator  {pair['speculator']}"
     progress = (status.get("weights") or {}).get("text")
     if progress and condition(body, "WeightsReady").get("status") != "True":
-        below.append(Branch(f"weights     {progress}"))
-    below.append(Branch(f"pods        {ready(body).replace('/', ' of ')} ready", list(_pods(body, pods, now))))
-    return Branch(f"pair  {method}" if method else "pair", below)
+        yield f"  weights     {progress}"
+    yield f"  pods        {ready(body).replace('/', ' of ')} ready"
+    yield from (f"    {one}" for one in _pods(body, pods, now))
 
 
-def _pods(body: Object, pods: Sequence[Object], now: float) -> Iterator[Branch]:
+def _pods(body: Object, pods: Sequence[Object], now: float) -> Iterator[str]:
     """Yield each pod with its state and since when, its K at the present load, and the table that was delivered to
     it."""
     from speculative_operator.reconcile.snapshot.pods import read_pods
@@ -152,15 +131,14 @@ def _pods(body: Object, pods: Sequence[Object], now: float) -> Iterator[Branch]:
         version = one.poked.partition("-")[0]
         k = _k(body, version)
         table = f"  table {version}" + (f", not yet {newest}" if str(newest) != version and newest else "")
-        yield Branch(f"{one.name:<{wide}}{age}  {state}" + (f"  K {k}" if k else "") + (table if version else ""))
+        yield f"{one.name:<{wide}}{age}  {state}" + (f"  K {k}" if k else "") + (table if version else "")
 
 
 def _since(pod: Object) -> float | None:
     """Unix seconds since which a pod is ready or not ready; else of its creation; None where neither is known."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    ready_since = (one.get("lastTransitionTime") for one in conditions if one.get("type") == "Ready")
-    told = next(ready_since, None) or pod["metadata"].get("creationTimestamp")
-    return commands.seconds_of(str(told)) if told else None
+    return seconds_of(
+        str(condition(pod, "Ready").get("lastTransitionTime") or pod["metadata"].get("creationTimestamp"))
+    )
 
 
 def _k(body: Object, version: str) -> str:
@@ -171,11 +149,7 @@ def _k(body: Object, version: str) -> str:
     made = (body.get("status") or {}).get("decisions") or ()
     text = next((str(one.get("to")) for one in made if str(one.get("tableVersion")) == version), "")
     load = max(round(number(seen.get("concurrency")) or 0.0), 1)
-    for rows, _, k in (row.partition(":") for row in text.split()):
-        last = rows.rpartition("-")[2]
-        if last.isdecimal() and load <= int(last):
-            return k
-    return ""
+    return next((k for last, k in re.findall(r"(\d+):(\S*)", text) if load <= int(last)), "")
 
 
 def _speed(seen: Object) -> str:
@@ -186,56 +160,59 @@ def _speed(seen: Object) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _table(seen: Object, live: bool) -> Iterator[Branch]:
+def _table(seen: Object, live: bool) -> Iterator[str]:
     """Yield the table as a bar for each range of loads, with the present load; `live`: K = 0 is off."""
     rows = [row for row in seen.get("table") or () if isinstance(row, list) and len(row) == 3]
-    load = f", {seen['concurrency']} requests a step and pod now" if seen.get("concurrency") else ""
+    load = f"{seen['concurrency']} requests a step and pod now" if seen.get("concurrency") else ""
     if not rows:
         if load:
-            yield Branch(f"load  {load.removeprefix(', ')}")
+            yield f"load  {load}"
         return
+    off = ", waits for the speculator's return" if seen.get("speculatorRemoved") else ""
+    yield f"table  version {seen.get('tableVersion', '?')}{off}" + (f", {load}" if load else "")
     now, most = number(seen.get("concurrency")), max(1, *(k for _, _, k in rows))
     wide = max(len(f"{first}-{last}") for first, last, _ in rows)
-    below = []
     for first, last, k in rows:
         here = "  <- load now" if now is not None and first <= max(round(now), 1) <= last else ""
         bar = "█" * max(round(_WIDTH * k / most), 1 if k else 0) or "off" * live
-        below.append(Branch(f"{f'{first}-{last}':>{wide}} requests  K {k:<2} {bar}{here}".rstrip()))
+        yield f"  {f'{first}-{last}':>{wide}} requests  K {k:<2} {bar}{here}".rstrip()
     if seen.get("tries"):
-        below.append(Branch(f"trials  {seen['tries']}"))
-    off = ", waits for the speculator's return" if seen.get("speculatorRemoved") else ""
-    yield Branch(f"table  version {seen.get('tableVersion', '?')}{off}{load}", below)
+        yield f"  trials  {seen['tries']}"
 
 
-def _decisions(status: Object, most: int) -> Iterator[Branch]:
+def _decisions(status: Object, most: int) -> Iterator[str]:
     found = (status.get("decisions") or ())[:most]
     if found:
-        yield Branch("decisions", [_decision(one) for one in found])
+        yield "decisions"
+    for one in found:
+        change = f"{one['from']} -> {one.get('to', '')}" if one.get("from") else str(one.get("to", ""))
+        yield f"  {str(one.get('time', ''))[:19]}  {one.get('reason', '')}: {change}"
+        if one.get("message"):
+            yield f"    {one['message']}"
 
 
-def _decision(one: Mapping[str, str]) -> Branch:
-    change = f"{one['from']} -> {one.get('to', '')}" if one.get("from") else str(one.get("to", ""))
-    message = [Branch(one["message"])] if one.get("message") else []
-    return Branch(f"{str(one.get('time', ''))[:19]}  {one.get('reason', '')}: {change}", message)
-
-
-def _canary(body: Object) -> Iterator[Branch]:
+def _canary(body: Object) -> Iterator[str]:
     """Yield how far the analysis of the canary is."""
     found, meta = (body.get("status") or {}).get("canary"), body["metadata"]
     if found:
-        below = [Branch(one) for one in (found.get("message"), found.get("comparison")) if one]
-        step = next_step(found.get("reason"), meta["name"], meta["namespace"])
-        below += [Branch(f"next  {step}")] * bool(step)
-        yield Branch(f"canary  {found.get('name')}: {found.get('phase')}, {found.get('weight')} % of requests", below)
+        yield f"canary  {found.get('name')}: {found.get('phase')}, {found.get('weight')} % of requests"
+        yield from (f"  {found[name]}" for name in ("message", "comparison") if found.get(name))
+        yield from _next(next_step(str(found.get("reason")), meta["name"], meta["namespace"]))
 
 
-def _waits(body: Object, silent: float | None) -> Iterator[Branch]:
+def _waits(body: Object, silent: float | None) -> Iterator[str]:
     """Yield faults, proposals and warnings, each with the operator's message and what to do."""
     for one in (*silence_of(body, silent), *faults_of(body)):
-        yield Branch(f"waits  {one.source} {one.reason}: {one.message}", [Branch(f"next  {one.next}")] * bool(one.next))
+        yield f"waits  {one.source} {one.reason}: {one.message}"
+        yield from _next(one.next)
     proposal = ((body.get("status") or {}).get("rollout") or {}).get("proposal")
     if proposal:
-        approve = f"speculative approve {body['metadata']['name']} -n {body['metadata']['namespace']}"
-        yield Branch(f"proposes  {proposal.get('message', '')}", [Branch(f"next  {approve}")])
+        yield f"proposes  {proposal.get('message', '')}"
+        yield from _next(f"speculative approve {body['metadata']['name']} -n {body['metadata']['namespace']}")
     for one in warnings_of(body):
-        yield Branch(f"warning  {one.reason}: {one.message}")
+        yield f"warning  {one.reason}: {one.message}"
+
+
+def _next(step: str) -> Iterator[str]:
+    if step:
+        yield f"  next  {step}"

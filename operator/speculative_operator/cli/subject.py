@@ -14,6 +14,7 @@ from speculative_operator.api.convert import SpecError, to_domain
 from speculative_operator.cli.commands import UsageError
 from speculative_operator.domain import names
 from speculative_operator.domain.decision import Policy
+from speculative_operator.domain.reading import at, mapping
 from speculative_operator.domain.reasons import Reason
 from speculative_operator.domain.spec import DeploymentSpec, Workload
 from speculative_operator.engines.base import Engine
@@ -43,24 +44,20 @@ class Subject:
 
 def subject(body: Any, rows: Catalogue | None = None) -> Subject:
     """The deployment that `body` describes: a whole SpeculativeDeployment, or its `spec` alone. `rows`: speculators to
-    pick from. Raises SpecError."""
-    spec = _fill_pick(to_domain(whole(body)), rows or load_packaged())
+    pick from where it leaves its own to the operator. Raises SpecError, also where none of them is for the verifier."""
+    spec = to_domain(whole(body))
+    if spec.auto_speculator:
+        choice = choose(spec, rows or load_packaged())
+        if choice.entry is None:
+            raise SpecError("spec.speculator.auto", True, choice.reason)
+        spec = with_entry(spec, choice.entry)
     engine = engine_for(spec)
     for refusal in engine.refusals(spec):
         if refusal.reason is not Reason.UNSUPPORTED_SOURCE:
-            raise _RefusedError(refusal.field, None, refusal.message)
+            refused = SpecError(refusal.field, None, refusal.message)
+            refused.args = (refusal.message,)  # the engine's message names field and value
+            raise refused
     return Subject(spec, engine, policy_of(spec, knobs=engine.knobs(spec), facts=pair_facts(spec)))
-
-
-def _fill_pick(spec: DeploymentSpec, rows: Catalogue) -> DeploymentSpec:
-    """The spec; where it leaves its speculator to the operator, with the pick from the rows for the verifier's name.
-    Raises SpecError where the rows have none."""
-    if not spec.auto_speculator:
-        return spec
-    choice = choose(spec, rows)
-    if choice.entry is None:
-        raise SpecError("spec.speculator.auto", True, choice.reason)
-    return with_entry(spec, choice.entry)
 
 
 def spec_of(body: Any, named: str = "", namespace: str = "") -> DeploymentSpec:
@@ -83,21 +80,12 @@ def whole(body: Any) -> dict[str, Any]:
     if kind != names.KIND:
         raise SpecError("kind", kind, f"use {names.KIND}")
     whole = dict(body) if "spec" in body or "verifier" not in body else {"spec": dict(body)}
-    metadata = whole.get("metadata")
-    if metadata is not None and not isinstance(metadata, Mapping):
-        raise SpecError("metadata", metadata, "use an object with named fields, or remove it")
-    annotations = (metadata or {}).get("annotations")
-    if annotations is not None and not isinstance(annotations, Mapping):
-        raise SpecError("metadata.annotations", annotations, "use an object with named fields, or remove it")
-    whole["metadata"] = {"name": NAME, **{key: value for key, value in (metadata or {}).items() if key in _READ}}
-    return whole
+    for path in (("metadata",), ("metadata", "annotations")):
+        found = at(whole, *path)
+        if found is not None and not isinstance(found, Mapping):
+            raise SpecError(".".join(path), found, "use an object with named fields, or remove it")
+    read = {key: value for key, value in mapping(whole, "metadata").items() if key in _READ}
+    return {**whole, "metadata": {"name": NAME, **read}}
 
 
 _READ = ("name", "namespace", "annotations")
-
-
-class _RefusedError(SpecError):
-    """The engine refuses something; the message is complete."""
-
-    def __str__(self) -> str:
-        return self.remedy

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import compress
 
 import numpy as np
 
@@ -99,10 +100,7 @@ class Matched:
         """Those of the samples, in strata where each object still has enough."""
         if all(kept):
             return self
-        rows = [
-            row for row, keep in zip(zip(self.samples, self.loads, self.of_b, strict=True), kept, strict=True) if keep
-        ]
-        return _common(self.basis, rows)
+        return _common(self.basis, list(compress(zip(self.samples, self.loads, self.of_b, strict=True), kept)))
 
     @property
     def covariates(self) -> Floats:
@@ -163,7 +161,7 @@ def _common(basis: Basis, rows: Sequence[tuple[Sample, Load, float]]) -> Matched
     sides = [np.bincount(stratum[of_b == side], minlength=len(numbers)) for side in (0.0, 1.0)]
     common = np.minimum(*sides) >= FEWEST_SAMPLES if numbers else np.zeros(0, dtype=bool)
     chosen = common[stratum]
-    kept = [row for row, keep in zip(rows, chosen, strict=True) if keep]
+    kept = list(compress(rows, chosen))
     samples, loads, of_b = tuple(one for one, _, _ in kept), tuple(load for _, load, _ in kept), of_b[chosen]
     seconds = np.array([one.seconds for one in samples])
     length = float(np.median(seconds)) if kept else 1.0

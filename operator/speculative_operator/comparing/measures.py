@@ -66,8 +66,7 @@ class Sample:
     @property
     def tpot(self) -> float | None:
         """Seconds per output token after the first."""
-        further = self.tokens - self.first_tokens
-        return _ratio(self.request_seconds, further)
+        return _ratio(self.request_seconds, self.tokens - self.first_tokens)
 
     @property
     def ttft(self) -> float | None:

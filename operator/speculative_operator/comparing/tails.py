@@ -93,8 +93,6 @@ def _quantile(edges: Floats, counts: Floats, beyond: float) -> float | None:
 
 
 def _beyond(edges: Floats, counts: Floats, value: float) -> float:
-    """Requests beyond a value."""
-    place = int(np.searchsorted(edges, value))
-    first = float(edges[place - 1]) if place else 0.0
-    share = (float(edges[place]) - value) / (float(edges[place]) - first)
-    return float(counts[place + 1 :].sum() + share * counts[place])
+    """Requests beyond a value, which is below the last bucket."""
+    below = np.cumsum(counts)
+    return float(below[-1] - np.interp(value, [0.0, *edges[:-1]], [0.0, *below[:-1]]))

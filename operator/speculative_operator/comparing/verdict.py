@@ -229,13 +229,16 @@ def _decide(measure: Measure, found: Difference, limits: Limits) -> Judged:
 def _overall(judged: Sequence[Judged], limits: Limits) -> tuple[Verdict, str]:
     """The verdict of all measures together, and one sentence on it.
 
-    A small loss beside a clear gain in TPOT is Better: drafts lengthen the time to first token a little. Any other mix
-    of better and worse is Undecided: which counts more is the user's to say. While TPOT is not known, a tail or a time
-    to first token decides nothing but where it is worse by more than is tolerated.
+    A tolerated loss beside a clear gain in TPOT is Better: drafts lengthen the time to first token a little. Any other
+    mix of better and worse is Undecided: which counts more is the user's to say. While TPOT is not known, a tail or a
+    time to first token decides nothing but where it is worse by more than is tolerated.
     """
     by = {verdict: [one.measure.value for one in judged if one.verdict is verdict] for verdict in Verdict}
     better, worse = ", ".join(by[Verdict.BETTER]), ", ".join(by[Verdict.WORSE])
-    if better and worse and not _outweighed(judged, limits):
+    tpot = next(one for one in judged if one.measure is Measure.TPOT)
+    clear = (tpot.high or math.inf) < 1.0 / (1.0 + limits.equivalent)
+    outweighed = clear and all(one.within(limits) for one in judged if one.verdict is Verdict.WORSE)
+    if better and worse and not outweighed:
         return Verdict.UNDECIDED, f"B is better in {better} and worse in {worse}: which counts more is yours to say"
     pace = [one for one in judged if one.measure in PACE]
     known = [one.verdict for one in pace if one.ratio is not None]
@@ -254,12 +257,3 @@ def _overall(judged: Sequence[Judged], limits: Limits) -> tuple[Verdict, str]:
         lost = f"a little worse in {', '.join(losses)}" if losses else "worse in nothing"
         return Verdict.BETTER, f"B is better in {better}, and {lost}"
     return Verdict.EQUIVALENT, f"{', '.join(by[Verdict.EQUIVALENT])} differ by less than counts"
-
-
-def _outweighed(judged: Sequence[Judged], limits: Limits) -> bool:
-    """True where TPOT is better by more than counts as no difference, and what is worse is so within what is
-    tolerated."""
-    clear = any(
-        one.measure is Measure.TPOT and (one.high or math.inf) < 1.0 / (1.0 + limits.equivalent) for one in judged
-    )
-    return clear and all(one.within(limits) for one in judged if one.verdict is Verdict.WORSE)

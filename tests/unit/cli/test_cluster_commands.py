@@ -34,7 +34,7 @@ def stored(name: str, /, **meta: Any) -> dict[str, Any]:
 
 def shown(body: dict[str, Any], pods: Sequence[dict[str, Any]] = (), now: float = NOW) -> list[str]:
     """The lines of `status`, without what shows the depth."""
-    return [line.strip() for line in status.tree_lines(status.view(body, pods, now))]
+    return [line.strip() for line in status.view(body, pods, now)]
 
 
 class FakeCluster:
