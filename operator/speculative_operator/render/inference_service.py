@@ -98,7 +98,7 @@ class InferenceServiceTarget(KServeTarget):
         common = {
             "name": spec.name,
             "namespace": spec.namespace,
-            "owners": metadata["ownerReferences"],
+            "owner": metadata["ownerReferences"][0],
             "format": spec.engine.type.value,
         }
         deadline = {names.ANNOTATION_DEADLINE: str(body["progressDeadlineSeconds"])}

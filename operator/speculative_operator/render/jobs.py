@@ -116,7 +116,7 @@ def render_job(values: Mapping[str, Any], **pod: Any) -> dict[str, Any]:
     not count. Raises RenderError."""
     containers = [*pod.get("initContainers", ()), values["container"]]
     found = {
-        "annotations": {}, "run_as_user": None, "gives_group": True, **values,
+        "run_as_user": None, "gives_group": True, **values,
         "final_exits": [Exit.MISUSED.value, Exit.FINAL.value],
         "containers_that_end": [one["name"] for one in containers if one.get("restartPolicy") is None],
         "more": [(field, value) for field, value in pod.items() if value],
@@ -132,12 +132,13 @@ def confined(
     mounts: Sequence[Mapping[str, Any]],
     resources: Mapping[str, Any],
     args: Sequence[str] = (),
+    **more: Any,
 ) -> dict[str, Any]:
-    """A container that gains no privileges and writes to its volumes alone."""
+    """A container that gains no privileges and writes to its volumes alone. `more`: further fields."""
     security = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
     return {
         "name": name, "image": image, "command": command, **({"args": args} if args else {}), "env": env,
-        "resources": resources, "securityContext": security, "volumeMounts": mounts,
+        **more, "resources": resources, "securityContext": security, "volumeMounts": mounts,
     }  # fmt: skip
 
 
@@ -147,6 +148,7 @@ def cache_claim(spec: DeploymentSpec, cache: Cache) -> dict[str, Any]:
         "name": cache.claim,
         "namespace": spec.namespace,
         "labels": {names.LABEL_MANAGED_BY: names.OPERATOR},
+        "owner": None,
         "access_mode": cache.access_mode.value,
         "storage_class": cache.storage_class,
         "size": cache.size,

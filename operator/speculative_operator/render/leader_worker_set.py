@@ -60,7 +60,7 @@ class LeaderWorkerSetTarget(TargetKind):
             "namespace": spec.namespace,
             "labels": metadata["labels"],
             "annotations": {**metadata["annotations"], **deadline},
-            "owners": metadata["ownerReferences"],
+            "owner": metadata["ownerReferences"][0],
             "replicas": body.get("replicas"),
             "surge": surge,
             "unavailable": unavailable,

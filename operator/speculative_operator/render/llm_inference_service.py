@@ -86,7 +86,7 @@ class LLMInferenceServiceTarget(KServeTarget):
         values = {
             "name": spec.name,
             "namespace": spec.namespace,
-            "owners": metadata["ownerReferences"],
+            "owner": metadata["ownerReferences"][0],
             "labels": {**metadata["labels"], **{key: labels[key] for key in OF_OBJECT if key in labels}},
             "annotations": {
                 **own,
