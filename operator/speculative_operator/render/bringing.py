@@ -29,8 +29,8 @@ from speculative_operator.render.jobs import (
     job_env,
     user,
     variables,
-    volume_at,
 )
+from speculative_operator.render.podspec import volume_at
 
 VOLUME = "weights"
 HOLD_REQUESTS = {"cpu": "5m", "memory": "32Mi"}

@@ -16,6 +16,7 @@ from speculative_operator.engines.shared.container import TOKEN_KEY, authorities
 from speculative_operator.render import metadata, podspec
 from speculative_operator.render.environment import render_manifest
 from speculative_operator.render.metadata import with_hash
+from speculative_operator.render.podspec import Placed, claim_at, volume_at
 
 COMMAND = "speculative-weights"
 CLAIMS = "/claims"
@@ -33,8 +34,6 @@ _REACHING = frozenset(
      "http_proxy", "no_proxy"}
 )  # fmt: skip
 _DOCKER_KEY = ".dockerconfigjson"
-Placed = tuple[dict[str, Any], dict[str, Any]]
-"""A volume and its mount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,19 +218,8 @@ def _variable(name: str, value: str) -> Mapping[str, Any]:
 def _volumes(inp: JobInput) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     pairs = [volume_at("tmp", {"emptyDir": {}}, TMP, read_only=False)]
     if inp.cache:
-        pairs.append(volume_at("cache", _claim(inp.cache, read_only=False), CACHE, read_only=False))
-    for index, claim in enumerate(inp.claims):
-        pairs.append(volume_at(f"claim-{index}", _claim(claim, read_only=True), f"{CLAIMS}/{claim}"))
+        claim = {"persistentVolumeClaim": {"claimName": inp.cache}}
+        pairs.append(volume_at("cache", claim, CACHE, read_only=False))
+    pairs += [claim_at(index, claim, f"{CLAIMS}/{claim}") for index, claim in enumerate(inp.claims)]
     pairs += credentials(inp.spec)
     return [volume for volume, _ in pairs], [mount for _, mount in pairs]
-
-
-def _claim(name: str, *, read_only: bool) -> dict[str, Any]:
-    claim: dict[str, Any] = {"claimName": name}
-    return {"persistentVolumeClaim": claim | ({"readOnly": True} if read_only else {})}
-
-
-def volume_at(name: str, source: Mapping[str, Any], path: str, *, read_only: bool = True) -> Placed:
-    """A volume and its mount at `path`."""
-    mount: dict[str, Any] = {"name": name, "mountPath": path}
-    return {"name": name, **source}, mount | ({"readOnly": True} if read_only else {})
