@@ -25,7 +25,7 @@ from speculative_operator.engines.base import Notice
 from speculative_operator.engines.pairs import unknown_accelerator
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.children import candidate, measuring, privileges, upgrade
-from speculative_operator.reconcile.children.desired import Desired, desired_children
+from speculative_operator.reconcile.children.desired import Desired, desired_children, template_in
 from speculative_operator.reconcile.children.plan import (
     Plan,
     follow_route,
@@ -68,7 +68,7 @@ from speculative_operator.reconcile.turn import (
     without_unknown_method,
 )
 from speculative_operator.reconcile.world import Event, Outcome, World
-from speculative_operator.render import RenderError, resolved
+from speculative_operator.render import RenderError
 from speculative_operator.render.metadata import pair_hash
 from speculative_operator.render.podspec import TABLE_VOLUME
 from speculative_operator.tuner import Memory
@@ -231,7 +231,7 @@ def _template_rendered(turn: Turn, made: Chosen, asked: str) -> str:
         desired = desired_children(turn.world, made.choice, turn.engine, made.active, asked, made.own)
     except RenderError:
         return ""
-    return resolved.template_of(desired.workload, turn.world.spec.uid)
+    return template_in(desired.manifests, turn.world.spec.uid)
 
 
 def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
