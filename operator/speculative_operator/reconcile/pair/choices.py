@@ -101,9 +101,9 @@ def unread_pairing(world: Snapshot, spec: ResolvedSpec) -> Pairing:
     cache, pair = spec.weights.cache, running_pair(world)
     known = current.known if same and current.cache == home_of(cache) else None
     kept = pin_models(spec, known, current.cache) if known is not None else None
-    if kept is None or not is_of(kept, pair):
+    if kept is None or pair not in kept.hashes:
         kept = from_template(world, spec, current)
-    if is_of(plain, pair) or (kept is None and not (pair and cache is not None and not current.hash)):
+    if pair in plain.hashes or (kept is None and not (pair and cache is not None and not current.hash)):
         return Pairing((plain,), actions=actions)
     if kept is None:
         # The image of Jobs was taken away, and of which folders of the cache pods live is not known.
@@ -115,11 +115,6 @@ def unread_pairing(world: Snapshot, spec: ResolvedSpec) -> Pairing:
 def home_of(cache: Cache | None) -> str:
     """The value of `Record.cache` for models in `cache`."""
     return cache.home if cache is not None else ""
-
-
-def is_of(choice: PairedSpec, pair: str) -> bool:
-    """True where `pair` is the hash of `choice`, with its speculator or without."""
-    return pair in (pair_hash(choice.pinned), pair_hash(choice.pinned.without_speculator()))
 
 
 def from_template(world: Snapshot, spec: ResolvedSpec, current: Record, place: str = "") -> PairedSpec | None:
