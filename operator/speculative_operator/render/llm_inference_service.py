@@ -21,7 +21,7 @@ from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render.environment import RenderError, render_manifest
 from speculative_operator.render.podspec import engine_of
-from speculative_operator.render.target import DASHBOARD, EXPOSED, QUEUE, KServeTarget, escape, resources
+from speculative_operator.render.target import DASHBOARD, EXPOSED, QUEUE, KServeTarget, escape, resources, steps
 
 Manifest = dict[str, Any]
 KIND = "LLMInferenceService"
@@ -36,8 +36,6 @@ HANDLERS = {"startupProbe": "httpGet", "readinessProbe": "httpGet", "livenessPro
 """Form of each probe in KServe's template."""
 SLEEP = "/bin/sleep"
 """KServe's template stops pods by a command; the engine's image has this one."""
-ALL_AT_ONCE: Mapping[str, Any] = {"maxSurge": 0, "maxUnavailable": "100%"}
-"""What Recreate is for a kind that has no such strategy."""
 
 
 class LLMInferenceServiceTarget(KServeTarget):
@@ -96,7 +94,7 @@ class LLMInferenceServiceTarget(KServeTarget):
             "uri": spec.verifier.source.uri,
             "model": spec.verifier.served_name,
             "replicas": body.get("replicas"),
-            "strategy": body["strategy"].get("rollingUpdate") or ALL_AT_ONCE,
+            "strategy": steps(body["strategy"]),
             "exposed": EXPOSED in labels,
             "pod_labels": {key: labels[key] for key in names.selector(spec.name)},
             "pod_annotations": escape(
