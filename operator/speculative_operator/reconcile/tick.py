@@ -35,7 +35,6 @@ from speculative_operator.reconcile.children.plan import (
     rolls,
 )
 from speculative_operator.reconcile.observed import canary, route, startup, surge, targets
-from speculative_operator.reconcile.observed.pods import first_ended_by_probe, scaling_notices
 from speculative_operator.reconcile.pair.jobs import of_jobs
 from speculative_operator.reconcile.pair.pairing import pairing_of
 from speculative_operator.reconcile.pair.picking import pass_over_misfits, picking_of, settle
@@ -44,6 +43,7 @@ from speculative_operator.reconcile.pair.verdicts import tuner_facts
 from speculative_operator.reconcile.report.figures import estimate_of
 from speculative_operator.reconcile.report.view import View
 from speculative_operator.reconcile.snapshot import rollouts
+from speculative_operator.reconcile.snapshot.pods import first_ended_by_probe
 from speculative_operator.reconcile.snapshot.tables import Leaving
 from speculative_operator.reconcile.snapshot.take import Snapshot, take
 from speculative_operator.reconcile.snapshot.workload import Rollout
@@ -274,7 +274,7 @@ def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
     notices = (
         *turn.notices, *suspended.notices, *turn.engine.notices(choice.by_name), *unknown_accelerator(world.spec),
         *pairing.notices, *waiting,
-        *privileges.notices(world), *own_notices, *scaling_notices(world.spec, world.workload.scaler),
+        *privileges.notices(world), *own_notices, *targets.scaling_notices(world.spec, world.workload.scaler),
         *targets.notices(world.spec, turn.rollout), *route.notices(world),
         *((startup.late_notice(late.name, late.outlasted),) if late is not None else ()),
     )  # fmt: skip

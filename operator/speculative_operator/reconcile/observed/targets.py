@@ -1,11 +1,12 @@
 """Turns what `tick` does to the workload into actions on the objects that stand for it, and tells which targets cannot
-be served. Used by `tick`."""
+be served, and who else writes the workload. Used by `tick`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Target
@@ -70,6 +71,20 @@ def notices(spec: DeploymentSpec, rollout: Rollout) -> tuple[Notice, ...]:
         return ()
     message = f"all pods are ready, but the {target_of(spec).kind} is not: {rollout.platform}"
     return (Notice(Reason.INFERENCE_SERVICE_NOT_READY, message),)
+
+
+def scaling_notices(spec: DeploymentSpec, scaler: str) -> tuple[Notice, ...]:
+    """One notice where spec.replicas is not used because of the writer `scaler`, with the way to have it used again;
+    else none."""
+    if not scaler:
+        return ()
+    name = names.child(spec.name)
+    message = (
+        f"{scaler} sets the replicas of Deployment {name}, so the operator ignores spec.replicas; point autoscalers at "
+        "the SpeculativeDeployment. If that writer no longer exists, set another number than the current one, and "
+        f"spec.replicas applies again: kubectl scale -n {spec.namespace} deployment {name} --replicas=NUMBER"
+    )
+    return (Notice(Reason.SCALED_ELSEWHERE, message),)
 
 
 def _group_hindrances(spec: DeploymentSpec) -> Iterator[str]:

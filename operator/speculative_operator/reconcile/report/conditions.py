@@ -12,9 +12,9 @@ from typing import Any
 from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.formats import LONGEST_MESSAGE, timestamp
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.reconcile.observed.pods import first_ended_by_probe, first_trouble
 from speculative_operator.reconcile.observed.surge import explain
 from speculative_operator.reconcile.report.view import View
+from speculative_operator.reconcile.snapshot.pods import first_ended_by_probe, first_trouble
 from speculative_operator.reconcile.snapshot.status import KnownCondition, Status
 
 _WEIGHTS = Condition(
