@@ -249,8 +249,8 @@ def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
     verdict = consider(memory, seen, policy, made.active, permission, turn.now)
     verdict = replace(verdict, active=replace(verdict.active, suspended_until=suspended.until))
     leaving, memories = _decide_for_leaving(world, turn, policy, own)
+    proposed = proposal(verdict, policy)
     own_notices = own_rollouts.notices(choice.by_name, verdict.own)
-    decided = _view(turn, choice.pinned, policy, verdict)
     made_of = upgrade.made_of(choice, policy, verdict.active)
     try:
         makes_room = turn.rollout.stuck is not None and not turn.rollout.stuck.why_not
@@ -278,9 +278,13 @@ def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
         *targets.notices(world.spec, turn.rollout), *route.notices(world),
         *((startup.late_notice(late.name, late.outlasted),) if late is not None else ()),
     )  # fmt: skip
-    view = replace(
-        decided, rollout=_rollout_with(world, turn.rollout, planned), notices=notices, startup=starts,
-        problems=(*planned.problems, *route.problems(world), *world.problems), leaving=leaving, of_pair=observation,
+    view = View(
+        spec=choice.pinned, rollout=_rollout_with(world, turn.rollout, planned), pods=world.pods, notices=notices,
+        active=verdict.active, actuator=policy.knobs.actuator, skips=policy.skips and not verdict.active.removed,
+        observation=turn.observation, of_pair=observation, sight=_sight(turn.observation, policy, verdict),
+        decision=verdict.decision, changed=verdict.changed, proposed=proposed,
+        own_rollouts=rollouts.to_status(verdict.own), leaving=leaving, startup=starts,
+        problems=(*planned.problems, *route.problems(world), *world.problems),
         pairing=pairing if pairing.is_known else None, picking=picking, canary=canary.follow(world, turn.now),
         measured=measured,
     )  # fmt: skip
@@ -346,23 +350,6 @@ def _rollout_with(world: Snapshot, rollout: Rollout, planned: Plan) -> Rollout:
     if not rollout.exists or not rolls(world, (*planned.actions, *planned.held)):
         return rollout
     return replace(rollout, complete=False, updated=0, stalled="", stuck=None)
-
-
-def _view(turn: Turn, spec: ResolvedSpec, policy: Policy, verdict: Verdict) -> View:
-    return View(
-        spec=spec,
-        rollout=turn.rollout,
-        pods=turn.world.pods,
-        active=verdict.active,
-        actuator=policy.knobs.actuator,
-        skips=policy.skips and not verdict.active.removed,
-        observation=turn.observation,
-        sight=_sight(turn.observation, policy, verdict),
-        decision=verdict.decision,
-        changed=verdict.changed,
-        proposed=proposal(verdict, policy),
-        own_rollouts=rollouts.to_status(verdict.own),
-    )
 
 
 def _sight(observation: Observation | None, policy: Policy, verdict: Verdict) -> Sight | None:
