@@ -36,10 +36,14 @@ def network(inp: RenderInput) -> dict[str, Any]:
     """Values of the children that reach pods: each port with its path of metrics, and who may reach which port."""
     ports = podspec.ports(inp)
     open_to_all = [one for one in ports if one["number"] != names.TELEMETRY_PORT or not _scrapers(inp)]
-    rules = [{"ports": [*open_to_all, {"number": names.AMBIENT_PORT}], "peers": []}]
+    rules = [{"ports": _allowed([*open_to_all, {"number": names.AMBIENT_PORT}])}]
     if len(open_to_all) < len(ports):
-        rules.append({"ports": [one for one in ports if one not in open_to_all], "peers": _scrapers(inp)})
-    return {"ports": ports, "rules": rules}
+        rules.append({"ports": _allowed([one for one in ports if one not in open_to_all]), "from": _scrapers(inp)})
+    return {"ports": ports, "ingress": rules}
+
+
+def _allowed(ports: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{"port": one["number"], "protocol": "TCP"} for one in ports]
 
 
 def scraping(inp: RenderInput, labels: Mapping[str, str]) -> dict[str, Any]:
