@@ -17,7 +17,7 @@ from speculative_operator.domain.reading import mapping, mappings
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render.environment import RenderError, render_manifest
 from speculative_operator.render.podspec import engine_of
-from speculative_operator.render.target import TargetKind, steps
+from speculative_operator.render.target import TargetKind, standing_for, steps
 
 Manifest = dict[str, Any]
 SET = "LeaderWorkerSet"
@@ -51,15 +51,10 @@ class LeaderWorkerSetTarget(TargetKind):
             )
 
     def write(self, spec: DeploymentSpec, workload: Manifest) -> tuple[Manifest, ...]:
-        metadata, body = workload["metadata"], workload["spec"]
-        deadline = {names.ANNOTATION_DEADLINE: str(body["progressDeadlineSeconds"])}
+        body = workload["spec"]
         values = {
+            **standing_for(workload, spec),
             "name": names.group(spec.name),
-            "namespace": spec.namespace,
-            "labels": metadata["labels"],
-            "annotations": {**metadata["annotations"], **deadline},
-            "owner": metadata["ownerReferences"][0],
-            "replicas": body.get("replicas"),
             "steps": {"partition": 0, **steps(body["strategy"])},
             "size": spec.nodes,
             "leader": body["template"],

@@ -21,7 +21,16 @@ from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render.environment import RenderError, render_manifest
 from speculative_operator.render.podspec import engine_of
-from speculative_operator.render.target import DASHBOARD, EXPOSED, QUEUE, KServeTarget, escape, resources, steps
+from speculative_operator.render.target import (
+    DASHBOARD,
+    EXPOSED,
+    QUEUE,
+    KServeTarget,
+    escape,
+    resources,
+    standing_for,
+    steps,
+)
 
 Manifest = dict[str, Any]
 KIND = "LLMInferenceService"
@@ -77,24 +86,16 @@ class LLMInferenceServiceTarget(KServeTarget):
             )
 
     def write(self, spec: DeploymentSpec, workload: Manifest) -> tuple[Manifest, ...]:
-        metadata, body = workload["metadata"], workload["spec"]
-        template = body["template"]
+        common, template = standing_for(workload, spec), workload["spec"]["template"]
         labels, annotations = template["metadata"]["labels"], mapping(template["metadata"], "annotations")
         own = {key: value for key, value in annotations.items() if key.startswith(PLATFORM)}
         values = {
-            "name": spec.name,
-            "namespace": spec.namespace,
-            "owner": metadata["ownerReferences"][0],
-            "labels": {**metadata["labels"], **{key: labels[key] for key in OF_OBJECT if key in labels}},
-            "annotations": {
-                **own,
-                **metadata["annotations"],
-                names.ANNOTATION_DEADLINE: str(body["progressDeadlineSeconds"]),
-            },
+            **common,
+            "labels": {**common["labels"], **{key: labels[key] for key in OF_OBJECT if key in labels}},
+            "annotations": {**own, **common["annotations"]},
             "uri": spec.verifier.source.uri,
             "model": spec.verifier.served_name,
-            "replicas": body.get("replicas"),
-            "strategy": steps(body["strategy"]),
+            "strategy": steps(workload["spec"]["strategy"]),
             "exposed": EXPOSED in labels,
             "pod_labels": {key: labels[key] for key in names.selector(spec.name)},
             "pod_annotations": escape(

@@ -106,6 +106,21 @@ class KServeTarget(TargetKind):
         return {key: value for key, value in found.items() if value}
 
 
+def standing_for(workload: Manifest, spec: DeploymentSpec) -> dict[str, Any]:
+    """Values of an object that stands for a workload and is named like its SpeculativeDeployment. No such kind has a
+    field for the deadline."""
+    metadata, body = workload["metadata"], workload["spec"]
+    deadline = {names.ANNOTATION_DEADLINE: str(body["progressDeadlineSeconds"])}
+    return {
+        "name": spec.name,
+        "namespace": spec.namespace,
+        "labels": metadata["labels"],
+        "annotations": {**metadata["annotations"], **deadline},
+        "owner": metadata["ownerReferences"][0],
+        "replicas": body.get("replicas"),
+    }
+
+
 def steps(strategy: Mapping[str, Any]) -> Mapping[str, Any]:
     """maxSurge and maxUnavailable of a Deployment's strategy."""
     return strategy.get("rollingUpdate") or ALL_AT_ONCE
