@@ -26,14 +26,7 @@ from speculative_operator.engines.pairs import unknown_accelerator
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.children import candidate, measuring, privileges, upgrade
 from speculative_operator.reconcile.children.desired import Desired, desired_children, template_in
-from speculative_operator.reconcile.children.plan import (
-    Plan,
-    follow_route,
-    keep_pods,
-    plan,
-    repairs_of_group,
-    rolls,
-)
+from speculative_operator.reconcile.children.plan import Plan, follow_route, keep_pods, plan, repairs_of_group, rolls
 from speculative_operator.reconcile.observed import canary, route, startup, surge, targets
 from speculative_operator.reconcile.pair.jobs import of_jobs
 from speculative_operator.reconcile.pair.pairing import pairing_of
@@ -49,13 +42,7 @@ from speculative_operator.reconcile.snapshot.take import Snapshot, take
 from speculative_operator.reconcile.snapshot.workload import Rollout
 from speculative_operator.reconcile.table import own_rollouts, tables
 from speculative_operator.reconcile.table.active_table import ActiveTable, active_table
-from speculative_operator.reconcile.table.deciding import (
-    Verdict,
-    consider,
-    policy_of,
-    proposal,
-    restore_memory,
-)
+from speculative_operator.reconcile.table.deciding import Verdict, consider, policy_of, proposal, restore_memory
 from speculative_operator.reconcile.table.own_rollouts import Permission, permission_of
 from speculative_operator.reconcile.table.suspension import resumed, suspension_of
 from speculative_operator.reconcile.turn import (

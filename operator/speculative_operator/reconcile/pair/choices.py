@@ -20,13 +20,7 @@ from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import MOUNTED, Cache, Check, ModelSource, Scheme
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.pair import jobs
-from speculative_operator.reconcile.pair.pinning import (
-    PairedSpec,
-    in_pods,
-    pin_models,
-    unpinned,
-    untagged,
-)
+from speculative_operator.reconcile.pair.pinning import PairedSpec, in_pods, pin_models, unpinned, untagged
 from speculative_operator.reconcile.pair.stages import Stages
 from speculative_operator.reconcile.snapshot.records import Failure, Record, blank, to_status, wanted_of
 from speculative_operator.reconcile.snapshot.take import Snapshot

@@ -32,16 +32,8 @@ from speculative_operator.render.inference_service import (
     RUNTIME,
     SERVICE,
 )
-from speculative_operator.render.llm_inference_service import (
-    CONTAINER as LLM_CONTAINER,
-)
-from speculative_operator.render.llm_inference_service import (
-    KIND,
-    OF_OBJECT,
-    OF_PODS,
-    PLATFORM,
-    container_as_rendered,
-)
+from speculative_operator.render.llm_inference_service import CONTAINER as LLM_CONTAINER
+from speculative_operator.render.llm_inference_service import KIND, OF_OBJECT, OF_PODS, PLATFORM, container_as_rendered
 from speculative_operator.render.target import EXPOSED, strategy_of, unescape
 
 Body = Mapping[str, Any]
