@@ -58,11 +58,6 @@ class Pairing:
         return self.stages is not None or self.record is not None
 
     @property
-    def hold(self) -> Condition | None:
-        """Why pods are not made of the pair that the spec asks for; None when they are."""
-        return self.stages.hold if self.stages is not None else None
-
-    @property
     def blocks(self) -> dict[str, dict[str, Any]]:
         """Parts of the status; one that is empty is left out of it."""
         return {
