@@ -25,17 +25,9 @@ from speculative_operator.engines.base import Notice
 from speculative_operator.engines.pairs import unknown_accelerator
 from speculative_operator.engines.registry import engine_for
 from speculative_operator.reconcile.children import candidate, measuring, privileges, upgrade
-from speculative_operator.reconcile.children.desired import Desired, desired_children
-from speculative_operator.reconcile.children.plan import (
-    Plan,
-    follow_route,
-    keep_pods,
-    plan,
-    repairs_of_group,
-    rolls,
-)
+from speculative_operator.reconcile.children.desired import Desired, desired_children, template_in
+from speculative_operator.reconcile.children.plan import Plan, follow_route, keep_pods, plan, repairs_of_group, rolls
 from speculative_operator.reconcile.observed import canary, route, startup, surge, targets
-from speculative_operator.reconcile.observed.pods import first_ended_by_probe, scaling_notices
 from speculative_operator.reconcile.pair.jobs import of_jobs
 from speculative_operator.reconcile.pair.pairing import pairing_of
 from speculative_operator.reconcile.pair.picking import pass_over_misfits, picking_of, settle
@@ -44,18 +36,13 @@ from speculative_operator.reconcile.pair.verdicts import tuner_facts
 from speculative_operator.reconcile.report.figures import estimate_of
 from speculative_operator.reconcile.report.view import View
 from speculative_operator.reconcile.snapshot import rollouts
+from speculative_operator.reconcile.snapshot.pods import first_ended_by_probe
 from speculative_operator.reconcile.snapshot.tables import Leaving
 from speculative_operator.reconcile.snapshot.take import Snapshot, take
 from speculative_operator.reconcile.snapshot.workload import Rollout
 from speculative_operator.reconcile.table import own_rollouts, tables
 from speculative_operator.reconcile.table.active_table import ActiveTable, active_table
-from speculative_operator.reconcile.table.deciding import (
-    Verdict,
-    consider,
-    policy_of,
-    proposal,
-    restore_memory,
-)
+from speculative_operator.reconcile.table.deciding import Verdict, consider, policy_of, proposal, restore_memory
 from speculative_operator.reconcile.table.own_rollouts import Permission, permission_of
 from speculative_operator.reconcile.table.suspension import resumed, suspension_of
 from speculative_operator.reconcile.turn import (
@@ -68,7 +55,7 @@ from speculative_operator.reconcile.turn import (
     without_unknown_method,
 )
 from speculative_operator.reconcile.world import Event, Outcome, World
-from speculative_operator.render import RenderError, resolved
+from speculative_operator.render import RenderError
 from speculative_operator.render.metadata import pair_hash
 from speculative_operator.render.podspec import TABLE_VOLUME
 from speculative_operator.tuner import Memory
@@ -231,7 +218,7 @@ def _template_rendered(turn: Turn, made: Chosen, asked: str) -> str:
         desired = desired_children(turn.world, made.choice, turn.engine, made.active, asked, made.own)
     except RenderError:
         return ""
-    return resolved.template_of(desired.workload, turn.world.spec.uid)
+    return template_in(desired.manifests, turn.world.spec.uid)
 
 
 def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
@@ -249,8 +236,8 @@ def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
     verdict = consider(memory, seen, policy, made.active, permission, turn.now)
     verdict = replace(verdict, active=replace(verdict.active, suspended_until=suspended.until))
     leaving, memories = _decide_for_leaving(world, turn, policy, own)
+    proposed = proposal(verdict, policy)
     own_notices = own_rollouts.notices(choice.by_name, verdict.own)
-    decided = _view(turn, choice.pinned, policy, verdict)
     made_of = upgrade.made_of(choice, policy, verdict.active)
     try:
         makes_room = turn.rollout.stuck is not None and not turn.rollout.stuck.why_not
@@ -274,13 +261,17 @@ def _reconcile_with(turn: Turn, made: Chosen) -> Outcome:
     notices = (
         *turn.notices, *suspended.notices, *turn.engine.notices(choice.by_name), *unknown_accelerator(world.spec),
         *pairing.notices, *waiting,
-        *privileges.notices(world), *own_notices, *scaling_notices(world.spec, world.workload.scaler),
+        *privileges.notices(world), *own_notices, *targets.scaling_notices(world.spec, world.workload.scaler),
         *targets.notices(world.spec, turn.rollout), *route.notices(world),
         *((startup.late_notice(late.name, late.outlasted),) if late is not None else ()),
     )  # fmt: skip
-    view = replace(
-        decided, rollout=_rollout_with(world, turn.rollout, planned), notices=notices, startup=starts,
-        problems=(*planned.problems, *route.problems(world), *world.problems), leaving=leaving, of_pair=observation,
+    view = View(
+        spec=choice.pinned, rollout=_rollout_with(world, turn.rollout, planned), pods=world.pods, notices=notices,
+        active=verdict.active, actuator=policy.knobs.actuator, skips=policy.skips and not verdict.active.removed,
+        observation=turn.observation, of_pair=observation, sight=_sight(turn.observation, policy, verdict),
+        decision=verdict.decision, changed=verdict.changed, proposed=proposed,
+        own_rollouts=rollouts.to_status(verdict.own), leaving=leaving, startup=starts,
+        problems=(*planned.problems, *route.problems(world), *world.problems),
         pairing=pairing if pairing.is_known else None, picking=picking, canary=canary.follow(world, turn.now),
         measured=measured,
     )  # fmt: skip
@@ -346,23 +337,6 @@ def _rollout_with(world: Snapshot, rollout: Rollout, planned: Plan) -> Rollout:
     if not rollout.exists or not rolls(world, (*planned.actions, *planned.held)):
         return rollout
     return replace(rollout, complete=False, updated=0, stalled="", stuck=None)
-
-
-def _view(turn: Turn, spec: ResolvedSpec, policy: Policy, verdict: Verdict) -> View:
-    return View(
-        spec=spec,
-        rollout=turn.rollout,
-        pods=turn.world.pods,
-        active=verdict.active,
-        actuator=policy.knobs.actuator,
-        skips=policy.skips and not verdict.active.removed,
-        observation=turn.observation,
-        sight=_sight(turn.observation, policy, verdict),
-        decision=verdict.decision,
-        changed=verdict.changed,
-        proposed=proposal(verdict, policy),
-        own_rollouts=rollouts.to_status(verdict.own),
-    )
 
 
 def _sight(observation: Observation | None, policy: Policy, verdict: Verdict) -> Sight | None:

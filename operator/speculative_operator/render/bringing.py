@@ -7,7 +7,7 @@ that every pod of a template loads the same version, whatever a branch has becom
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -24,12 +24,13 @@ from speculative_operator.render.jobs import (
     SIZES,
     TMP,
     USER,
+    confined,
     credentials,
     job_env,
     user,
     variables,
-    volume_at,
 )
+from speculative_operator.render.podspec import volume_at
 
 VOLUME = "weights"
 HOLD_REQUESTS = {"cpu": "5m", "memory": "32Mi"}
@@ -43,7 +44,7 @@ class Bringing:
     """The parts of a pod template that fetch the weights."""
 
     containers: tuple[dict[str, Any], ...]
-    """Init containers, in order, as `templates/deployment.yaml.j2` places them."""
+    """Init containers, in order."""
     volumes: tuple[dict[str, Any], ...]
     mount: dict[str, Any]
     """Mount of the weights in the engine's container, read-only."""
@@ -95,13 +96,8 @@ def _fetching(
         args += ["--reserve", str(cache.reserve_percent)]
     for side, source in versions.items():
         args += [f"--{side}", source.uri, f"--{side}-revision", source.revision]
-    requests, limits = _resources(cache)
-    return _container(inp, cache, names.JOB_CONTAINER, [*args, *_wants(inp.spec, cache)]) | {
-        "env": podspec.environment((*job_env(inp.capabilities.job_env), *variables(inp.spec))),
-        "requests": requests,
-        "limits": limits,
-        "mounts": mounts,
-    }
+    env = podspec.environment((*job_env(inp.capabilities.job_env), *variables(inp.spec)))
+    return _container(inp, cache, names.JOB_CONTAINER, args, mounts, _resources(cache), env)
 
 
 def _holding(
@@ -113,34 +109,29 @@ def _holding(
     folders = {source: folder.rpartition("/")[2] for folder, source in cache.brought}
     for source in versions.values():
         args += ["--version", folders[source]]
-    return _container(inp, cache, names.HOLD_CONTAINER, [*args, *_wants(inp.spec, cache)]) | {
-        "stays": True,
-        "env": [],
-        "requests": HOLD_REQUESTS,
-        "limits": HOLD_LIMITS,
-        "mounts": [dict(mount)],
-    }
+    resources = {"requests": HOLD_REQUESTS, "limits": HOLD_LIMITS}
+    return _container(inp, cache, names.HOLD_CONTAINER, args, [mount], resources, restartPolicy="Always")
 
 
-def _container(inp: RenderInput, cache: Cache, name: str, args: list[str]) -> dict[str, Any]:
+def _container(
+    inp: RenderInput,
+    cache: Cache,
+    name: str,
+    args: list[str],
+    mounts: Sequence[Mapping[str, Any]],
+    resources: Mapping[str, Any],
+    env: Sequence[Mapping[str, Any]] = (),
+    **more: str,
+) -> dict[str, Any]:
+    wants = ["--object", user(inp.spec), *(["--collect"] if cache.collect else [])]
+    found = confined(name, inp.capabilities.job_image, [COMMAND], env, mounts, resources, [*args, *wants], **more)
     security: dict[str, Any] = {}
     if cache.node_path:
         # The kubelet makes the folder as root's, and no fsGroup changes that.
         security = {"runAsNonRoot": False, "runAsUser": _ROOT}
     elif not inp.capabilities.assigns_uids:
         security = {"runAsUser": USER}
-    return {
-        "name": name,
-        "image": inp.capabilities.job_image,
-        "command": COMMAND,
-        "args": args,
-        "stays": False,
-        "security": security,
-    }
-
-
-def _wants(spec: DeploymentSpec, cache: Cache) -> tuple[str, ...]:
-    return "--object", user(spec), *(("--collect",) if cache.collect else ())
+    return {**found, "securityContext": {**security, **found["securityContext"]}}
 
 
 def _volume(cache: Cache) -> dict[str, Any]:
@@ -153,7 +144,7 @@ def _volume(cache: Cache) -> dict[str, Any]:
     return {"emptyDir": {**medium, "sizeLimit": empty.size_limit}}
 
 
-def _resources(cache: Cache) -> tuple[dict[str, str], dict[str, str]]:
+def _resources(cache: Cache) -> dict[str, dict[str, str]]:
     """Requests and limits: those of the Job, and room for an emptyDir, so that the scheduler takes a node with it.
 
     An emptyDir in memory counts as memory of the container that writes it: a limit would end the download.
@@ -165,4 +156,4 @@ def _resources(cache: Cache) -> tuple[dict[str, str], dict[str, str]]:
         del limits["memory"]
     elif empty is not None:
         requests["ephemeral-storage"] = empty.size_limit
-    return requests, limits
+    return {"requests": requests, "limits": limits}

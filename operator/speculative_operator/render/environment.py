@@ -2,8 +2,8 @@
 
 A template is rendered with `$0`, `$1`, ... in place of the values, parsed as YAML, and the values are put there. So no
 value can break out of its place, whatever a user wrote, and templates whose loops run alike are parsed once. Called by
-`manifests`, `jobs` and the targets; the templates hold `for` and `if` and nothing else. An expression is always a whole
-scalar, map or list, or the key of a map: strings are built before, never in a template.
+`manifests`, `jobs` and the targets; the templates hold `for`, `if` and `include` and nothing else. An expression is
+always a whole scalar, map or list, or the key of a map: strings are built before, never in a template.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render.environment import RenderError, render_manifest
 from speculative_operator.render.podspec import engine_of
-from speculative_operator.render.target import KServeTarget, escape, resources, without_name
+from speculative_operator.render.target import KServeTarget, escape, resources, standing_for, without_name
 
 Manifest = dict[str, Any]
 SERVICE, RUNTIME = "InferenceService", "ServingRuntime"
@@ -92,20 +92,13 @@ class InferenceServiceTarget(KServeTarget):
     def write(self, spec: DeploymentSpec, workload: Manifest) -> tuple[Manifest, ...]:
         """The runtime first: the table that pods are made for is written there, and an operator whose predecessor was
         killed in between must find it."""
-        metadata, body = workload["metadata"], workload["spec"]
-        template = body["template"]
+        template = workload["spec"]["template"]
         engine = engine_of(template["spec"]) or {}
-        common = {
-            "name": spec.name,
-            "namespace": spec.namespace,
-            "owners": metadata["ownerReferences"],
-            "format": spec.engine.type.value,
-        }
-        deadline = {names.ANNOTATION_DEADLINE: str(body["progressDeadlineSeconds"])}
+        common = {**standing_for(workload, spec), "format": spec.engine.type.value}
         runtime = {
             **common,
-            "labels": {**metadata["labels"], "opendatahub.io/dashboard": "true"},
-            "annotations": {**_of_runtime(spec), **metadata["annotations"], **deadline},
+            "labels": {**common["labels"], "opendatahub.io/dashboard": "true"},
+            "annotations": {**_of_runtime(spec), **common["annotations"]},
             "pod_annotations": _of_monitoring(spec, template),
             "container": CONTAINER,
             "image": engine["image"],
@@ -118,8 +111,7 @@ class InferenceServiceTarget(KServeTarget):
             **common,
             "labels": template["metadata"]["labels"],
             "annotations": mapping(template["metadata"], "annotations"),
-            "replicas": body.get("replicas"),
-            "strategy": body["strategy"],
+            "strategy": workload["spec"]["strategy"],
             "container": escape({**without_name(engine), "resources": resources(mapping(engine, "resources"))}),
             "pod": {**pod, "containers": others} if others else pod,
         }

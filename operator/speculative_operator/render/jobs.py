@@ -16,6 +16,7 @@ from speculative_operator.engines.shared.container import TOKEN_KEY, authorities
 from speculative_operator.render import metadata, podspec
 from speculative_operator.render.environment import render_manifest
 from speculative_operator.render.metadata import with_hash
+from speculative_operator.render.podspec import Placed, claim_at, volume_at
 
 COMMAND = "speculative-weights"
 CLAIMS = "/claims"
@@ -33,8 +34,6 @@ _REACHING = frozenset(
      "http_proxy", "no_proxy"}
 )  # fmt: skip
 _DOCKER_KEY = ".dockerconfigjson"
-Placed = tuple[dict[str, Any], dict[str, Any]]
-"""A volume and its mount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ def render_job(values: Mapping[str, Any], **pod: Any) -> dict[str, Any]:
     not count. Raises RenderError."""
     containers = [*pod.get("initContainers", ()), values["container"]]
     found = {
-        "annotations": {}, "run_as_user": None, "gives_group": True, **values,
+        "run_as_user": None, "gives_group": True, **values,
         "final_exits": [Exit.MISUSED.value, Exit.FINAL.value],
         "containers_that_end": [one["name"] for one in containers if one.get("restartPolicy") is None],
         "more": [(field, value) for field, value in pod.items() if value],
@@ -132,12 +131,13 @@ def confined(
     mounts: Sequence[Mapping[str, Any]],
     resources: Mapping[str, Any],
     args: Sequence[str] = (),
+    **more: Any,
 ) -> dict[str, Any]:
-    """A container that gains no privileges and writes to its volumes alone."""
+    """A container that gains no privileges and writes to its volumes alone. `more`: further fields."""
     security = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
     return {
         "name": name, "image": image, "command": command, **({"args": args} if args else {}), "env": env,
-        "resources": resources, "securityContext": security, "volumeMounts": mounts,
+        **more, "resources": resources, "securityContext": security, "volumeMounts": mounts,
     }  # fmt: skip
 
 
@@ -147,6 +147,7 @@ def cache_claim(spec: DeploymentSpec, cache: Cache) -> dict[str, Any]:
         "name": cache.claim,
         "namespace": spec.namespace,
         "labels": {names.LABEL_MANAGED_BY: names.OPERATOR},
+        "owner": None,
         "access_mode": cache.access_mode.value,
         "storage_class": cache.storage_class,
         "size": cache.size,
@@ -217,19 +218,8 @@ def _variable(name: str, value: str) -> Mapping[str, Any]:
 def _volumes(inp: JobInput) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     pairs = [volume_at("tmp", {"emptyDir": {}}, TMP, read_only=False)]
     if inp.cache:
-        pairs.append(volume_at("cache", _claim(inp.cache, read_only=False), CACHE, read_only=False))
-    for index, claim in enumerate(inp.claims):
-        pairs.append(volume_at(f"claim-{index}", _claim(claim, read_only=True), f"{CLAIMS}/{claim}"))
+        claim = {"persistentVolumeClaim": {"claimName": inp.cache}}
+        pairs.append(volume_at("cache", claim, CACHE, read_only=False))
+    pairs += [claim_at(index, claim, f"{CLAIMS}/{claim}") for index, claim in enumerate(inp.claims)]
     pairs += credentials(inp.spec)
     return [volume for volume, _ in pairs], [mount for _, mount in pairs]
-
-
-def _claim(name: str, *, read_only: bool) -> dict[str, Any]:
-    claim: dict[str, Any] = {"claimName": name}
-    return {"persistentVolumeClaim": claim | ({"readOnly": True} if read_only else {})}
-
-
-def volume_at(name: str, source: Mapping[str, Any], path: str, *, read_only: bool = True) -> Placed:
-    """A volume and its mount at `path`."""
-    mount: dict[str, Any] = {"name": name, "mountPath": path}
-    return {"name": name, **source}, mount | ({"readOnly": True} if read_only else {})

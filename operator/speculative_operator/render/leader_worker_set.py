@@ -17,7 +17,7 @@ from speculative_operator.domain.reading import mapping, mappings
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render.environment import RenderError, render_manifest
 from speculative_operator.render.podspec import engine_of
-from speculative_operator.render.target import TargetKind
+from speculative_operator.render.target import TargetKind, standing_for, steps
 
 Manifest = dict[str, Any]
 SET = "LeaderWorkerSet"
@@ -27,7 +27,6 @@ _PREFIX = "leaderworkerset.sigs.k8s.io/"
 _LABEL_SET = f"{_PREFIX}name"
 _OF_A_SERVER = frozenset({"ports", "startupProbe", "readinessProbe", "livenessProbe", "lifecycle"})
 """Fields of the engine's container that a worker has not."""
-_ALL = "100%"
 
 
 class LeaderWorkerSetTarget(TargetKind):
@@ -52,36 +51,16 @@ class LeaderWorkerSetTarget(TargetKind):
             )
 
     def write(self, spec: DeploymentSpec, workload: Manifest) -> tuple[Manifest, ...]:
-        metadata, body = workload["metadata"], workload["spec"]
-        surge, unavailable = steps(body["strategy"])
-        deadline = {names.ANNOTATION_DEADLINE: str(body["progressDeadlineSeconds"])}
+        body = workload["spec"]
         values = {
+            **standing_for(workload, spec),
             "name": names.group(spec.name),
-            "namespace": spec.namespace,
-            "labels": metadata["labels"],
-            "annotations": {**metadata["annotations"], **deadline},
-            "owners": metadata["ownerReferences"],
-            "replicas": body.get("replicas"),
-            "surge": surge,
-            "unavailable": unavailable,
+            "steps": {"partition": 0, **steps(body["strategy"])},
             "size": spec.nodes,
             "leader": body["template"],
             "worker": worker_of(body["template"]),
         }
         return (render_manifest("leaderworkerset", values),)
-
-
-def steps(strategy: Mapping[str, Any]) -> tuple[int | str, int | str]:
-    """(maxSurge, maxUnavailable) of a Deployment's strategy, counted in groups of pods."""
-    rolling = strategy.get("rollingUpdate")
-    return (rolling["maxSurge"], rolling["maxUnavailable"]) if isinstance(rolling, Mapping) else (0, _ALL)
-
-
-def strategy_of(surge: Any, unavailable: Any) -> Manifest:
-    """The Deployment's strategy that has these `steps`."""
-    if (surge, unavailable) == (0, _ALL):
-        return {"type": "Recreate"}
-    return {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
 
 
 def worker_of(template: Mapping[str, Any]) -> Manifest:

@@ -21,7 +21,16 @@ from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render.environment import RenderError, render_manifest
 from speculative_operator.render.podspec import engine_of
-from speculative_operator.render.target import DASHBOARD, EXPOSED, QUEUE, KServeTarget, escape, resources
+from speculative_operator.render.target import (
+    DASHBOARD,
+    EXPOSED,
+    QUEUE,
+    KServeTarget,
+    escape,
+    resources,
+    standing_for,
+    steps,
+)
 
 Manifest = dict[str, Any]
 KIND = "LLMInferenceService"
@@ -36,8 +45,6 @@ HANDLERS = {"startupProbe": "httpGet", "readinessProbe": "httpGet", "livenessPro
 """Form of each probe in KServe's template."""
 SLEEP = "/bin/sleep"
 """KServe's template stops pods by a command; the engine's image has this one."""
-ALL_AT_ONCE: Mapping[str, Any] = {"maxSurge": 0, "maxUnavailable": "100%"}
-"""What Recreate is for a kind that has no such strategy."""
 
 
 class LLMInferenceServiceTarget(KServeTarget):
@@ -79,24 +86,16 @@ class LLMInferenceServiceTarget(KServeTarget):
             )
 
     def write(self, spec: DeploymentSpec, workload: Manifest) -> tuple[Manifest, ...]:
-        metadata, body = workload["metadata"], workload["spec"]
-        template = body["template"]
+        common, template = standing_for(workload, spec), workload["spec"]["template"]
         labels, annotations = template["metadata"]["labels"], mapping(template["metadata"], "annotations")
         own = {key: value for key, value in annotations.items() if key.startswith(PLATFORM)}
         values = {
-            "name": spec.name,
-            "namespace": spec.namespace,
-            "owners": metadata["ownerReferences"],
-            "labels": {**metadata["labels"], **{key: labels[key] for key in OF_OBJECT if key in labels}},
-            "annotations": {
-                **own,
-                **metadata["annotations"],
-                names.ANNOTATION_DEADLINE: str(body["progressDeadlineSeconds"]),
-            },
+            **common,
+            "labels": {**common["labels"], **{key: labels[key] for key in OF_OBJECT if key in labels}},
+            "annotations": {**own, **common["annotations"]},
             "uri": spec.verifier.source.uri,
             "model": spec.verifier.served_name,
-            "replicas": body.get("replicas"),
-            "strategy": body["strategy"].get("rollingUpdate") or ALL_AT_ONCE,
+            "strategy": steps(workload["spec"]["strategy"]),
             "exposed": EXPOSED in labels,
             "pod_labels": {key: labels[key] for key in names.selector(spec.name)},
             "pod_annotations": escape(

@@ -15,7 +15,8 @@ from typing import Any
 from speculative_operator.domain import names
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render.environment import render_manifest
-from speculative_operator.render.jobs import TMP, confined, pull_secrets, render_job, volume_at
+from speculative_operator.render.jobs import TMP, confined, pull_secrets, render_job
+from speculative_operator.render.podspec import volume_at
 
 IMAGE = "ghcr.io/vllm-project/guidellm:v0.8.1"
 MARK = "speculative-bench-result"

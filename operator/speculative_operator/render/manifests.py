@@ -38,9 +38,9 @@ def render(inp: RenderInput) -> tuple[Manifest, ...]:
         children.append(with_hash(render_manifest("networkpolicy", reached)))
     group = target_of(spec).group(spec)
     if group:
-        children.append(
-            with_hash(render_manifest("grouppolicy", {**common, "name": names.group(spec.name), "group": group}))
-        )
+        among = [{"from": [{"podSelector": {"matchLabels": group}}]}]
+        policy = {**common, "name": names.group(spec.name), "selector": group, "ingress": among}
+        children.append(with_hash(render_manifest("networkpolicy", policy)))
     if spec.replicas > 1 or not inp.owns_replicas:
         budget = {**common, "selector": group or common["selector"]}
         children.append(with_hash(render_manifest("poddisruptionbudget", budget)))

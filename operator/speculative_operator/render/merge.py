@@ -72,7 +72,7 @@ def _merge_keyed(base: Sequence[Any], patch: Sequence[Any], path: str, field: st
             continue
         key = key_of(field, item)
         if key is None:
-            raise RenderError(f"{path}[{index}] has no {key_field(field)}; items of {field} are merged by it")
+            raise RenderError(f"{path}[{index}] has no {KEYS[field][0][0]}; items of {field} are merged by it")
         where = f"{path}[{'/'.join(key)}]"
         if _directive(item, where) == "delete":
             merged.pop(key, None)
@@ -105,8 +105,3 @@ def key_of(field: str, item: Any) -> tuple[Any, ...] | None:
         if isinstance(item.get(fields[0]), str | int):
             return tuple(str(item.get(name, _DEFAULTS.get(name))) for name in fields)
     return None
-
-
-def key_field(field: str) -> str:
-    """The field without which an item of the list `field` cannot be told apart, for messages."""
-    return KEYS[field][0][0]

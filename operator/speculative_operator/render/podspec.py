@@ -29,6 +29,8 @@ _VOLUMES = re.compile(
 )
 """Names of all volumes that a pod may have of the operator."""
 TELEMETRY_PATH = "/metrics"
+Placed = tuple[dict[str, Any], dict[str, Any]]
+"""A volume and its mount."""
 SHARED_MEMORY_GIB = 2
 """Size of /dev/shm where workers of several accelerators talk through it."""
 
@@ -95,19 +97,25 @@ def volumes_and_mounts(inp: RenderInput) -> tuple[list[dict[str, Any]], list[dic
 
     Directories, never `subPath`: files below a `subPath` never change in a running pod.
     """
-    pairs = [_scratch("cache", names.CACHE_MOUNT), _scratch("tmp", "/tmp")]  # noqa: S108  (a path in the pod)
+    scratch: list[tuple[str, str, dict[str, str]]]
+    scratch = [("cache", names.CACHE_MOUNT, {}), ("tmp", "/tmp", {})]  # noqa: S108  (a path in the pod)
     if inp.container.shared_memory:
-        pairs.append(_scratch("dshm", "/dev/shm", {"medium": "Memory", "sizeLimit": f"{SHARED_MEMORY_GIB}Gi"}))  # noqa: S108
+        scratch.append(("dshm", "/dev/shm", {"medium": "Memory", "sizeLimit": f"{SHARED_MEMORY_GIB}Gi"}))  # noqa: S108
+    pairs = [volume_at(name, {"emptyDir": source}, path, read_only=False) for name, path, source in scratch]
     if inp.container.files:
         pairs.append(_files(inp))
     if inp.live:
         # Without its table an engine starts by the one that its arguments name: a pod must not wait for the operator.
         table = inp.table_config or table_name(inp.spec)
-        pairs.append(_config(TABLE_VOLUME, table, names.TABLE_MOUNT, optional=True))
-        pairs.append(_config(PAYLOAD_VOLUME, payload.name(), names.PAYLOAD_MOUNT))
+        pairs.append(volume_at(TABLE_VOLUME, {"configMap": {"name": table, "optional": True}}, names.TABLE_MOUNT))
+        pairs.append(volume_at(PAYLOAD_VOLUME, {"configMap": {"name": payload.name()}}, names.PAYLOAD_MOUNT))
     if _trusts_others(inp):
-        pairs.append(_config("authorities", inp.spec.weights.ca_config_map, names.AUTHORITIES_MOUNT))
-    pairs += _models(inp)
+        trusted = {"configMap": {"name": inp.spec.weights.ca_config_map}}
+        pairs.append(volume_at("authorities", trusted, names.AUTHORITIES_MOUNT))
+    pairs += [claim_at(index, one.claim, one.mount_path) for index, one in enumerate(inp.container.pvc_mounts)]
+    for index, image in enumerate(inp.container.image_mounts):
+        source = {"image": {"reference": image.reference, "pullPolicy": "IfNotPresent"}}
+        pairs.append(volume_at(f"image-{index}", source, image.mount_path))
     return [volume for volume, _ in pairs], [mount for _, mount in pairs]
 
 
@@ -122,15 +130,18 @@ def table_name(spec: DeploymentSpec) -> str:
     return names.child(spec.name, f"table-{pair_hash(spec)}")
 
 
-def _scratch(name: str, path: str, source: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-    return {"name": name, "emptyDir": dict(source or {})}, {"name": name, "mountPath": path}
+def volume_at(name: str, source: Mapping[str, Any], path: str, *, read_only: bool = True) -> Placed:
+    """A volume and its mount at `path`."""
+    mount: dict[str, Any] = {"name": name, "mountPath": path}
+    return {"name": name, **source}, mount | ({"readOnly": True} if read_only else {})
 
 
-def _config(name: str, config: str, path: str, **more: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    return {"name": name, "configMap": {"name": config, **more}}, {"name": name, "mountPath": path, "readOnly": True}
+def claim_at(index: int, claim: str, path: str) -> Placed:
+    """The volume of a claim that holds models, and its mount at `path`, both read-only."""
+    return volume_at(f"claim-{index}", {"persistentVolumeClaim": {"claimName": claim, "readOnly": True}}, path)
 
 
-def _files(inp: RenderInput) -> tuple[dict[str, Any], dict[str, Any]]:
+def _files(inp: RenderInput) -> Placed:
     """The engine's files out of the pod's own annotations, so that each pod has those of its own template."""
     items = [
         {
@@ -139,17 +150,4 @@ def _files(inp: RenderInput) -> tuple[dict[str, Any], dict[str, Any]]:
         }
         for name in sorted(inp.container.files)
     ]
-    mount = {"name": "config", "mountPath": names.CONFIG_MOUNT, "readOnly": True}
-    return {"name": "config", "downwardAPI": {"items": items}}, mount
-
-
-def _models(inp: RenderInput) -> Iterable[tuple[dict[str, Any], dict[str, Any]]]:
-    """(volume, mount) of the weights, one for each claim and each image, read-only."""
-    for index, claim in enumerate(inp.container.pvc_mounts):
-        name = f"claim-{index}"
-        volume = {"name": name, "persistentVolumeClaim": {"claimName": claim.claim, "readOnly": True}}
-        yield volume, {"name": name, "mountPath": claim.mount_path, "readOnly": True}
-    for index, image in enumerate(inp.container.image_mounts):
-        name = f"image-{index}"
-        volume = {"name": name, "image": {"reference": image.reference, "pullPolicy": "IfNotPresent"}}
-        yield volume, {"name": name, "mountPath": image.mount_path, "readOnly": True}
+    return volume_at("config", {"downwardAPI": {"items": items}}, names.CONFIG_MOUNT)

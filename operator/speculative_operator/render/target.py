@@ -26,6 +26,8 @@ EXPOSED = "networking.kserve.io/visibility"
 GENEROUS = 4
 """Limits of processors and memory, in multiples of what is requested: KServe fills in one processor and 2 GiB where
 there are none."""
+ALL_AT_ONCE: Mapping[str, Any] = {"maxSurge": 0, "maxUnavailable": "100%"}
+"""What Recreate is for a kind that has no such strategy."""
 
 
 class TargetKind:
@@ -102,6 +104,31 @@ class KServeTarget(TargetKind):
             and (told.hardware_profile_namespace or spec.namespace),
         }
         return {key: value for key, value in found.items() if value}
+
+
+def standing_for(workload: Manifest, spec: DeploymentSpec) -> dict[str, Any]:
+    """Values of an object that stands for a workload and is named like its SpeculativeDeployment. No such kind has a
+    field for the deadline."""
+    metadata, body = workload["metadata"], workload["spec"]
+    deadline = {names.ANNOTATION_DEADLINE: str(body["progressDeadlineSeconds"])}
+    return {
+        "name": spec.name,
+        "namespace": spec.namespace,
+        "labels": metadata["labels"],
+        "annotations": {**metadata["annotations"], **deadline},
+        "owner": metadata["ownerReferences"][0],
+        "replicas": body.get("replicas"),
+    }
+
+
+def steps(strategy: Mapping[str, Any]) -> Mapping[str, Any]:
+    """maxSurge and maxUnavailable of a Deployment's strategy."""
+    return strategy.get("rollingUpdate") or ALL_AT_ONCE
+
+
+def strategy_of(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The Deployment's strategy that has these `steps`."""
+    return {"type": "Recreate"} if found == ALL_AT_ONCE else {"type": "RollingUpdate", "rollingUpdate": found}
 
 
 def without_name(container: Mapping[str, Any]) -> dict[str, Any]:

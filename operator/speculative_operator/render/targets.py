@@ -24,5 +24,5 @@ TARGETS: Mapping[Target, TargetKind] = {
 
 
 def target_of(spec: DeploymentSpec) -> TargetKind:
-    """The target of an object; the Deployment where the operator refuses the object's own target."""
-    return TARGETS.get(spec.target, TARGETS[Target.DEPLOYMENT])
+    """The target of an object."""
+    return TARGETS[spec.target]

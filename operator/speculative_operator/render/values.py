@@ -36,17 +36,21 @@ def network(inp: RenderInput) -> dict[str, Any]:
     """Values of the children that reach pods: each port with its path of metrics, and who may reach which port."""
     ports = podspec.ports(inp)
     open_to_all = [one for one in ports if one["number"] != names.TELEMETRY_PORT or not _scrapers(inp)]
-    rules = [{"ports": [*open_to_all, {"number": names.AMBIENT_PORT}], "peers": []}]
+    rules = [{"ports": _allowed([*open_to_all, {"number": names.AMBIENT_PORT}])}]
     if len(open_to_all) < len(ports):
-        rules.append({"ports": [one for one in ports if one not in open_to_all], "peers": _scrapers(inp)})
-    return {"ports": ports, "rules": rules}
+        rules.append({"ports": _allowed([one for one in ports if one not in open_to_all]), "from": _scrapers(inp)})
+    return {"ports": ports, "ingress": rules}
+
+
+def _allowed(ports: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{"port": one["number"], "protocol": "TCP"} for one in ports]
 
 
 def scraping(inp: RenderInput, labels: Mapping[str, str]) -> dict[str, Any]:
     """Values of the PodMonitor beside its ports: its labels, and how often pods are scraped."""
     seconds = inp.capabilities.monitor_seconds
     return {
-        "monitor_labels": {**dict(inp.capabilities.monitor_labels), **labels},
+        "labels": {**dict(inp.capabilities.monitor_labels), **labels},
         "interval": f"{seconds}s",
         "timeout": f"{seconds - 1}s",
     }
@@ -92,6 +96,7 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
     spec, container = inp.spec, inp.container
     volumes, mounts = podspec.volumes_and_mounts(inp)
     brought = bringing(inp)
+    scheme = "https" if spec.inference_service.tls else ""
     if brought is not None:
         volumes, mounts = join_volumes(volumes, brought.volumes), [*mounts, brought.mount]
     return {
@@ -105,10 +110,14 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
         + podspec.PROGRESS_MARGIN_SECONDS
         + (brought.seconds if brought is not None else 0),
         "pod_labels": {**metadata.of_pods(spec), **target_of(spec).labels(spec)},
-        "port_text": str(spec.port),
-        "metrics_path": container.metrics_path,
-        "encrypted": spec.inference_service.tls,
-        "more_annotations": {**target_of(spec).annotations(spec), **podspec.file_annotations(inp)},
+        "pod_annotations": {
+            "prometheus.io/scrape": "true",
+            "prometheus.io/port": str(spec.port),
+            "prometheus.io/path": container.metrics_path,
+            **({"prometheus.io/scheme": scheme} if scheme else {}),
+            **target_of(spec).annotations(spec),
+            **podspec.file_annotations(inp),
+        },
         "grace_seconds": podspec.grace_seconds(container.shutdown_seconds),
         "run_as_user": podspec.run_as_user(inp),
         "init_containers": brought.containers if brought is not None else (),
@@ -119,6 +128,11 @@ def deployment(inp: RenderInput) -> dict[str, Any]:
         "env": podspec.environment(container.env),
         "requests": requests.requests(inp),
         "limits": podspec.limits(inp),
+        "health": {
+            "path": "/health",
+            "port": names.SERVING_PORT_NAME,
+            **({"scheme": scheme.upper()} if scheme else {}),
+        },
         "startup_period": podspec.STARTUP_PERIOD_SECONDS,
         "startup_failures": podspec.startup_failures(container.startup_seconds),
         "pre_stop_seconds": podspec.PRE_STOP_SECONDS,

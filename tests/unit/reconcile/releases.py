@@ -9,8 +9,8 @@ import pytest
 from tests.unit.reconcile.worlds import template
 
 from speculative_operator.domain import names
-from speculative_operator.reconcile.children import rendering
-from speculative_operator.reconcile.children.rendering import render_again
+from speculative_operator.reconcile.children import desired
+from speculative_operator.reconcile.children.desired import render_again
 from speculative_operator.render import resolved
 from speculative_operator.render.metadata import digest, with_hash
 
@@ -34,4 +34,4 @@ def install(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
                 one["metadata"]["labels"]["release"] = flag.strip("-")
         return tuple(with_hash(one) for one in manifests)
 
-    monkeypatch.setattr(rendering, "render_again", rendered)
+    monkeypatch.setattr(desired, "render_again", rendered)

@@ -12,8 +12,8 @@ from tests.unit.render.test_manifests import INPUT, SPEC, TEXTS
 
 from speculative_operator.domain.memo import Memo, digest
 from speculative_operator.domain.table import KTable
-from speculative_operator.reconcile.children import rendering
-from speculative_operator.reconcile.children.rendering import render_again
+from speculative_operator.reconcile.children import desired
+from speculative_operator.reconcile.children.desired import render_again
 from speculative_operator.render import Capabilities, RenderError, RenderInput, render
 
 OTHERS = [
@@ -65,7 +65,7 @@ def test_an_object_at_rest_is_rendered_once_in_a_fleet_of_5000(monkeypatch: pyte
     cluster = Cluster()
     cluster.settle()
     cluster.look()
-    monkeypatch.setattr(rendering, "render", counted)
+    monkeypatch.setattr(desired, "render", counted)
     others = [Memo() for _ in range(4999)]
     for _ in range(2):
         for number, other in enumerate(others):

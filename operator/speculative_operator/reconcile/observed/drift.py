@@ -78,27 +78,18 @@ def _maps(desired: Mapping[str, Any], actual: Mapping[str, Any], applied: Any, p
 
 
 def _lists(desired: Sequence[Any], actual: Sequence[Any], applied: Any, path: str, field: str) -> str | None:
+    known = applied if isinstance(applied, list | tuple) else ()
     if is_keyed(field) and all(key_of(field, item) is not None for item in desired):
-        return _differs_by_key(desired, actual, applied, path, field)
-    if len(desired) != len(actual):
+        have, made = ({key_of(field, item): item for item in one} for one in (actual, known))
+        places = [(item, key_of(field, item)) for item in desired]
+        pairs = [(item, have.get(key, _ABSENT), made.get(key, _ABSENT), _show(key)) for item, key in places]
+    elif len(desired) != len(actual):
         return None if isinstance(applied, list) and list(actual) == applied else path
-    for index, item in enumerate(desired):
-        inner = applied[index] if isinstance(applied, list | tuple) and index < len(applied) else _ABSENT
-        found = _compare(item, actual[index], inner, f"{path}[{index}]", "")
-        if found:
-            return found
-    return None
-
-
-def _differs_by_key(desired: Sequence[Any], actual: Sequence[Any], applied: Any, path: str, field: str) -> str | None:
-    have = {key_of(field, item): item for item in actual}
-    made = {key_of(field, item): item for item in applied} if isinstance(applied, list | tuple) else {}
-    for item in desired:
-        key = key_of(field, item)
-        found = _compare(item, have.get(key, _ABSENT), made.get(key, _ABSENT), f"{path}[{_show(key)}]", "")
-        if found:
-            return found
-    return None
+    else:
+        rest = (*known, *(_ABSENT for _ in desired))
+        pairs = [(*three, str(index)) for index, three in enumerate(zip(desired, actual, rest, strict=False))]
+    compared = (_compare(item, found, made_of, f"{path}[{where}]", "") for item, found, made_of, where in pairs)
+    return next((one for one in compared if one), None)
 
 
 def _surplus(desired: Any, actual: Any, path: str, field: str) -> str | None:

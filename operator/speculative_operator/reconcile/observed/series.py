@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from speculative_operator.domain.actions import Truth
 from speculative_operator.domain.decision import Basis, Estimate
@@ -53,26 +53,11 @@ Sample = tuple[str, tuple[tuple[str, str], ...], float]
 
 
 @dataclass(frozen=True, slots=True)
-class PodFigures:
-    """Figures of the last window of one pod."""
-
-    end: float
-    running: float
-    waiting: float
-    rate: float
-    """Output tokens per second."""
-    kv_usage: float | None
-    ttft_seconds: float
-    first_tokens: float
-    seconds: float
-    """Length of the window."""
-
-
-@dataclass(frozen=True, slots=True)
 class Recent:
     """What was last seen of the pods of one object. The shell keeps it between reconciles, and not over restarts."""
 
-    pods: Mapping[str, PodFigures] = field(default_factory=dict)
+    pods: Mapping[str, PodWindow] = field(default_factory=dict)
+    """The last window of each pod."""
     expected: frozenset[str] = frozenset()
     """Pods that should have figures: those ready, without those that became so a moment ago."""
     tpot: Histogram = ()
@@ -102,12 +87,9 @@ class Recent:
         return max((one.end for one in self.pods.values()), default=-math.inf)
 
 
-def _figures(window: PodWindow) -> PodFigures:
-    rate = window.generated_tokens / window.seconds
-    return PodFigures(
-        window.end, window.running, window.waiting, rate, window.kv_usage, window.ttft_seconds, window.first_tokens,
-        window.seconds,
-    )  # fmt: skip
+def _figures(window: PodWindow) -> PodWindow:
+    """The window without what is large and was read: one of each pod is kept."""
+    return replace(window, cells=(), comparisons=(), tpot_histogram=(), ttft_histogram=())
 
 
 def steady(spec: DeploymentSpec | None, status: Status) -> Iterator[Sample]:
@@ -161,12 +143,12 @@ def measured(status: Status, recent: Recent, now: float, limit: float) -> Iterat
     yield from _of_estimate(estimate, status.speculation)
 
 
-def _of_all(pods: Iterable[PodFigures]) -> Iterator[Sample]:
+def _of_all(pods: Iterable[PodWindow]) -> Iterator[Sample]:
     known_pods = tuple(pods)
     yield from _sample("object_requests_per_second", math.fsum(one.first_tokens / one.seconds for one in known_pods))
     yield from _sample("object_running_requests", math.fsum(one.running for one in known_pods))
     yield from _sample("object_waiting_requests", math.fsum(one.waiting for one in known_pods))
-    yield from _sample("object_tokens_per_second", math.fsum(one.rate for one in known_pods))
+    yield from _sample("object_tokens_per_second", math.fsum(one.generated_tokens / one.seconds for one in known_pods))
     usage = [one.kv_usage for one in known_pods if one.kv_usage is not None]
     if usage:
         yield from _sample("object_kv_cache_usage_ratio", max(usage))

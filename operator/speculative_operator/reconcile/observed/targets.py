@@ -1,18 +1,25 @@
 """Turns what `tick` does to the workload into actions on the objects that stand for it, and tells which targets cannot
-be served. Used by `tick`."""
+be served, and who else writes the workload. Used by `tick`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from speculative_operator.domain import names
 from speculative_operator.domain.actions import Action, ApplyChild, Condition, Truth
 from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec, EngineType, Target
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.snapshot.take import Snapshot
 from speculative_operator.reconcile.snapshot.workload import Rollout
-from speculative_operator.render.targets import TARGETS, target_of
+from speculative_operator.render.targets import target_of
+
+_INFERENCE_SERVICE = (
+    "the kinds InferenceService (serving.kserve.io/v1beta1) and ServingRuntime (serving.kserve.io/v1alpha1)"
+)
+_LLM = "the kind LLMInferenceService (serving.kserve.io/v1alpha2), which KServe has from release 0.17 on"
+_GROUPS = "the kind LeaderWorkerSet (leaderworkerset.x-k8s.io/v1)"
 
 
 def of_objects(spec: DeploymentSpec, actions: Iterable[Action]) -> Iterator[Action]:
@@ -28,19 +35,17 @@ def of_objects(spec: DeploymentSpec, actions: Iterable[Action]) -> Iterator[Acti
 
 def refusals(world: Snapshot) -> tuple[Condition, ...]:
     """Why the target of an object cannot be served; empty where it can."""
-    target = world.spec.target
-    if target not in TARGETS:
-        known = " or ".join(TARGETS)
-        message = f"spec.target {target} is not supported by this release; create the object with target: {known}"
-    elif _missing(world):
+    target, able = world.spec.target, world.capabilities
+    needs = {
+        Target.INFERENCE_SERVICE: (able.inference_service, "KServe", _INFERENCE_SERVICE, "KServe or OpenShift AI"),
+        Target.LLM_INFERENCE_SERVICE: (able.llm_inference_service, "KServe", _LLM, "KServe or OpenShift AI"),
+        Target.LEADER_WORKER_SET: (able.leader_worker_set, "LWS", _GROUPS, "LWS"),
+    }
+    is_there, platform, kinds, remedy = needs.get(target, (True, "", "", ""))
+    if not is_there:
         message = (
-            f"spec.target {target} needs KServe, and this cluster does not serve {_missing(world)}; install KServe or "
-            "OpenShift AI, or create the object with target: Deployment"
-        )
-    elif target is Target.LEADER_WORKER_SET and not world.capabilities.leader_worker_set:
-        message = (
-            f"spec.target {target} needs LWS, and this cluster does not serve the kind LeaderWorkerSet "
-            "(leaderworkerset.x-k8s.io/v1); install LWS, or create the object with target: Deployment"
+            f"spec.target {target} needs {platform}, and this cluster does not serve {kinds}; install {remedy}, or "
+            "create the object with target: Deployment"
         )
     elif world.elsewhere:
         message = (
@@ -54,22 +59,26 @@ def refusals(world: Snapshot) -> tuple[Condition, ...]:
     return (Condition(ConditionType.READY, Truth.FALSE, Reason.UNSUPPORTED_TARGET, message),)
 
 
-def _missing(world: Snapshot) -> str:
-    """Kinds that the target needs and the cluster lacks; empty where it has them."""
-    able = world.capabilities
-    if world.spec.target is Target.INFERENCE_SERVICE and not able.inference_service:
-        return "the kinds InferenceService (serving.kserve.io/v1beta1) and ServingRuntime (serving.kserve.io/v1alpha1)"
-    if world.spec.target is Target.LLM_INFERENCE_SERVICE and not able.llm_inference_service:
-        return "the kind LLMInferenceService (serving.kserve.io/v1alpha2), which KServe has from release 0.17 on"
-    return ""
-
-
 def notices(spec: DeploymentSpec, rollout: Rollout) -> tuple[Notice, ...]:
     """One notice where all pods are ready but the platform's object is not, as where no Route was made; else none."""
     if not rollout.platform or not rollout.complete:
         return ()
     message = f"all pods are ready, but the {target_of(spec).kind} is not: {rollout.platform}"
     return (Notice(Reason.INFERENCE_SERVICE_NOT_READY, message),)
+
+
+def scaling_notices(spec: DeploymentSpec, scaler: str) -> tuple[Notice, ...]:
+    """One notice where spec.replicas is not used because of the writer `scaler`, with the way to have it used again;
+    else none."""
+    if not scaler:
+        return ()
+    name = names.child(spec.name)
+    message = (
+        f"{scaler} sets the replicas of Deployment {name}, so the operator ignores spec.replicas; point autoscalers at "
+        "the SpeculativeDeployment. If that writer no longer exists, set another number than the current one, and "
+        f"spec.replicas applies again: kubectl scale -n {spec.namespace} deployment {name} --replicas=NUMBER"
+    )
+    return (Notice(Reason.SCALED_ELSEWHERE, message),)
 
 
 def _group_hindrances(spec: DeploymentSpec) -> Iterator[str]:

@@ -20,13 +20,7 @@ from speculative_operator.domain.resolved import ResolvedSpec
 from speculative_operator.domain.spec import MOUNTED, Cache, Check, ModelSource, Scheme
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.pair import jobs
-from speculative_operator.reconcile.pair.pinning import (
-    PairedSpec,
-    in_pods,
-    pin_models,
-    unpinned,
-    untagged,
-)
+from speculative_operator.reconcile.pair.pinning import PairedSpec, in_pods, pin_models, unpinned, untagged
 from speculative_operator.reconcile.pair.stages import Stages
 from speculative_operator.reconcile.snapshot.records import Failure, Record, blank, to_status, wanted_of
 from speculative_operator.reconcile.snapshot.take import Snapshot
@@ -64,11 +58,6 @@ class Pairing:
         return self.stages is not None or self.record is not None
 
     @property
-    def hold(self) -> Condition | None:
-        """Why pods are not made of the pair that the spec asks for; None when they are."""
-        return self.stages.hold if self.stages is not None else None
-
-    @property
     def blocks(self) -> dict[str, dict[str, Any]]:
         """Parts of the status; one that is empty is left out of it."""
         return {
@@ -101,9 +90,9 @@ def unread_pairing(world: Snapshot, spec: ResolvedSpec) -> Pairing:
     cache, pair = spec.weights.cache, running_pair(world)
     known = current.known if same and current.cache == home_of(cache) else None
     kept = pin_models(spec, known, current.cache) if known is not None else None
-    if kept is None or not is_of(kept, pair):
+    if kept is None or pair not in kept.hashes:
         kept = from_template(world, spec, current)
-    if is_of(plain, pair) or (kept is None and not (pair and cache is not None and not current.hash)):
+    if pair in plain.hashes or (kept is None and not (pair and cache is not None and not current.hash)):
         return Pairing((plain,), actions=actions)
     if kept is None:
         # The image of Jobs was taken away, and of which folders of the cache pods live is not known.
@@ -115,11 +104,6 @@ def unread_pairing(world: Snapshot, spec: ResolvedSpec) -> Pairing:
 def home_of(cache: Cache | None) -> str:
     """The value of `Record.cache` for models in `cache`."""
     return cache.home if cache is not None else ""
-
-
-def is_of(choice: PairedSpec, pair: str) -> bool:
-    """True where `pair` is the hash of `choice`, with its speculator or without."""
-    return pair in (pair_hash(choice.pinned), pair_hash(choice.pinned.without_speculator()))
 
 
 def from_template(world: Snapshot, spec: ResolvedSpec, current: Record, place: str = "") -> PairedSpec | None:

@@ -26,7 +26,6 @@ from speculative_operator.reconcile.pair.choices import (
     compares,
     from_template,
     home_of,
-    is_of,
     not_followed_notice,
     running_pair,
     unread_pairing,
@@ -162,7 +161,7 @@ class _Way:
             self._actions += jobs.leftover(self._world, Purpose.FETCH)
             return self._fetch_by_pods(self._cache, known, ready)
         lies = record.cache == self._home
-        doubt = stuck(self._world.pods, self._pairs(known)) if lies else ""
+        doubt = stuck(self._world.pods, pin_models(self._spec, known, self._home).hashes) if lies else ""
         if lies and not self._looks_again(record, doubt):
             self._record = replace(record, failure=None)
             self._actions += jobs.leftover(self._world, Purpose.FETCH)
@@ -208,11 +207,6 @@ class _Way:
         renews = self._cache is not None and self._cache.collect
         return renews and bool(self._running) and (since is None or not 0 <= since < RENEW_SECONDS)
 
-    def _pairs(self, known: Known) -> set[str]:
-        """Hashes of the pair of `known`, with its speculator and without."""
-        target = pin_models(self._spec, known, self._home).pinned
-        return {pair_hash(target), pair_hash(target.without_speculator())}
-
     def _fetch_by_pods(self, cache: Cache, known: Known, ready: Stages) -> Stages:
         """Lets pods be made at once that fetch the pair themselves, unless the cache is too small for it."""
         short = too_small(cache, known.models if self._spec.speculates else (known.verifier,))
@@ -220,11 +214,11 @@ class _Way:
             failure = Failure(Reason.CACHE_FULL, short, self._now, "")
             return replace(ready, stage=Stage.NOT_FETCHED, failure=failure)
         self._record = replace(self._record, cache=cache.home, failure=None)
-        target = pin_models(self._spec, known, cache.home).pinned
-        if target.weights.cache is None or not target.weights.cache.brought:
+        target = pin_models(self._spec, known, cache.home)
+        if target.pinned.weights.cache is None or not target.pinned.weights.cache.brought:
             return replace(ready, place="")
         before = self._world.status.condition(ConditionType.WEIGHTS_READY)
-        found = arrival(cache, self._world.pods, self._pairs(known), self._world.arriving, before)
+        found = arrival(cache, self._world.pods, target.hashes, self._world.arriving, before)
         refusal = refusal_of_pods(cache, self._world.rollout.refused)
         if refusal is not None and found.reason is None:
             found = replace(found, reason=refusal[0], message=refusal[1])
@@ -238,11 +232,11 @@ class _Way:
         if failure is None:
             stages = Stages(Stage.READING, self._place, job=job)
             # The pods that run are of what the spec says: nobody waits for a look at it.
-            goes_on = not self._place and self._runs(plain)
+            goes_on = not self._place and self._running in plain.hashes
         else:
             stages = Stages(Stage.UNREAD, self._place, failure=failure)
             goes_on = not self._place and not self._final(failure)
-        left = plain if self._runs(plain) else from_template(self._world, self._spec, self._current)
+        left = plain if self._running in plain.hashes else from_template(self._world, self._spec, self._current)
         # Pods of which nobody knows whether they are of the spec's sources are no pods to be replaced unread.
         if not goes_on or (left is None and self._running and not self._current.hash):
             return self._hold(stages)
@@ -270,9 +264,9 @@ class _Way:
     def _run_on(self, plain: PairedSpec, target: PairedSpec) -> tuple[PairedSpec, ...]:
         """The spec that running pods were made of before their pair was read, or whose versions the status has lost: no
         reason to replace them. Empty where there is none."""
-        if not self._running or self._runs(target):
+        if not self._running or self._running in target.hashes:
             return ()
-        if not self._place and self._runs(plain):
+        if not self._place and self._running in plain.hashes:
             return (plain,)
         known = bool(self._current.hash) and self._asked_anew
         left = from_template(self._world, self._spec, self._current, self._place) if not known else None
@@ -283,17 +277,12 @@ class _Way:
         be made of first."""
         if not self._running:
             return self._finish(Pairing((), stages, self._record, frozen=True))
-        kept = None
         known = self._current.known
-        if known is not None:
-            kept = former_pair(self._spec, known, self._current.asked, self._current.cache)
-        if kept is None or not self._runs(kept):
-            plain = unpinned(self._spec)
-            kept = plain if self._runs(plain) else None
+        former = former_pair(self._spec, known, self._current.asked, self._current.cache) if known is not None else None
+        runs = [one for one in (former, unpinned(self._spec)) if one is not None and self._running in one.hashes]
         current = self._record if self._mine else self._current
         coming = self._coming if self._mine else self._record
-        choices = (kept,) if kept is not None else ()
-        return self._finish(Pairing(choices, stages, current, coming, frozen=True))
+        return self._finish(Pairing(tuple(runs[:1]), stages, current, coming, frozen=True))
 
     def _finish(self, pairing: Pairing) -> Pairing:
         known = self._record.known
@@ -309,10 +298,6 @@ class _Way:
             notices=(not_followed_notice(unread),) if unread is not None else (),
             same=frozenset(hashes),
         )
-
-    def _runs(self, choice: PairedSpec) -> bool:
-        """True where the pods' template was made of this pair, with its speculator or without."""
-        return is_of(choice, self._running)
 
 
 def _facts(result: Result | None, wanted: Wanted) -> tuple[ModelFacts, ModelFacts | None] | None:

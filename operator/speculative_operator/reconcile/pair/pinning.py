@@ -16,6 +16,7 @@ from speculative_operator.domain.models import Pin
 from speculative_operator.domain.resolved import ResolvedCache, ResolvedSpec
 from speculative_operator.domain.spec import EMPTY_DIR, MOUNTED, SOURCES, EmptyDir, ModelSource, Scheme
 from speculative_operator.reconcile.snapshot.records import Known
+from speculative_operator.render.metadata import pair_hash
 
 FOLDER = "models"
 """Folder in the home of a cache in which whole versions lie, each by its key."""
@@ -33,6 +34,11 @@ class PairedSpec:
     """Models by the names that the user or the catalogue gave: for whatever knows models by name."""
     pinned: ResolvedSpec
     """Models as the engine is told of them: for whatever ends up in a manifest."""
+
+    @property
+    def hashes(self) -> frozenset[str]:
+        """Hashes of the pair, with its speculator and without."""
+        return frozenset({pair_hash(self.pinned), pair_hash(self.pinned.without_speculator())})
 
     @property
     def without_live_tables(self) -> PairedSpec:

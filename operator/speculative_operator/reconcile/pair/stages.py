@@ -63,7 +63,7 @@ class Stages:
         if self.stage is Stage.READING:
             return _not_ready(Reason.INSPECTING, f"pods wait until a Job has inspected both models{_trouble(self.job)}")
         if self.stage is Stage.FETCHING:
-            stalled = _is_stalled(self.job)
+            stalled = self._progress is not None and self._progress.stalled_seconds >= STALLED_SECONDS
             reason = Reason.DOWNLOAD_STALLED if stalled else Reason.DOWNLOADING
             return _not_ready(reason, f"pods wait until the weights are in {place_text(self.place)}; see WeightsReady")
         if self.stage is Stage.MISMATCH and self.judged is not None:
@@ -88,10 +88,14 @@ class Stages:
         if self.stage is Stage.READY and self.known is not None:
             total = _total(self.known)
             return {"text": formats.size(total), "bytes": total, "totalBytes": total}
-        progress = _progress(self.job)
         if self.stage is not Stage.FETCHING:
             return {}
-        return _figures(progress) if progress is not None else {"text": "starting"}
+        return _figures(self._progress) if self._progress is not None else {"text": "starting"}
+
+    @property
+    def _progress(self) -> Progress | None:
+        """Progress of the Job; None without one that reports any."""
+        return self.job.progress if self.job is not None else None
 
     def _pair(self, spec: DeploymentSpec) -> Condition | None:
         kind = ConditionType.PAIR_COMPATIBLE
@@ -118,7 +122,9 @@ class Stages:
         if self.stage is Stage.MISMATCH:
             return Condition(kind, Truth.FALSE, Reason.PAIR_MISMATCH, "nothing is fetched for a pair that does not fit")
         if self.stage is Stage.FETCHING:
-            return _filling(self.job, self.place)
+            message = f"a Job fills {place_text(self.place)}{_trouble(self.job)}"
+            starting = Condition(kind, Truth.FALSE, Reason.DOWNLOADING, message)
+            return _downloading(self._progress, "The Job") if self._progress is not None else starting
         return self._there()
 
     def _not_there(self, failure: Failure | None) -> Condition:
@@ -148,23 +154,6 @@ def _trouble(job: JobSeen | None) -> str:
 
 def _total(known: Known) -> int:
     return sum(facts.weights.bytes for facts in known.models)
-
-
-def _progress(job: JobSeen | None) -> Progress | None:
-    return job.progress if job is not None else None
-
-
-def _is_stalled(job: JobSeen | None) -> bool:
-    progress = _progress(job)
-    return progress is not None and progress.stalled_seconds >= STALLED_SECONDS
-
-
-def _filling(job: JobSeen | None, place: str) -> Condition:
-    progress = _progress(job)
-    if progress is not None:
-        return _downloading(progress, "The Job")
-    message = f"a Job fills {place_text(place)}{_trouble(job)}"
-    return Condition(ConditionType.WEIGHTS_READY, Truth.FALSE, Reason.DOWNLOADING, message)
 
 
 def _whole(arrival: Arrival) -> bool:

@@ -1,4 +1,5 @@
-"""Conditions about serving: Ready, Progressing, Available, RolloutHealthy, and those of a pair that is not checked.
+"""Conditions about serving: Ready, Progressing, Available, RolloutHealthy, OutputsVerified, and those of a pair that
+is not checked.
 
 Called by `status`. Messages hold counts and states, never figures that move by themselves: a condition that changes is
 a write and an event.
@@ -9,18 +10,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from speculative_operator.domain import names
 from speculative_operator.domain.actions import Condition, Truth
 from speculative_operator.domain.formats import LONGEST_MESSAGE, timestamp
 from speculative_operator.domain.reasons import ConditionType, Reason
-from speculative_operator.reconcile.observed.pods import first_ended_by_probe, first_trouble
+from speculative_operator.outputs.record import Verdict
 from speculative_operator.reconcile.observed.surge import explain
 from speculative_operator.reconcile.report.view import View
+from speculative_operator.reconcile.snapshot.pods import first_ended_by_probe, first_trouble
 from speculative_operator.reconcile.snapshot.status import KnownCondition, Status
 
 _WEIGHTS = Condition(
     ConditionType.WEIGHTS_READY, Truth.UNKNOWN, Reason.ENGINE_LOADS, "the engine loads the weights when a pod starts"
 )
 _MEMORY = Condition(ConditionType.MEMORY_FITS, Truth.UNKNOWN, Reason.NOT_CHECKED, "the operator does not check memory")
+_OF_VERDICT = {
+    Verdict.SAME: (Truth.TRUE, Reason.OUTPUTS_SAME),
+    Verdict.TIES: (Truth.TRUE, Reason.OUTPUTS_TIED),
+    Verdict.DIFFERENT: (Truth.FALSE, Reason.OUTPUTS_DIFFER),
+}
 UNDER_WAY = frozenset({Reason.INSPECTING, Reason.DOWNLOADING})
 """Reasons to wait that pass by themselves."""
 
@@ -35,6 +43,23 @@ def serving_conditions(view: View) -> tuple[Condition, ...]:
         _rollout_healthy(view),
         *(found.get(one.type, one) for one in (_WEIGHTS, _pair(view), _MEMORY)),
     )
+
+
+def outputs_conditions(view: View) -> tuple[Condition, ...]:
+    """The condition OutputsVerified: what `speculative verify` found of pods like those that run; no condition where
+    nothing was looked for."""
+    kind, found = ConditionType.OUTPUTS_VERIFIED, view.verified
+    if not view.spec.verified:
+        return ()
+    if found is None:
+        message = f"the annotation {names.ANNOTATION_VERIFIED} cannot be read; remove it, or run speculative verify"
+        return (Condition(kind, Truth.UNKNOWN, Reason.OUTPUTS_UNREADABLE, message),)
+    if {pod.template for pod in view.pods if not (pod.terminating or pod.over)} != {found.template}:
+        message = f"the pods of {found.at} are no more, or not alone; run speculative verify again"
+        return (Condition(kind, Truth.UNKNOWN, Reason.OUTPUTS_OUTDATED, message),)
+    told = f"{found.verdict} at {found.at}: {found.prompts} prompts, {found.tokens} tokens compared"
+    message = f"{told}; {found.ties} answers part at a tie, {found.different} elsewhere"
+    return (Condition(kind, *_OF_VERDICT[found.verdict], message),)
 
 
 def stamp(conditions: Iterable[Condition], old: Status, generation: int, now: float) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from speculative_operator.domain.formats import moment, timestamp
 from speculative_operator.domain.observation import Observation, PodWindow
 from speculative_operator.domain.reasons import EXPLANATIONS, Reason
 from speculative_operator.domain.spec import Mode
-from speculative_operator.domain.table import KTable, Trial
+from speculative_operator.domain.table import Trial
 from speculative_operator.reconcile.report.engine_report import table_since
 from speculative_operator.reconcile.report.view import View
 from speculative_operator.reconcile.snapshot.status import DECISIONS_KEPT, Change, Status
@@ -194,18 +194,15 @@ def decisions(view: View, old: Status, now: float) -> list[dict[str, Any]]:
 def _entry(view: View, last: Change, now: float) -> dict[str, Any] | None:
     active, decision = view.active, view.decision
     if view.changed and decision is not None:
-        tables = (_table_text(active.before), active.text)
-        return _record(now, *tables, decision.reason, decision.message) | _version(view)
-    if active.why not in (None, Reason.TRIES_CHANGED) and not active.removed:
-        tables = (_table_text(active.before), active.text)
-        return _record(now, *tables, active.why, EXPLANATIONS[active.why]) | _version(view)
-    if _newly_proposed(view, last) and decision is not None:
+        reason, message = decision.reason, decision.message
+    elif active.why not in (None, Reason.TRIES_CHANGED) and not active.removed:
+        reason, message = active.why, EXPLANATIONS[active.why]
+    elif decision is not None and _newly_proposed(view, last):
         return _record(now, str(active.table), str(view.proposed), decision.reason, decision.message)
-    return None
-
-
-def _table_text(table: KTable | None) -> str:
-    return NO_TABLE if table is None else str(table)
+    else:
+        return None
+    version = {"tableVersion": active.version} if active.table is not None else {}
+    return _record(now, str(active.before or NO_TABLE), active.text, reason, message) | version
 
 
 def _newly_proposed(view: View, last: Change) -> bool:
@@ -222,7 +219,3 @@ def _record(now: float, before: str, after: str, reason: Reason, message: str) -
         "reason": reason.value,
         "message": message[:1000],
     }
-
-
-def _version(view: View) -> dict[str, Any]:
-    return {"tableVersion": view.active.version} if view.active.table is not None else {}

@@ -13,14 +13,13 @@ from speculative_operator.domain.reasons import ConditionType, Reason
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.engines.base import Notice
 from speculative_operator.reconcile.pair.picking import Picking
-from speculative_operator.reconcile.report.conditions import serving_conditions, stamp
+from speculative_operator.reconcile.report.conditions import outputs_conditions, serving_conditions, stamp
 from speculative_operator.reconcile.report.engine_report import engine_notices, engine_report
 from speculative_operator.reconcile.report.figures import decisions, speculation_status
-from speculative_operator.reconcile.report.outputs import outputs_conditions
 from speculative_operator.reconcile.report.tuning import tuning_conditions
 from speculative_operator.reconcile.report.view import View
 from speculative_operator.reconcile.snapshot.picked import to_status
-from speculative_operator.reconcile.snapshot.records import source_text
+from speculative_operator.reconcile.snapshot.records import blank, wanted_of
 from speculative_operator.reconcile.snapshot.status import Status
 from speculative_operator.render.metadata import pair_hash
 from speculative_operator.render.targets import target_of
@@ -117,8 +116,6 @@ def _standing(conditions: Sequence[Condition], view: View, old: Status) -> Itera
 
 
 def _pair_block(spec: DeploymentSpec) -> dict[str, Any]:
-    pair = {"verifier": source_text(spec.verifier.source), "hash": pair_hash(spec)}
-    if spec.speculator is not None and spec.speculates:
-        source = spec.speculator.source
-        pair["speculator"] = source_text(source) if source is not None else spec.speculator.method.value
-    return pair
+    pair = blank(wanted_of(spec), spec)
+    block = {"verifier": pair.verifier, "hash": pair_hash(spec), "speculator": pair.speculator}
+    return {name: value for name, value in block.items() if value}

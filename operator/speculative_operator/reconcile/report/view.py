@@ -70,4 +70,5 @@ class View:
     @property
     def hold(self) -> Condition | None:
         """Why pods stay as they are although nothing is wrong with the manifests."""
-        return self.pairing.hold if self.pairing is not None else None
+        stages = self.pairing.stages if self.pairing is not None else None
+        return stages.hold if stages is not None else None

@@ -15,7 +15,8 @@ from speculative_operator.domain.reading import at, is_controlled_by, mapping, m
 from speculative_operator.domain.spec import DeploymentSpec, Target
 from speculative_operator.reconcile.snapshot import kserve
 from speculative_operator.reconcile.snapshot.kserve import Objects
-from speculative_operator.render.leader_worker_set import SET, strategy_of
+from speculative_operator.render.leader_worker_set import SET
+from speculative_operator.render.target import ALL_AT_ONCE, strategy_of
 from speculative_operator.render.targets import TARGETS
 
 
@@ -29,7 +30,7 @@ def read_group(spec: DeploymentSpec, objects: Objects, now: float) -> Mapping[st
     rolling = mapping(found, "spec", "rolloutStrategy", "rollingUpdateConfiguration")
     body = {
         "replicas": at(found, "spec", "replicas"),
-        "strategy": strategy_of(rolling.get("maxSurge"), rolling.get("maxUnavailable")),
+        "strategy": strategy_of({key: rolling.get(key) for key in ALL_AT_ONCE}),
         "progressDeadlineSeconds": seconds,
         "template": mapping(found, "spec", "leaderWorkerTemplate", "leaderTemplate"),
     }

@@ -32,18 +32,9 @@ from speculative_operator.render.inference_service import (
     RUNTIME,
     SERVICE,
 )
-from speculative_operator.render.llm_inference_service import (
-    ALL_AT_ONCE,
-    KIND,
-    OF_OBJECT,
-    OF_PODS,
-    PLATFORM,
-    container_as_rendered,
-)
-from speculative_operator.render.llm_inference_service import (
-    CONTAINER as LLM_CONTAINER,
-)
-from speculative_operator.render.target import EXPOSED, unescape
+from speculative_operator.render.llm_inference_service import CONTAINER as LLM_CONTAINER
+from speculative_operator.render.llm_inference_service import KIND, OF_OBJECT, OF_PODS, PLATFORM, container_as_rendered
+from speculative_operator.render.target import EXPOSED, strategy_of, unescape
 
 Body = Mapping[str, Any]
 Objects = Mapping[tuple[str, str], Body]
@@ -142,18 +133,21 @@ def _status(workload: Body, made: Body | None, service: Body, now: float, follow
 def _follows(workload: Body, made: Body) -> bool:
     """True where the Deployment's template is made of what the InferenceService asks for now."""
     wanted, found = mapping(workload, "spec", "template"), mapping(made, "spec", "template")
-    engine = next((one for one in mappings(found, "spec", "containers") if text(one, "name") == CONTAINER), {})
-    asked = next(mappings(wanted, "spec", "containers"))
     labels = mapping(found, "metadata", "labels")
-    return starts_alike(engine, asked) and all(
+    return _starts_alike(wanted, found, CONTAINER) and all(
         labels.get(key) == value
         for key, value in mapping(wanted, "metadata", "labels").items()
         if key not in _OF_KSERVE
     )
 
 
-def starts_alike(one: Body, other: Body) -> bool:
-    """True where two containers have the same image, command and arguments."""
+def _starts_alike(wanted: Body, found: Body, container: str) -> bool:
+    """True where the engines of two pod templates have the same image, command and arguments. `container`: name of
+    the engine's in the template that was `found`."""
+    one, other = (
+        next((one for one in mappings(template, "spec", "containers") if text(one, "name") == name), {})
+        for template, name in ((wanted, names.CONTAINER), (found, container))
+    )
     return all((one.get(key) or None) == (other.get(key) or None) for key in ("image", "command", "args"))
 
 
@@ -198,9 +192,10 @@ def read_llm(spec: DeploymentSpec, objects: Objects, now: float) -> Body | None:
     stranger = stranger_among(spec, objects, llm_parts(spec.name)[:1])
     if service is None or stranger is not None:
         return stranger
+    strategy = mapping(service, "spec", "rolloutStrategy")
     body = {
         "replicas": at(service, "spec", "replicas"),
-        "strategy": _strategy(mapping(service, "spec", "rolloutStrategy")),
+        "strategy": strategy_of(strategy) if strategy else {},
         "progressDeadlineSeconds": deadline_of(service),
         "template": {"metadata": _of_pods(service), "spec": _pod(service)},
     }
@@ -246,24 +241,14 @@ def _pod(service: Body) -> dict[str, Any]:
     return {**pod, "containers": containers}
 
 
-def _strategy(found: Body) -> dict[str, Any]:
-    if not found:
-        return {}
-    return {"type": "Recreate"} if found == ALL_AT_ONCE else {"type": "RollingUpdate", "rollingUpdate": found}
-
-
 def _follows_llm(workload: Body, made: Body) -> bool:
     """True where the Deployment's template is made of what the LLMInferenceService asks for now."""
     wanted, found = mapping(workload, "spec", "template"), mapping(made, "spec", "template")
-    engine, asked = (
-        next((one for one in mappings(pod, "spec", "containers") if text(one, "name") == name), {})
-        for pod, name in ((found, LLM_CONTAINER), (wanted, names.CONTAINER))
-    )
     annotations = {
         **mapping(wanted, "metadata", "annotations"),
         **{key: value for key, value in mapping(wanted, "metadata", "labels").items() if key in OF_PODS},
     }
-    return starts_alike(engine, asked) and all(
+    return _starts_alike(wanted, found, LLM_CONTAINER) and all(
         text(found, "metadata", "annotations", key) == value
         for key, value in annotations.items()
         if not key.startswith(PLATFORM)

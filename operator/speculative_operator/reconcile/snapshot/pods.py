@@ -128,6 +128,16 @@ def read_pods(
     return tuple(sorted(found, key=lambda pod: pod.name))
 
 
+def first_trouble(pods: Iterable[Pod]) -> str:
+    """Name and state of the first pod that is not ready and says why; empty when none does."""
+    return next((f"{pod.name} {pod.trouble}" for pod in pods if not pod.ready and pod.trouble), "")
+
+
+def first_ended_by_probe(pods: Iterable[Pod]) -> Pod | None:
+    """The first pod whose engine was ended by its startup probe; None without one."""
+    return next((pod for pod in pods if pod.outlasted), None)
+
+
 def configs_of(pod: Mapping[str, Any]) -> dict[str, str]:
     """Volume -> ConfigMap that a pod, or a pod template, mounts."""
     found = ((text(one, "name"), text(one, "configMap", "name")) for one in mappings(pod, "spec", "volumes"))

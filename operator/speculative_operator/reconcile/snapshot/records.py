@@ -218,8 +218,7 @@ def to_status(record: Record) -> dict[str, Any]:
     if not record.verifier:
         return {}
     known = record.known
-    models: Iterable[ModelFacts | None] = known.models if known is not None else ()
-    pins = [facts.pin if facts is not None else None for facts in models]
+    pins: list[Pin | None] = [facts.pin for facts in known.models] if known is not None else []
     pins += [None] * (len(record.asked) - len(pins))
     block: dict[str, Any] = {
         "verifier": record.verifier,

@@ -182,9 +182,8 @@ class Status:
 
 def read_status(status: Mapping[str, Any], notes: Mapping[str, Any] | None = None) -> Status:
     """The status, with what the operator's `notes` tell of its pairs."""
-    known, blocks = facts_of(notes or {}), {name: mapping(status, name) for name in records.PAIRS}
-    decisions = tuple(mappings(status, "decisions"))[:DECISIONS_KEPT]
-    pair, coming = (records.read(block, known) for block in blocks.values())
+    known, decisions = facts_of(notes or {}), tuple(mappings(status, "decisions"))[:DECISIONS_KEPT]
+    pair, coming = (records.read(mapping(status, name), known) for name in records.PAIRS)
     return Status(
         generation=whole(status, "observedGeneration"),
         ready=whole(status, "readyReplicas"),

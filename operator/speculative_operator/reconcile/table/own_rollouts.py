@@ -44,13 +44,9 @@ class Permission:
     hindrance: str = ""
     """Why no rollout may be made without a user's approval; empty where one may."""
     known: OwnRollouts = field(default_factory=OwnRollouts)
-    accept: str = ""
+    accepts: bool = False
+    """True where a user accepts the proposal that waits."""
     generation: int = 0
-
-    @property
-    def accepts(self) -> bool:
-        """True where a user accepts the proposal that waits."""
-        return self.known.proposal is not None and self.accept == self.known.proposal.accept
 
 
 def permission_of(
@@ -69,7 +65,8 @@ def permission_of(
         unasked, only = _is_unasked(world, memory), rollout.wanted < 2
         stuck = surge.judge(spec, rollout.stuck, unasked=unasked, interrupts=interrupts, only=only)
         rollout = replace(rollout, stuck=stuck)
-    return Permission(rollout, hindrance, known, spec.accept, spec.generation)
+    accepts = known.proposal is not None and spec.accept == known.proposal.accept
+    return Permission(rollout, hindrance, known, accepts, spec.generation)
 
 
 def _cost(world: Snapshot) -> str:

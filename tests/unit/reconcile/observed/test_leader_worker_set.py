@@ -23,7 +23,7 @@ from speculative_operator.domain.spec import (
 )
 from speculative_operator.reconcile.children.desired import NEW_FIRST, OLD_FIRST, RECREATE
 from speculative_operator.render import Capabilities
-from speculative_operator.render.leader_worker_set import steps, strategy_of
+from speculative_operator.render.target import steps, strategy_of
 
 SERVED = replace(
     SPEC,
@@ -125,8 +125,8 @@ def test_an_edit_is_a_rollout_by_group_that_starts_with_a_new_group() -> None:
 
 def test_each_strategy_has_its_own_steps() -> None:
     every = (NEW_FIRST, OLD_FIRST, RECREATE)
-    assert [steps(one) for one in every] == [(1, 0), (0, 1), (0, "100%")]
-    assert [strategy_of(*steps(one)) for one in every] == list(every)
+    assert [tuple(steps(one).values()) for one in every] == [(1, 0), (0, 1), (0, "100%")]
+    assert [strategy_of(steps(one)) for one in every] == list(every)
 
 
 def test_groups_that_make_no_progress_are_told_after_the_operators_own_deadline() -> None:

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from speculative_operator.domain import names
 from speculative_operator.domain.reading import at, items, mapping, mappings, text, whole
-from speculative_operator.reconcile.observed.pods import first_trouble
-from speculative_operator.reconcile.snapshot.pods import read_pods
+from speculative_operator.reconcile.snapshot.pods import first_trouble, read_pods
 from speculative_operator.reconcile.snapshot.requests import request_of
 from speculative_operator.reconcile.snapshot.workload import read_rollout, read_workload
 
