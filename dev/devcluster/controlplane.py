@@ -160,8 +160,7 @@ def api_server(files: Files, tools: Toolchain, more: Mapping[str, str] | None = 
                 }
             ),
         ),
-        # Fewer collections of garbage: a fifth less of the processor, for 200 MiB of memory.
-        env={"GOGC": "400"},
+        env={"GOGC": "400"},  # collects garbage less often: a fifth less of the processor, for 200 MiB of memory
         ready=f"{INSIDE_SERVER}/readyz",
         after=("etcd",),
     )

@@ -71,16 +71,16 @@ TOP = {"__init__", "world", "turn", "tick"}
 BUDGETS = {
     "operator/speculative_operator/*.py": 854,
     "operator/speculative_operator/api/": 3_228,
-    "operator/speculative_operator/cli/": 4_671,
-    "operator/speculative_operator/comparing/": 1_058,
+    "operator/speculative_operator/cli/": 4_558,
+    "operator/speculative_operator/comparing/": 1_047,
     "operator/speculative_operator/domain/": 2_709,
     "operator/speculative_operator/engines/": 4_718,
     "operator/speculative_operator/outputs/": 195,
     "operator/speculative_operator/pairing/": 3_357,
     "operator/speculative_operator/payload/": 1_922,
     "operator/speculative_operator/physics/": 922,
-    "operator/speculative_operator/reconcile/": 8_948,
-    "operator/speculative_operator/render/": 2_216,
+    "operator/speculative_operator/reconcile/": 8_781,
+    "operator/speculative_operator/render/": 2_202,
     "operator/speculative_operator/shell/": 6_836,
     "operator/speculative_operator/training/": 1_094,
     "operator/speculative_operator/trainer/": 375,
@@ -88,7 +88,7 @@ BUDGETS = {
     "operator/speculative_operator/weights/": 3_166,
     "lab/": 8_404,
     "dev/": 24_669,
-    "tests/": 75_492,
+    "tests/": 75_493,
 }
 """Place -> most lines of its modules, by `wc -l`: of all below a folder, or of those that a pattern names."""
 

@@ -123,11 +123,9 @@ class Run(Hands):
 
 def keep_logs(cluster: Cluster, out: Path) -> None:
     """What one wants to see when it did not end well."""
+    ours = f"app.kubernetes.io/name={names.OPERATOR}"
     asked = {
-        "operator.log": (
-            *("logs", "-n", OPERATOR_NAMESPACE, "--tail=-1"),
-            *("-l", f"app.kubernetes.io/name={names.OPERATOR}"),
-        ),
+        "operator.log": ("logs", "-n", OPERATOR_NAMESPACE, "-l", ours, "--tail=-1"),
         "training.log": (
             *("logs", "-n", scene.NAMESPACE, "-l", names.LABEL_TRAINING, "--tail=-1", "--prefix"),
             *("--all-containers", "--ignore-errors"),
