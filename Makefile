@@ -111,7 +111,7 @@ accelerator-kit: $(STAMP) ## what an accelerator is measured with, without a net
 e2e-vllm: toolchain ## the operator with the real vLLM as pods; report in build/e2e-vllm (8 minutes, 25 the first time)
 	@$(PY) -m realengine.e2e $(ARGS)
 
-e2e-training: toolchain ## a speculator trained, tried and promoted with the real vLLM and library, on CPUs (18 minutes)
+e2e-training: toolchain ## a speculator trained, tried and promoted with the real vLLM and library, on CPUs (15 minutes)
 	@$(PY) -m realengine.e2e.train $(ARGS)
 
 training-methods: vllm ## P-EAGLE and DFlash speculators trained and served with the real library and vLLM, on CPUs (half an hour)
