@@ -149,7 +149,7 @@ def cause_of(body: Object) -> Finding:
         return refused
     ready = condition(body, ConditionType.READY)
     if ready.get("reason") == Reason.SCALED_TO_ZERO:
-        return _told(body, ConditionType.READY, ready)
+        return _finding_of(body, ConditionType.READY, ready)
     if chosen in _BY_MODE:
         seen = speculation(body)
         return _finding(body, "mode", _BY_MODE[chosen], str(seen.get("message") or f"the mode is {chosen}"))
@@ -165,11 +165,11 @@ def _causes_in_auto(body: Object, faults: list[Finding]) -> Iterator[Finding]:
     if proposal:
         yield _finding(body, "proposal", Reason.ROLLOUT_NEEDS_APPROVAL, str(proposal.get("message", "")))
     if seen.get("reason"):
-        yield _told(body, "decision", seen)
+        yield _finding_of(body, "decision", seen)
     for kind in (ConditionType.METRICS_AVAILABLE, ConditionType.TUNING_CONVERGED, ConditionType.READY):
         one = condition(body, kind)
         if one and (one.get("status") == "Unknown" or kind is ConditionType.READY):
-            yield _told(body, kind, one)
+            yield _finding_of(body, kind, one)
     yield Finding("status", Reason.UNKNOWN.value, "the status says nothing of tuning", "", "speculative doctor")
 
 
@@ -179,19 +179,19 @@ def faults_of(body: Object) -> Iterator[Finding]:
     found: set[str] = set()
     for kind in WRONG_IF_FALSE:
         one = condition(body, kind)
-        fault = _told(body, kind, one)
+        fault = _finding_of(body, kind, one)
         if one.get("status") == "False" and fault.message not in found:
             found.add(fault.message)
             yield fault
     late = condition(body, ConditionType.TUNING_CONVERGED)
     if late.get("reason") == Reason.TABLE_NOT_IN_FORCE:
-        yield _told(body, ConditionType.TUNING_CONVERGED, late)
+        yield _finding_of(body, ConditionType.TUNING_CONVERGED, late)
 
 
 def warnings_of(body: Object) -> Iterator[Finding]:
     """Yield a finding for each warning of the status."""
     for one in (body.get("status") or {}).get("warnings") or ():
-        yield _told(body, "warning", one)
+        yield _finding_of(body, "warning", one)
 
 
 def silence_of(body: Object, silent: float | None) -> Iterator[Finding]:
@@ -207,7 +207,7 @@ def reason_shown(body: Object) -> str:
     return found.reason if found is not None else str(condition(body, ConditionType.READY).get("reason", ""))
 
 
-def _told(body: Object, source: str, one: Object) -> Finding:
+def _finding_of(body: Object, source: str, one: Object) -> Finding:
     """The finding that reason and message of a condition, a warning or a decision give."""
     return _finding(body, source, str(one.get("reason", "")), str(one.get("message", "")))
 

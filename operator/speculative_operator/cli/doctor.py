@@ -90,7 +90,7 @@ CHECKS: dict[str, tuple[str, Callable[[Look], Iterator[Found]]]] = {
     "selectors": ("every PodMonitor is selected, or nothing selects by label", scraped.selectors),
     "prometheus": ("the operator reports no trouble with it", scraped.prometheus),
     "freshness": ("figures are new", scraped.freshness),
-    "labels": ("figures bear the labels of their pods", lambda look: scraped.reported(look, scraped.LABELS)),
+    "labels": ("figures bear the labels of their pods", lambda look: scraped.findings_with(look, scraped.LABELS)),
     "figures": ("engines' figures are there", scraped.figures),
     "tables": ("pods follow the active table", scraped.tables),
     "accelerators": ("no object asks for any", accelerators),

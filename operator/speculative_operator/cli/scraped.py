@@ -65,7 +65,7 @@ def _holds(one: Mapping[str, object], labels: Mapping[str, str]) -> bool:
     }.get(str(one.get("operator")), False)
 
 
-def reported(look: Look, reasons: frozenset[Reason]) -> Iterator[Found]:
+def findings_with(look: Look, reasons: frozenset[Reason]) -> Iterator[Found]:
     """Yield what the operator reports with one of these reasons."""
     return (finding_of(body, one) for body, one in look.findings() if one.reason in reasons)
 
@@ -78,7 +78,7 @@ def finding_of(body: Object, one: Finding) -> Found:
 def prometheus(look: Look) -> Iterator[Found]:
     """Yield findings on whether the operator gets answers of Prometheus, and where it reads the pods itself, why; last,
     the address that it found itself."""
-    yield from reported(look, PROMETHEUS)
+    yield from findings_with(look, PROMETHEUS)
     for body in look.objects:
         message = str(condition(body, ConditionType.METRICS_AVAILABLE).get("message", ""))
         if _BY_ITSELF in message:
@@ -106,7 +106,7 @@ def _found_address(look: Look) -> Iterator[Found]:
 
 def freshness(look: Look) -> Iterator[Found]:
     """Yield objects of which the operator has no figures of the last minute, though it says that there are some."""
-    yield from reported(look, FRESHNESS)
+    yield from findings_with(look, FRESHNESS)
     known, running = _objects_of(look, "object_info"), _objects_of(look, "object_running_requests")
     for body in look.objects:
         found = condition(body, ConditionType.METRICS_AVAILABLE)
@@ -123,7 +123,7 @@ def _objects_of(look: Look, metric: str) -> set[str]:
 def tables(look: Look) -> Iterator[Found]:
     """Yield pods that the operator knows to follow another table than the active one; a difference that it does not
     judge is no fault: a pod without requests reads no table."""
-    yield from reported(look, TABLES)
+    yield from findings_with(look, TABLES)
     for body in look.objects:
         held = ((body.get("status") or {}).get("engine") or {}).get("tableVersionInPods")
         seen = speculation(body)

@@ -19,7 +19,7 @@ from speculative_operator.domain.reading import mapping
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render.environment import RenderError, render_manifest
 from speculative_operator.render.podspec import engine_of
-from speculative_operator.render.target import KServeTarget, escape, resources, standing_for, without_name
+from speculative_operator.render.target import KServeTarget, common_values, escape, resources, without_name
 
 Manifest = dict[str, Any]
 SERVICE, RUNTIME = "InferenceService", "ServingRuntime"
@@ -94,7 +94,7 @@ class InferenceServiceTarget(KServeTarget):
         killed in between must find it."""
         template = workload["spec"]["template"]
         engine = engine_of(template["spec"]) or {}
-        common = {**standing_for(workload, spec), "format": spec.engine.type.value}
+        common = {**common_values(workload, spec), "format": spec.engine.type.value}
         runtime = {
             **common,
             "labels": {**common["labels"], "opendatahub.io/dashboard": "true"},

@@ -17,7 +17,7 @@ from speculative_operator.domain.reading import mapping, mappings
 from speculative_operator.domain.spec import DeploymentSpec
 from speculative_operator.render.environment import RenderError, render_manifest
 from speculative_operator.render.podspec import engine_of
-from speculative_operator.render.target import TargetKind, standing_for, steps
+from speculative_operator.render.target import TargetKind, common_values, steps
 
 Manifest = dict[str, Any]
 SET = "LeaderWorkerSet"
@@ -53,7 +53,7 @@ class LeaderWorkerSetTarget(TargetKind):
     def write(self, spec: DeploymentSpec, workload: Manifest) -> tuple[Manifest, ...]:
         body = workload["spec"]
         values = {
-            **standing_for(workload, spec),
+            **common_values(workload, spec),
             "name": names.group(spec.name),
             "steps": {"partition": 0, **steps(body["strategy"])},
             "size": spec.nodes,

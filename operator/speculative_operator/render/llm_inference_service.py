@@ -26,9 +26,9 @@ from speculative_operator.render.target import (
     EXPOSED,
     QUEUE,
     KServeTarget,
+    common_values,
     escape,
     resources,
-    standing_for,
     steps,
 )
 
@@ -86,7 +86,7 @@ class LLMInferenceServiceTarget(KServeTarget):
             )
 
     def write(self, spec: DeploymentSpec, workload: Manifest) -> tuple[Manifest, ...]:
-        common, template = standing_for(workload, spec), workload["spec"]["template"]
+        common, template = common_values(workload, spec), workload["spec"]["template"]
         labels, annotations = template["metadata"]["labels"], mapping(template["metadata"], "annotations")
         own = {key: value for key, value in annotations.items() if key.startswith(PLATFORM)}
         values = {

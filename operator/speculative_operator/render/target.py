@@ -106,7 +106,7 @@ class KServeTarget(TargetKind):
         return {key: value for key, value in found.items() if value}
 
 
-def standing_for(workload: Manifest, spec: DeploymentSpec) -> dict[str, Any]:
+def common_values(workload: Manifest, spec: DeploymentSpec) -> dict[str, Any]:
     """Values of an object that stands for a workload and is named like its SpeculativeDeployment. No such kind has a
     field for the deadline."""
     metadata, body = workload["metadata"], workload["spec"]
